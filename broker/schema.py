@@ -1,0 +1,68 @@
+"""What a table is: its columns, their types, its primary key.
+
+Inside the server every value is one float64, its *code* (see `broker/values.py`): numbers are
+themselves, a TIMESTAMP is microseconds since 1970 UTC, a TEXT is its number in the interner, and NULL is NaN
+(NaN and infinities are refused at the door, so they are free for our own use). One array type for
+all columns is what keeps the kernels few and small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from network.wire.errors import UnknownColumn
+
+
+class ColumnType(Enum):
+    """The four column types; the value is the SQL name."""
+
+    TEXT = "TEXT"
+    REAL = "REAL"
+    INTEGER = "INTEGER"
+    TIMESTAMP = "TIMESTAMP"
+
+    @property
+    def ordered(self) -> bool:
+        """Whether codes sort as values do: a range needs that, and interned TEXT does not have it."""
+        return self is not ColumnType.TEXT
+
+    @property
+    def numeric(self) -> bool:
+        """Whether SUM and AVG make sense."""
+        return self in (ColumnType.REAL, ColumnType.INTEGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column as declared."""
+
+    name: str
+    type: ColumnType
+    not_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table as declared. Names compare without regard to case, and print as declared."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: int  # position of the primary key in `columns`
+
+    def position(self, column: str) -> int:
+        """Where a column stands, or UnknownColumn."""
+        folded = column.casefold()
+        for position, declared in enumerate(self.columns):
+            if declared.name.casefold() == folded:
+                return position
+        raise UnknownColumn(column, self.name, tuple(c.name for c in self.columns))
+
+    def column(self, name: str) -> Column:
+        """The column of that name, or UnknownColumn."""
+        return self.columns[self.position(name)]
+
+    @property
+    def key_column(self) -> Column:
+        """The primary key."""
+        return self.columns[self.key]

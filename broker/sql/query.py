@@ -1,0 +1,82 @@
+"""A subscription after parsing: its shape (which channel it belongs to) and its predicate.
+
+`Shape` is the identity of a channel: two subscriptions with equal shapes hear the same messages
+and differ only in their predicate. `Predicate` is the stateless half: a closed box over the
+shape's range columns and one value per partition column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class Kind(Enum):
+    """What a subscription computes. JOIN is a selection over the join of two tables."""
+
+    MIN = "MIN"
+    MAX = "MAX"
+    DISTINCT = "DISTINCT"
+    COUNT = "COUNT"
+    SUM = "SUM"
+    AVG = "AVG"
+    SELECT = "SELECT"
+    JOIN = "JOIN"
+
+
+class Ref(NamedTuple):
+    """A column of one of the query's tables: side 0 is the left (or only) one, side 1 the right."""
+
+    side: int
+    column: int  # position in that table's schema
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOn:
+    """How two tables meet: equal columns, or (band) right - left within the predicate's last range."""
+
+    left: int  # column position in the left table
+    right: int  # column position in the right table
+    band: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The identity of a channel.
+
+    S1  `ranges` and `partition` are sorted and disjoint; MIN, MAX and DISTINCT have at most one range.
+    S2  `y` is set for MIN, MAX, DISTINCT, SUM, AVG and COUNT(y); None for COUNT(*), SELECT, JOIN.
+    S3  `projection` is set for SELECT and JOIN only; `on` for JOIN only.
+    """
+
+    kind: Kind
+    tables: tuple[str, ...]  # declared spelling
+    ranges: tuple[Ref, ...]
+    partition: tuple[Ref, ...]
+    y: Ref | None = None
+    projection: tuple[Ref, ...] = ()
+    on: JoinOn | None = None
+
+    @property
+    def dimensions(self) -> int:
+        """Width of the predicate's box: the range columns, and for a band join the difference last."""
+        return len(self.ranges) + (1 if self.on is not None and self.on.band else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicates:
+    """Predicates of n subscriptions of one shape, as columns.
+
+    `low[i, d] <= value <= high[i, d]` must hold in every dimension d (closed; open bounds have been
+    moved to the next float; a missing bound is an infinity; low > high is an empty range).
+    `partition[p][i]` is the raw value (str, int, float, datetime) that partition column p must equal.
+    """
+
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+    partition: tuple[list[object], ...]
