@@ -73,10 +73,15 @@ class Predicates:
     """Predicates of n subscriptions of one shape, as columns.
 
     `low[i, d] <= value <= high[i, d]` must hold in every dimension d (closed; open bounds have been
-    moved to the next float; a missing bound is an infinity; low > high is an empty range).
-    `partition[p][i]` is the raw value (str, int, float, datetime) that partition column p must equal.
+    moved to the next float; a missing bound is an infinity; low > high is an empty range, and an
+    empty range is always written (inf, -inf)).
+    `partition[p][i]` is what partition column p must equal: the str itself for TEXT (the interner is not
+    known here), the float64 code for INTEGER, REAL and TIMESTAMP.
+    `never[i]`: no row can satisfy predicate i, since its equalities contradict each other or name a
+    number that no float64 is; its box, if it has a dimension, is empty too. None: there is no such i.
     """
 
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
     partition: tuple[list[object], ...]
+    never: npt.NDArray[np.bool_] | None = None

@@ -1,0 +1,72 @@
+# Whatever needs .venv makes it first; a fresh machine needs only Python 3.11 or newer, make and Java 17 or newer.
+
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Tests in parallel; pytest-xdist. Also `make test JOBS=0` to see output and use a debugger.
+JOBS ?= 2
+# An interpreter of your choice: make venv PYTHON=/path/to/python. Empty: .ci/venv takes the first that fits.
+PYTHON ?=
+export PYTHON
+
+# Spark (500 MB, 50 s) is not among them: no test needs it yet. `make venv-sim` adds it; the day a test does, add
+# `sim` here. Java is checked all the same, so that nobody learns of it only then.
+EXTRAS := arrow,pandas,bench,dev
+
+.PHONY: help
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
+	    awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+.PHONY: venv
+venv: $(VENV)/.stamp ## make .venv with everything pinned in constraints.txt (once; later only when that changes)
+
+# The stamp is written last, so an interrupted installation leaves none and the next make starts it over.
+$(VENV)/.stamp: pyproject.toml constraints.txt .ci/venv
+	@.ci/venv $(VENV) $(EXTRAS)
+	@touch $@
+
+.PHONY: venv-sim
+venv-sim: venv ## add Spark and what the simulations need (500 MB)
+	@.ci/venv $(VENV) $(EXTRAS),sim
+
+.PHONY: demo
+demo: venv ## a short tour of Hullcast in the terminal
+	@$(BIN)/hullcast demo
+
+.PHONY: test
+test: lint ## what CI runs: lint, then all tests but the slow ones
+	$(BIN)/pytest -n $(JOBS)
+
+.PHONY: test-slow
+test-slow: venv ## only the tests marked slow
+	$(BIN)/pytest -n $(JOBS) -m slow
+
+.PHONY: lint
+lint: venv ## style, formatting, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: venv ## let ruff repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: venv ## the engine's benchmark, quick form
+	@$(BIN)/hullcast bench engine --quick
+
+# Numba's compiled kernels live in __pycache__ and go with it: the next run compiles again.
+.PHONY: clean
+clean: ## remove caches and build output; .venv stays
+	rm -rf build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+.PHONY: clean-all
+clean-all: clean ## remove .venv as well
+	rm -rf $(VENV)

@@ -1,0 +1,215 @@
+"""WHERE and ON: a conjunction of comparisons, each a bound on a column or on the difference of two.
+
+A comparison is moved so that columns stand left and operands right; how many columns it then has
+decides what it is: one is a bound, two of different tables are how the tables meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+
+from broker.schema import ColumnType
+from broker.sql.bounds import Comparison
+from broker.sql.encode import Domain, Slot
+from broker.sql.query import JoinOn, Ref
+from broker.sql.refusals import refuse_expression
+from broker.sql.scope import Scope
+from broker.sql.terms import Given, Operand, Side, TermReader
+from broker.sql.text import refuse
+from network.wire.errors import SqlError
+
+_COMPARISONS: Final[dict[type[exp.Expr], Comparison]] = {
+    exp.LT: Comparison.LESS,
+    exp.LTE: Comparison.AT_MOST,
+    exp.EQ: Comparison.EQUAL,
+    exp.GTE: Comparison.AT_LEAST,
+    exp.GT: Comparison.GREATER,
+}
+_DOMAINS: Final = {
+    ColumnType.TEXT: Domain.TEXT,
+    ColumnType.REAL: Domain.NUMBER,
+    ColumnType.INTEGER: Domain.NUMBER,
+    ColumnType.TIMESTAMP: Domain.INSTANT,
+}
+_PLAIN_HINT = "put the plain column on one side and one value or ? on the other"
+_BAND_HINT = "accepted: s.b - r.b BETWEEN lo AND hi, or ABS(s.b - r.b) <= d"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One bound: on a column, or (target None) on the right table's join column minus the left's."""
+
+    target: Ref | None
+    comparison: Comparison
+    operand: Operand
+
+
+class ConditionReader:
+    """Collects the conditions of a query, and how its tables meet, in the order of the text."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.terms = TermReader(scope)
+        self.conditions: list[Condition] = []
+        self.on: JoinOn | None = None
+
+    def read_using(self, node: exp.Expr, column: str) -> None:
+        """The tables meet in a column of one name."""
+        left, right = (table.position(column) for table in self.scope.tables)
+        self._meet_equal(node, left, right)
+
+    def read(self, node: exp.Expr) -> None:
+        """Take one conjunction apart. A loop, not recursion: a chain of ANDs is a deep tree."""
+        pending = [node]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, exp.And):
+                pending += [part.expression, part.this]
+            elif isinstance(part, exp.Paren):
+                pending.append(part.this)
+            elif isinstance(part, exp.Between):
+                self._between(part)
+            elif type(part) in _COMPARISONS:
+                self._comparison(part, _COMPARISONS[type(part)])
+            else:
+                refuse_expression(part)
+
+    def _between(self, node: exp.Between) -> None:
+        if node.args.get("symmetric"):
+            refuse(node, "SYMMETRIC is not offered", "write the smaller bound first")
+        if isinstance(node.this.unnest(), exp.Abs):
+            refuse(node, "an absolute difference has one bound", _BAND_HINT)
+        middle = self.terms.read(node.this)
+        if middle.operands or not middle.columns:
+            refuse(node, "BETWEEN starts with something other than a column", _PLAIN_HINT)
+        low, high = self.terms.read(node.args["low"]), self.terms.read(node.args["high"])
+        self._compare(node, middle, Comparison.AT_LEAST, low)
+        self._compare(node, middle, Comparison.AT_MOST, high)
+
+    def _comparison(self, node: exp.Expr, comparison: Comparison) -> None:
+        left, right = node.this.unnest(), node.expression.unnest()
+        if isinstance(left, exp.Abs):
+            inner, outer = self.terms.read(left.this), self.terms.read(right)
+            self._absolute(node, inner, comparison, outer)
+        elif isinstance(right, exp.Abs):
+            outer, inner = self.terms.read(left), self.terms.read(right.this)
+            self._absolute(node, inner, comparison.mirrored, outer)
+        else:
+            self._compare(node, self.terms.read(left), comparison, self.terms.read(right))
+
+    def _compare(self, node: exp.Expr, left: Side, comparison: Comparison, right: Side) -> None:
+        match len(left.columns) + len(right.columns):
+            case 0:
+                refuse(node, "it compares no column", _PLAIN_HINT)
+            case 1 if left.columns:
+                self._bound(node, left, comparison, right)
+            case 1:
+                self._bound(node, right, comparison.mirrored, left)
+            case 2:
+                self._meet(node, left, comparison, right)
+            case _:
+                refuse(node, "it compares more than two columns", _PLAIN_HINT)
+
+    def _bound(self, node: exp.Expr, column: Side, comparison: Comparison, value: Side) -> None:
+        """`column comparison value`, both sides free of arithmetic."""
+        sign, ref = column.columns[0]
+        if sign < 0 or column.operands or len(value.operands) != 1:
+            refuse(node, "arithmetic is not offered", _PLAIN_HINT)
+        kind = self.scope.column(ref).type
+        if kind is ColumnType.TEXT and comparison is not Comparison.EQUAL:
+            refuse(node, f"{self.scope.label(ref)} has no order", "compare TEXT with =")
+        slot = Slot(self.scope.label(ref), _DOMAINS[kind])
+        self.conditions.append(Condition(ref, comparison, self.terms.operand(*value.operands[0], slot)))
+
+    def _meet(self, node: exp.Expr, left: Side, comparison: Comparison, right: Side) -> None:
+        """Two columns: an equality of both, or a bound on their difference."""
+        columns = left.columns + [(-sign, ref) for sign, ref in right.columns]
+        operands = [(-sign, term) for sign, term in left.operands] + right.operands
+        first, second = self._difference(node, columns)
+        if comparison is Comparison.EQUAL and not operands and len(left.columns) == 1:
+            self._meet_equal(node, first.column, second.column)
+            return
+        if len(operands) > 1:
+            refuse(node, "the difference is compared with more than one value", _BAND_HINT)
+        slot = self._meet_band(node, first, second)
+        turned = -1 if {ref.side: sign for sign, ref in columns}[1] < 0 else 1
+        operand: Operand = Given((0.0, 0.0))
+        if operands:
+            operand = self.terms.operand(operands[0][0] * turned, operands[0][1], slot)
+        self.conditions.append(Condition(None, comparison.mirrored if turned < 0 else comparison, operand))
+
+    def _absolute(self, node: exp.Expr, inner: Side, comparison: Comparison, outer: Side) -> None:
+        """ABS(difference) <= d is -d <= difference <= d."""
+        if comparison not in (Comparison.LESS, Comparison.AT_MOST):
+            refuse(node, "an absolute difference needs an upper bound", _BAND_HINT)
+        if inner.operands or outer.columns or len(outer.operands) != 1:
+            refuse(node, "an absolute difference is of two columns, compared with one value", _BAND_HINT)
+        slot = self._meet_band(node, *self._difference(node, inner.columns))
+        sign, term = outer.operands[0]
+        self.conditions.append(Condition(None, comparison, self.terms.operand(sign, term, slot)))
+        self.conditions.append(Condition(None, comparison.mirrored, self.terms.operand(-sign, term, slot)))
+
+    def _difference(self, node: exp.Expr, columns: list[tuple[int, Ref]]) -> tuple[Ref, Ref]:
+        """The left and the right table's column of a difference, whichever is subtracted."""
+        if len(columns) != 2 or columns[0][0] == columns[1][0]:
+            refuse(node, "this arithmetic is not offered", _BAND_HINT)
+        first, second = sorted(ref for _, ref in columns)
+        if first.side == second.side:
+            refuse(node, "two columns of one table cannot be compared", "compare a column with a value or ?")
+        return first, second
+
+    def _meet_equal(self, node: exp.Expr, left: int, right: int) -> None:
+        kinds = {self.scope.column(Ref(side, place)).type for side, place in enumerate((left, right))}
+        if len(kinds) > 1 and not all(kind.numeric for kind in kinds):
+            refuse(node, self._mismatch(left, right), "join columns of one type")
+        self._meet_once(node, JoinOn(left, right, band=False))
+
+    def _meet_band(self, node: exp.Expr, left: Ref, right: Ref) -> Slot:
+        kinds = {self.scope.column(ref).type for ref in (left, right)}
+        if kinds == {ColumnType.TIMESTAMP}:
+            domain = Domain.DURATION
+        elif all(kind.numeric for kind in kinds):
+            domain = Domain.NUMBER
+        else:
+            hint = "a band needs two numbers or two TIMESTAMPs; TEXT is joined with ="
+            refuse(node, self._mismatch(left.column, right.column), hint)
+        self._meet_once(node, JoinOn(left.column, right.column, band=True))
+        return Slot(self.scope.label(right, left), domain)
+
+    def _meet_once(self, node: exp.Expr, on: JoinOn) -> None:
+        """Two tables meet in one way; saying the same again, or bounding the same band again, is fine."""
+        if self.on is not None and self.on != on:
+            refuse(node, "the tables meet in another way already", "join on one equality or on one band")
+        self.on = on
+
+    def _mismatch(self, left: int, right: int) -> str:
+        labels = [self.scope.label(Ref(side, place)) for side, place in enumerate((left, right))]
+        return f"{' and '.join(labels)} cannot be joined this way"
+
+
+def read_conditions(select: exp.Select, scope: Scope) -> ConditionReader:
+    """The conditions of ON or USING, then those of WHERE: the order in which their `?` are numbered."""
+    reader = ConditionReader(scope)
+    for join in select.args.get("joins") or []:
+        if scope.using is not None:
+            reader.read_using(join, scope.using)
+        condition = join.args.get("on")
+        if condition is not None and not _is_true(condition):
+            reader.read(condition)
+    where = select.args.get("where")
+    if where is not None:
+        reader.read(where.this)
+    if len(scope.tables) == 2 and reader.on is None:
+        names = " and ".join(scope.names)
+        raise SqlError(
+            names, "nothing says how the two tables meet", f"JOIN .. USING (c), ON r.x = s.y; {_BAND_HINT}"
+        )
+    return reader
+
+
+def _is_true(node: exp.Expr) -> bool:
+    """JOIN without ON, which sqlglot reads as ON TRUE; the condition is in WHERE then."""
+    return isinstance(node, exp.Boolean) and bool(node.this)

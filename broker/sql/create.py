@@ -1,0 +1,196 @@
+"""CREATE TABLE and DROP TABLE: the two statements that change what exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from broker.schema import Column, ColumnType, Table
+from broker.sql.text import check_only, describe, read_statement, refuse, shorten
+from network.wire.errors import SqlError
+
+MAXIMUM_COLUMNS: Final = 256
+MAXIMUM_NAME: Final = 64
+_MAXIMUM_TOKENS: Final = 2048  # 256 columns of `name TYPE NOT NULL ,` are flat, so more tokens are harmless
+
+_GRAMMAR = "accepted: CREATE TABLE name (column TYPE [NOT NULL] [PRIMARY KEY], ..) or DROP TABLE name"
+_TYPE_HINT = (
+    "accepted types: TEXT (VARCHAR, CHAR, STRING), REAL (FLOAT, DOUBLE), "
+    "INTEGER (INT, BIGINT, SMALLINT), TIMESTAMP (DATETIME)"
+)
+_CONSTRAINT_HINT = "accepted: NOT NULL, PRIMARY KEY, and PRIMARY KEY (column) at the end"
+_KEY_HINT = "mark exactly one column PRIMARY KEY"
+_UPSERT = "rows are written with engine.upsert(table, rows)"
+_DELETE = "rows are removed with engine.delete(table, keys)"
+_SELECT = "a standing query goes to engine.subscribe(sql), a single one to engine.query(sql)"
+_FIRST_WORDS = {
+    "": _GRAMMAR,
+    "CREATE": "",
+    "DROP": "",
+    "INSERT": _UPSERT,
+    "UPDATE": _UPSERT,
+    "REPLACE": _UPSERT,
+    "MERGE": _UPSERT,
+    "DELETE": _DELETE,
+    "TRUNCATE": _DELETE,
+    "SELECT": _SELECT,
+    "WITH": _SELECT,
+    "VALUES": _SELECT,
+    "FROM": _SELECT,
+    "(": _SELECT,
+}
+
+_D = exp.DataType.Type
+_TYPES = {
+    _D.TEXT: ColumnType.TEXT,
+    _D.VARCHAR: ColumnType.TEXT,
+    _D.CHAR: ColumnType.TEXT,
+    _D.DOUBLE: ColumnType.REAL,  # sqlglot reads SQLite's REAL and FLOAT as DOUBLE
+    _D.FLOAT: ColumnType.REAL,
+    _D.INT: ColumnType.INTEGER,
+    _D.BIGINT: ColumnType.INTEGER,
+    _D.SMALLINT: ColumnType.INTEGER,
+    _D.TIMESTAMP: ColumnType.TIMESTAMP,
+    _D.DATETIME: ColumnType.TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A table to come into being."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """A table to go, by name."""
+
+    name: str
+
+
+def parse_statement(sql: str) -> CreateTable | DropTable:
+    """Read CREATE TABLE or DROP TABLE; anything else is a SqlError that names the right call."""
+    tree = read_statement(sql, _FIRST_WORDS, _MAXIMUM_TOKENS).tree
+    if isinstance(tree, exp.Create) and tree.args.get("kind") == "TABLE":
+        return CreateTable(_table(tree))
+    if isinstance(tree, exp.Drop) and tree.args.get("kind") == "TABLE":
+        check_only(
+            tree, {"tables", "kind"}, "DROP TABLE takes a name and nothing else", "accepted: DROP TABLE name"
+        )
+        tables = tree.args.get("tables") or []
+        if len(tables) != 1:
+            refuse(tree, "DROP TABLE takes one name", "accepted: DROP TABLE name")
+        return DropTable(_table_name(tables[0]))
+    refuse(tree, "only tables are created and dropped here", _GRAMMAR)
+
+
+def _table(tree: exp.Create) -> Table:
+    check_only(tree, {"this", "kind"}, "CREATE TABLE takes a name and columns and nothing else", _GRAMMAR)
+    schema = tree.this
+    if not isinstance(schema, exp.Schema):
+        refuse(tree, "the columns are missing", _GRAMMAR)
+    parts = schema.expressions
+    if len(parts) > MAXIMUM_COLUMNS + 1:
+        raise SqlError(
+            describe(schema.this), f"it has {len(parts)} columns", f"at most {MAXIMUM_COLUMNS} are accepted"
+        )
+    columns: list[Column] = []
+    keys: list[str] = []
+    for part in parts:
+        if isinstance(part, exp.ColumnDef):
+            column, is_key = _column(part)
+            columns.append(column)
+            keys += [column.name] if is_key else []
+        else:
+            keys += _table_constraint(part)
+    return _checked(_table_name(schema.this), columns, keys)
+
+
+def _checked(name: str, columns: list[Column], keys: list[str]) -> Table:
+    """The table, if its columns are distinct and one of them is the key."""
+    if len(columns) > MAXIMUM_COLUMNS:
+        raise SqlError(name, f"it has {len(columns)} columns", f"at most {MAXIMUM_COLUMNS} are accepted")
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.casefold() in seen:
+            raise SqlError(column.name, "two columns have this name", "names compare without regard to case")
+        seen.add(column.name.casefold())
+    if not keys:
+        raise SqlError(name, "the table has no primary key", _KEY_HINT)
+    if len(keys) > 1:
+        raise SqlError(", ".join(keys), "the primary key must be one column, named once", _KEY_HINT)
+    table = Table(name, tuple(columns), 0)
+    key = table.position(keys[0])
+    columns[key] = replace(columns[key], not_null=True)
+    return Table(name, tuple(columns), key)
+
+
+def _column(node: exp.ColumnDef) -> tuple[Column, bool]:
+    check_only(
+        node,
+        {"this", "kind", "constraints"},
+        "a column takes a name, a type and constraints",
+        _CONSTRAINT_HINT,
+    )
+    not_null = is_key = False
+    for constraint in node.args.get("constraints") or []:
+        kind = constraint.args.get("kind") if isinstance(constraint, exp.ColumnConstraint) else None
+        if constraint.args.get("this"):
+            refuse(constraint, "constraints have no names here", _CONSTRAINT_HINT)
+        if isinstance(kind, exp.NotNullColumnConstraint) and not any(kind.args.values()):
+            not_null = True
+        elif isinstance(kind, exp.PrimaryKeyColumnConstraint) and not any(kind.args.values()):
+            is_key = True
+        else:
+            refuse(constraint, "this constraint is not offered", _CONSTRAINT_HINT)
+    return Column(_name(node.this), _type(node), not_null or is_key), is_key
+
+
+def _type(node: exp.ColumnDef) -> ColumnType:
+    declared = node.args.get("kind")
+    if not isinstance(declared, exp.DataType):
+        refuse(node, "the column has no type", _TYPE_HINT)
+    known = _TYPES.get(declared.this)
+    if known is None or declared.args.get("nested"):
+        refuse(declared, f"column {_name(node.this)} has an unknown type", _TYPE_HINT)
+    if declared.expressions and known is not ColumnType.TEXT:  # VARCHAR(10) is TEXT, as in SQLite
+        refuse(declared, "the type takes no size", _TYPE_HINT)
+    return known
+
+
+def _table_constraint(node: object) -> list[str]:
+    """The key columns of PRIMARY KEY (..); everything else that can stand there is refused."""
+    if isinstance(node, exp.Identifier):
+        refuse(node, "the column has no type", _TYPE_HINT)
+    if not isinstance(node, exp.PrimaryKey):
+        part = describe(node) if isinstance(node, exp.Expr) else shorten(str(node))
+        raise SqlError(part, "this table constraint is not offered", _CONSTRAINT_HINT)
+    check_only(node, {"expressions", "include"}, "the primary key takes no options", _CONSTRAINT_HINT)
+    include = node.args.get("include")
+    if include is not None and any(include.args.values()):
+        refuse(node, "the primary key takes no options", _CONSTRAINT_HINT)
+    if not all(isinstance(column, exp.Identifier) for column in node.expressions):
+        refuse(node, "the primary key is a column", _KEY_HINT)
+    return [column.name for column in node.expressions]
+
+
+def _table_name(node: object) -> str:
+    if not isinstance(node, exp.Table):
+        raise SqlError(shorten(str(node)), "a table has a plain name", _GRAMMAR)
+    check_only(node, {"this"}, "a table has a plain name, without database or alias", _GRAMMAR)
+    name = _name(node.this)
+    if name.casefold().startswith("sqlite_"):
+        raise SqlError(name, "names beginning with sqlite_ belong to the database", "choose another name")
+    return name
+
+
+def _name(node: object) -> str:
+    """A name that prints on one line and needs no escaping when quoted."""
+    name = node.name if isinstance(node, exp.Identifier) else ""
+    if not name or len(name) > MAXIMUM_NAME or not name.isprintable() or '"' in name:
+        hint = f"accepted: 1 to {MAXIMUM_NAME} printable characters without double quotes"
+        raise SqlError(shorten(name or str(node)), "it cannot be a name", hint)
+    return name

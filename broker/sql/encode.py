@@ -1,0 +1,173 @@
+"""From one parameter value to its code, by what the placeholder is compared with.
+
+Everything a caller may pass is checked here and nowhere later; `Unfit` carries the reason, and the
+binder adds which parameter and which column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from broker.sql.bounds import Code, code_of
+from broker.sql.text import shorten
+
+_EPOCH: Final = datetime(1970, 1, 1)
+_EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS: Final[dict[str, int | Fraction]] = {
+    "W": 7 * 86_400_000_000,
+    "D": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1000,
+    "us": 1,
+    "ns": Fraction(1, 10**3),
+    "ps": Fraction(1, 10**6),
+    "fs": Fraction(1, 10**9),
+    "as": Fraction(1, 10**12),
+}
+
+
+class Domain(Enum):
+    """What a value is compared with; the value says what the parameter may be."""
+
+    NUMBER = "a number"
+    TEXT = "a str"
+    INSTANT = "a datetime (naive means UTC) or ISO-8601 text"
+    DURATION = "a number of seconds or a timedelta"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One placeholder: what its value is compared with, for checking and for naming it in an error."""
+
+    label: str  # "PER (REAL)"
+    domain: Domain
+
+
+class Unfit(Exception):
+    """The value cannot stand here; the text completes a sentence that begins with the slot's label."""
+
+
+def encode_number(value: object) -> Code:
+    """An int, a float or their NumPy kin; NaN is refused, an infinity means no bound."""
+    if type(value) is float:  # the common case first: `bind` is on the path of every subscribe
+        if value == value:
+            value += 0.0  # one sign of zero only
+            return value, value
+        raise Unfit("cannot be compared with NaN")
+    if isinstance(value, bool):
+        raise _wrong(value, Domain.NUMBER)
+    if isinstance(value, int | np.integer):
+        return code_of(int(value))
+    if isinstance(value, float) or (isinstance(value, np.floating) and value.itemsize <= 8):
+        return encode_number(float(value))
+    raise _wrong(value, Domain.NUMBER)
+
+
+def encode_text(value: object) -> Code:
+    """A str that can travel as UTF-8."""
+    if not isinstance(value, str):
+        raise _wrong(value, Domain.TEXT)
+    text = str(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Unfit("takes text without half surrogate pairs") from None
+    return text, text
+
+
+def encode_instant(value: object) -> Code:
+    """A point in time, as microseconds since 1970 UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise Unfit(f"takes ISO-8601 text such as '2024-05-01T12:30:00', got {_shown(value)}") from None
+    if hasattr(value, "to_datetime64"):  # pandas.Timestamp and NaT: datetimes with nanoseconds
+        value = value.to_datetime64()
+    if isinstance(value, np.datetime64):
+        return _encode_datetime64(value)
+    if not isinstance(value, datetime):
+        raise _wrong(value, Domain.INSTANT)
+    return code_of(_whole_microseconds(value - (_EPOCH if value.utcoffset() is None else _EPOCH_UTC)))
+
+
+def encode_duration(value: object) -> Code:
+    """A length of time, as microseconds. Seconds are rounded to microseconds, as TIMESTAMPs are exact to
+    these only: without rounding 4.35 seconds would miss rows 4,350,000 microseconds apart."""
+    if hasattr(value, "to_timedelta64"):  # pandas.Timedelta
+        value = value.to_timedelta64()
+    if isinstance(value, np.timedelta64):
+        return _encode_timedelta64(value)
+    if isinstance(value, timedelta):
+        return code_of(_whole_microseconds(value))
+    try:
+        seconds, above = encode_number(value)
+    except Unfit:
+        raise _wrong(value, Domain.DURATION) from None
+    if math.isinf(seconds) or seconds != above:  # beyond any difference of two rows: no need to be exact
+        return seconds * 1e6, above * 1e6
+    return code_of(round(Fraction(seconds) * 1_000_000))
+
+
+ENCODERS: Final[dict[Domain, Callable[[object], Code]]] = {
+    Domain.NUMBER: encode_number,
+    Domain.TEXT: encode_text,
+    Domain.INSTANT: encode_instant,
+    Domain.DURATION: encode_duration,
+}
+
+
+def microseconds_per_tick(dtype: np.dtype[np.datetime64] | np.dtype[np.timedelta64]) -> int | Fraction | None:
+    """Length of one tick of a NumPy time type, None where it has no fixed length (months, years)."""
+    unit, step = np.datetime_data(dtype)
+    length = _MICROSECONDS.get(unit)
+    return None if length is None else length * step
+
+
+def _encode_datetime64(value: np.datetime64) -> Code:
+    if np.isnat(value):
+        raise Unfit("cannot be compared with NaT")
+    tick = microseconds_per_tick(value.dtype)
+    ticks = int(value.astype(np.int64))
+    if tick is not None:
+        return code_of(ticks * tick)
+    unit, step = np.datetime_data(value.dtype)
+    years, months = divmod(ticks * step * (12 if unit == "Y" else 1), 12)
+    if not 1 <= 1970 + years <= 9999:
+        raise Unfit("takes the years 1 to 9999")
+    return code_of(_whole_microseconds(datetime(1970 + years, 1 + months, 1) - _EPOCH))
+
+
+def _encode_timedelta64(value: np.timedelta64) -> Code:
+    tick = microseconds_per_tick(value.dtype)
+    if tick is None or np.isnat(value):
+        raise _wrong(value, Domain.DURATION)
+    return code_of(int(value.astype(np.int64)) * tick)
+
+
+def _whole_microseconds(span: timedelta) -> int:
+    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
+
+
+def _wrong(value: object, domain: Domain) -> Unfit:
+    if value is None:
+        return Unfit("cannot be compared with None: a comparison with NULL is never true")
+    return Unfit(f"takes {domain.value}, got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """Type and, for plain values, the value itself: a stranger's object may have any repr."""
+    plain = isinstance(value, str | bool | int | float | complex | np.generic)
+    text = repr(value[:60] if isinstance(value, str) else value) if plain else ""
+    return f"{type(value).__name__} {shorten(text)}".rstrip()

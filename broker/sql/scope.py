@@ -1,0 +1,146 @@
+"""What names mean inside one query: its tables, their aliases, and how a column is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from broker.schema import Column, Table
+from broker.sql.query import Ref
+from broker.sql.text import check_only, describe, refuse
+from network.wire.errors import SqlError, UnknownColumn, UnknownTable
+
+_TABLE_HINT = "accepted: FROM table [alias], or FROM r [alias] JOIN s [alias] USING (c) | ON .."
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One or two tables and the names by which the query calls them.
+
+    An alias hides the table's own name, as in SQL. After USING (c) the plain name c is the left column;
+    every other name that both tables have must be qualified.
+    """
+
+    tables: tuple[Table, ...]
+    names: tuple[str, ...]  # alias or table name as written
+    using: str | None = None
+
+    def column(self, ref: Ref) -> Column:
+        """The declaration behind a reference."""
+        return self.tables[ref.side].columns[ref.column]
+
+    def label(self, *refs: Ref) -> str:
+        """A column, or the difference of two, with its type, for error messages."""
+        names = [
+            f"{self.names[ref.side]}.{self.column(ref).name}"
+            if len(self.tables) > 1
+            else self.column(ref).name
+            for ref in refs
+        ]
+        return f"{' - '.join(names)} ({self.column(refs[0]).type.value})"
+
+    def resolve(self, node: exp.Column) -> Ref:
+        """The column a name stands for, or UnknownColumn, UnknownTable, or SqlError if it is ambiguous."""
+        check_only(node, {"this", "table"}, "a column is written column or table.column", "drop the database")
+        if not isinstance(node.this, exp.Identifier):
+            refuse(node, "a column was expected here", "name the columns one by one")
+        if node.table:
+            side = self.side(node.table)
+            return Ref(side, self.tables[side].position(node.name))
+        return self._unqualified(node.name)
+
+    def side(self, name: str) -> int:
+        """Which table an alias or table name means."""
+        folded = name.casefold()
+        for side, known in enumerate(self.names):
+            if known.casefold() == folded:
+                return side
+        raise UnknownTable(name, self.names)
+
+    def star(self, qualifier: str) -> list[Ref]:
+        """The columns of `*` or `qualifier.*`, in SQL's order; `*` lists a USING column once."""
+        if qualifier:
+            side = self.side(qualifier)
+            return [Ref(side, position) for position in range(len(self.tables[side].columns))]
+        every = [Ref(s, p) for s, table in enumerate(self.tables) for p in range(len(table.columns))]
+        if self.using is None:
+            return every
+        merged = Ref(1, self.tables[1].position(self.using))
+        return [ref for ref in every if ref != merged]
+
+    def _unqualified(self, name: str) -> Ref:
+        folded = name.casefold()
+        found = [
+            Ref(side, position)
+            for side, table in enumerate(self.tables)
+            for position, column in enumerate(table.columns)
+            if column.name.casefold() == folded
+        ]
+        if not found:
+            known = tuple(column.name for table in self.tables for column in table.columns)
+            raise UnknownColumn(name, ", ".join(table.name for table in self.tables), known)
+        if len(found) > 1 and (self.using is None or self.using.casefold() != folded):
+            choices = " or ".join(f"{table}.{name}" for table in self.names)
+            raise SqlError(name, "both tables have a column of this name", f"write {choices}")
+        return found[0]
+
+
+def read_scope(select: exp.Select, catalog: Mapping[str, Table]) -> Scope:
+    """The tables of FROM and JOIN. How they meet is read with the conditions, except for USING."""
+    from_clause = select.args.get("from_")
+    if not isinstance(from_clause, exp.From):
+        refuse(select, "the query reads no table", _TABLE_HINT)
+    check_only(from_clause, {"this"}, "FROM takes a table", _TABLE_HINT)
+    joins = select.args.get("joins") or []
+    if len(joins) > 1:
+        refuse(joins[1], "a query joins at most two tables", "split it into several subscriptions")
+    sources = [_source(from_clause.this, catalog)] + [_source(_joined(join), catalog) for join in joins]
+    names, tables = tuple(name for name, _ in sources), tuple(table for _, table in sources)
+    if len(tables) == 2 and tables[0] == tables[1]:
+        refuse(joins[0], "a table cannot be joined with itself", "join two different tables")
+    if len({name.casefold() for name in names}) < len(names):
+        refuse(joins[0], f"both tables are called {names[0]}", "give each its own alias")
+    return Scope(tables, names, _using(joins[0], tables) if joins else None)
+
+
+def _source(node: object, catalog: Mapping[str, Table]) -> tuple[str, Table]:
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        part = describe(node) if isinstance(node, exp.Expr) else str(node)
+        raise SqlError(part, "only plain tables can be read", _TABLE_HINT)
+    check_only(node, {"this", "alias"}, "a table takes a name and an alias, nothing else", _TABLE_HINT)
+    alias = node.args.get("alias")
+    if alias is not None:
+        check_only(alias, {"this"}, "an alias is one name", _TABLE_HINT)
+    table = catalog.get(node.name.casefold())
+    if table is None:
+        raise UnknownTable(node.name, tuple(known.name for known in catalog.values()))
+    return node.alias or table.name, table
+
+
+def _joined(join: exp.Join) -> object:
+    """The joined table, if the join is an inner one."""
+    kind = " ".join(str(join.args.get(word) or "") for word in ("method", "side", "kind")).split()
+    if kind not in ([], ["INNER"], ["CROSS"]):  # a comma is read as CROSS
+        refuse(
+            join,
+            f"{' '.join(kind)} JOIN is not offered",
+            "accepted: JOIN s USING (c) | ON r.x = s.y | ON band",
+        )
+    check_only(
+        join, {"this", "on", "using", "kind"}, "a join takes USING (c) or ON .., nothing else", _TABLE_HINT
+    )
+    return join.this
+
+
+def _using(join: exp.Join, tables: tuple[Table, ...]) -> str | None:
+    columns = join.args.get("using") or []
+    if not columns:
+        return None
+    if len(columns) > 1 or not isinstance(columns[0], exp.Identifier):
+        refuse(join, "tables meet in one column", "accepted: USING (column)")
+    name: str = columns[0].name
+    for table in tables:
+        table.position(name)
+    return name

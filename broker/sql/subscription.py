@@ -1,0 +1,170 @@
+"""From SELECT text to a parsed query: the channel's shape, and the binder of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+
+from broker.schema import ColumnType, Table
+from broker.sql.binder import Binder
+from broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
+from broker.sql.conditions import Condition, ConditionReader, read_conditions
+from broker.sql.encode_columns import ParameterColumn
+from broker.sql.projection import read_output
+from broker.sql.query import Kind, Predicates, Ref, Shape
+from broker.sql.scope import Scope, read_scope
+from broker.sql.terms import Given, Operand
+from broker.sql.text import check_only, read_statement, refuse
+from network.wire.errors import InvariantBroken, SqlError
+
+MAXIMUM_RANGES: Final = 8
+
+_GRAMMAR = "accepted: SELECT .. FROM table [JOIN table USING (c) | ON ..] [WHERE conditions joined by AND]"
+_WRITE = "a subscription only reads; rows are written with engine.upsert and removed with engine.delete"
+_FIRST_WORDS = {
+    "": _GRAMMAR,
+    "SELECT": "",
+    "WITH": "common table expressions are not offered; subscribe to each query by itself",
+    "CREATE": "tables are created with engine.execute(sql)",
+    "DROP": "tables are dropped with engine.execute(sql)",
+    "INSERT": _WRITE,
+    "UPDATE": _WRITE,
+    "REPLACE": _WRITE,
+    "DELETE": _WRITE,
+}
+_CLAUSES: Final = {
+    "group": ("GROUP BY is not offered", "make one subscription per group, with an equality on the column"),
+    "having": ("HAVING is not offered", "bound the rows with WHERE"),
+    "order": ("answers have no order", "sort at the receiver"),
+    "limit": ("LIMIT is not offered", "bound the rows with WHERE, or use MIN or MAX"),
+    "offset": ("OFFSET is not offered", "bound the rows with WHERE"),
+    "windows": ("windows are not offered", "aggregate a range with WHERE"),
+    "with_": ("common table expressions are not offered", "subscribe to each query by itself"),
+}
+_ONE_RANGE = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A subscription's text, understood. Bind it as often as there are subscribers."""
+
+    sql: str
+    shape: Shape
+    columns: tuple[str, ...]  # names of the answer's columns: the alias, or the column as declared
+    tables: tuple[Table, ...]
+    binder: Binder
+
+    @property
+    def parameter_count(self) -> int:
+        """How many `?` the text holds."""
+        return len(self.binder.slots)
+
+    def bind(self, parameters: Sequence[object] = ()) -> Predicates:
+        """The predicate of one subscription (n = 1); BadParameter if a value does not fit."""
+        return self.binder.bind(parameters)
+
+    def bind_many(self, columns: Sequence[ParameterColumn], count: int = 1) -> Predicates:
+        """The predicates of n subscriptions: one column of n values per parameter.
+
+        `count` is n for a query without parameters, and is not used otherwise.
+        """
+        return self.binder.bind_many(columns, count)
+
+
+def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
+    """Read one SELECT; `catalog` maps casefolded names to tables.
+
+    Raises SqlError for anything outside the language, UnknownTable and UnknownColumn for names.
+    """
+    statement = read_statement(sql, _FIRST_WORDS)
+    select = statement.tree
+    if not isinstance(select, exp.Select):
+        refuse(select, "it is not a single SELECT", "make one subscription for each SELECT")
+    _check_clauses(select)
+    scope = read_scope(select, catalog)
+    output = read_output(select, scope)
+    reader = read_conditions(select, scope)
+    ranges, partition = _arrange(output.kind, reader, scope)
+    shape = Shape(
+        kind=output.kind,
+        tables=tuple(table.name for table in scope.tables),
+        ranges=ranges,
+        partition=partition,
+        y=output.y,
+        projection=output.projection,
+        on=reader.on,
+    )
+    binder = _binder(shape, reader)
+    if len(binder.slots) != statement.placeholders:
+        raise SqlError(
+            "?", "a parameter stands where no value is compared", "bind parameters in ON and WHERE only"
+        )
+    return ParsedQuery(sql, shape, output.names, scope.tables, binder)
+
+
+def _check_clauses(select: exp.Select) -> None:
+    for name, (reason, hint) in _CLAUSES.items():
+        clause = select.args.get(name)
+        if clause:
+            refuse(clause if isinstance(clause, exp.Expr) else select, reason, hint)
+    check_only(
+        select, {"expressions", "from_", "where", "joins", "distinct"}, "this is not offered here", _GRAMMAR
+    )
+
+
+def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+    """Which compared columns are ranges and which are partitions.
+
+    A column with an inequality is a range. One with equalities only is a partition, except that a query
+    without any range gets the first that has an order as the range [v, v]: a channel with a
+    dimension serves all values of v at once, where partitions cost one entry each.
+    """
+    compared = {condition.target for condition in reader.conditions if condition.target is not None}
+    ranges = {
+        c.target for c in reader.conditions if c.target is not None and c.comparison is not Comparison.EQUAL
+    }
+    equal = sorted(compared - ranges)
+    band = reader.on is not None and reader.on.band  # the difference is a dimension already
+    if not ranges and not band:
+        ranges |= set([ref for ref in equal if scope.column(ref).type is not ColumnType.TEXT][:1])
+    if kind in _ONE_RANGE and len(ranges) > 1:
+        names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
+        raise SqlError(names, f"{kind.value} takes a range on one column", "use = on the others")
+    if len(ranges) > MAXIMUM_RANGES:
+        names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
+        raise SqlError(names, f"{len(ranges)} columns have a range", f"at most {MAXIMUM_RANGES} can")
+    return tuple(sorted(ranges)), tuple(ref for ref in equal if ref not in ranges)
+
+
+def _binder(shape: Shape, reader: ConditionReader) -> Binder:
+    """Fold the literals into a box and turn the parameters into edges."""
+    dimensions: dict[Ref | None, int] = {ref: place for place, ref in enumerate(shape.ranges)}
+    dimensions[None] = shape.dimensions - 1  # a band's difference is the last
+    low, high = [-INFINITY] * shape.dimensions, [INFINITY] * shape.dimensions
+    edges: list[Edge] = []
+    equalities: dict[Ref | None, list[Operand]] = {ref: [] for ref in shape.partition}
+    for condition in reader.conditions:
+        if condition.target in equalities:
+            equalities[condition.target].append(condition.operand)
+        else:
+            _bound(condition, dimensions[condition.target], low, high, edges)
+    slots = [slot for slot in reader.terms.slots if slot is not None]
+    if len(slots) != len(reader.terms.slots):
+        raise InvariantBroken("a placeholder was read but never compared")
+    return Binder(tuple(slots), tuple(low), tuple(high), tuple(edges), tuple(map(tuple, equalities.values())))
+
+
+def _bound(
+    condition: Condition, dimension: int, low: list[float], high: list[float], edges: list[Edge]
+) -> None:
+    operand = condition.operand
+    for upper, strict in condition.comparison.sides:
+        if not isinstance(operand, Given):
+            edges.append(Edge(dimension, upper, strict, operand.index, operand.negated))
+        elif upper:
+            high[dimension] = min(high[dimension], edge_at(operand.code, upper, strict))
+        else:
+            low[dimension] = max(low[dimension], edge_at(operand.code, upper, strict))

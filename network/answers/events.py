@@ -1,0 +1,42 @@
+"""What a subscription hears: a change of its answer, or, after events were lost, its answer anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: None, a number, a timestamp, a set of values, or a list of rows: whatever the SQL gives.
+Answer = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The answer changed at sequence number `seq`.
+
+    For sets and rows `entered` and `left` say what came and went, and `changed` holds (before, after) pairs.
+    """
+
+    seq: int
+    _answer: Callable[[], Answer] = field(repr=False)
+    entered: tuple[Any, ...] = ()
+    left: tuple[Any, ...] = ()
+    changed: tuple[tuple[Any, Any], ...] = ()
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer as of `seq`."""
+        return self._answer()
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """`lost` events were dropped because nobody took them; this is the answer as of `seq`."""
+
+    seq: int
+    answer: Answer
+    lost: int
+
+
+Event = Change | Resync
+Events = Sequence[Event]

@@ -1,0 +1,107 @@
+"""Answers that are collections: which listeners a row or value enters, leaves, or changes in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from network.compiled import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from network.answers.audience import Audience
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Booleans = npt.NDArray[np.bool_]
+
+#: What an event does to the collection; stored as the event's value.
+ENTER, CHANGE, LEAVE = 1.0, 2.0, 3.0
+
+
+class RowAnswers:
+    """Decides who must hear of which row; the collections themselves are kept by whoever reads the events."""
+
+    def __init__(self) -> None:
+        self._marks: Ints = np.full(16, -1, np.int64)
+        self._mark = 0
+
+    def hear(
+        self,
+        audience: Audience,
+        old: tuple[Floats, Floats],
+        new: tuple[Floats, Floats],
+        seqs: Ints,
+        altered: Booleans,
+        items: Callable[[Ints], Sequence[object]],
+    ) -> int:
+        """Take messages in order. `old` and `new` are the query boxes around the row before and after (empty where
+        there is none); `altered` says whether what is shown of a row that stays is different. `items` makes
+        the payload of the messages that somebody hears. Returns how many were told."""
+        if audience.capacity > len(self._marks):
+            self._marks = np.full(2 * audience.capacity, -1, np.int64)
+        told = 0
+        for start, stop, messages, listeners in audience.chunks(*old):
+            now_messages, now_listeners = audience.index.report_many(new[0][start:stop], new[1][start:stop])
+            if not len(listeners) + len(now_listeners):
+                continue
+            who, what, how = _fold(
+                self._marks, self._mark, messages, listeners, now_messages + start, now_listeners, altered
+            )
+            self._mark += 2 * (stop - start)
+            deliver(audience, who, what, how, seqs, items)
+            told += len(who)
+        return told
+
+
+def deliver(
+    audience: Audience, who: Ints, what: Ints, how: Floats, seqs: Ints, items: Callable[[Ints], Sequence[object]]
+) -> None:
+    """Put events into the outbox, with the payload of just the messages somebody hears."""
+    if len(who):
+        heard, places = np.unique(what, return_inverse=True)
+        audience.outbox.put(who, seqs[what], how, np.zeros(len(who)), places.reshape(-1), items(heard))
+
+
+@kernel
+def _fold(
+    marks: Ints,
+    mark: int,
+    old_messages: Ints,
+    old_listeners: Ints,
+    new_messages: Ints,
+    new_listeners: Ints,
+    altered: Booleans,
+) -> tuple[Ints, Ints, Floats]:
+    """Merge the two columns of pairs by message: in both a row changes, in one only it leaves or enters."""
+    room = len(old_listeners) + len(new_listeners)
+    who, what, how = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    told, a, b = 0, 0, 0
+    while a < len(old_listeners) or b < len(new_listeners):
+        if b == len(new_listeners) or (a < len(old_listeners) and old_messages[a] <= new_messages[b]):
+            message = old_messages[a]
+        else:
+            message = new_messages[b]
+        first = a
+        while a < len(old_listeners) and old_messages[a] == message:
+            marks[old_listeners[a]] = mark
+            a += 1
+        while b < len(new_listeners) and new_messages[b] == message:
+            i = new_listeners[b]
+            b += 1
+            stays = marks[i] == mark
+            if stays:
+                marks[i] = mark + 1
+            if not stays or altered[message]:
+                who[told], what[told], how[told] = i, message, CHANGE if stays else ENTER
+                told += 1
+        for k in range(first, a):
+            if marks[old_listeners[k]] == mark:
+                who[told], what[told], how[told] = old_listeners[k], message, LEAVE
+                told += 1
+        mark += 2
+    return who[:told], what[:told], how[:told]

@@ -1,0 +1,127 @@
+"""CREATE TABLE and DROP TABLE: what is read, and what is refused with which hint."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.schema import Column, ColumnType, Table
+from broker.sql.create import CreateTable, DropTable, parse_statement
+from network.wire.errors import SqlError
+
+
+def test_a_table_is_read_with_its_types_and_its_key() -> None:
+    statement = parse_statement(
+        "CREATE TABLE Stock (Symbol TEXT PRIMARY KEY, per REAL NOT NULL, n INTEGER, at TIMESTAMP);"
+    )
+    columns = (
+        Column("Symbol", ColumnType.TEXT, True),
+        Column("per", ColumnType.REAL, True),
+        Column("n", ColumnType.INTEGER),
+        Column("at", ColumnType.TIMESTAMP),
+    )
+    assert statement == CreateTable(Table("Stock", columns, 0))
+
+
+def test_the_key_may_be_named_at_the_end_and_is_then_not_null() -> None:
+    statement = parse_statement("create table t (a INT, b VARCHAR(10), PRIMARY KEY (B))")
+    assert isinstance(statement, CreateTable)
+    assert statement.table.key == 1
+    assert statement.table.key_column == Column("b", ColumnType.TEXT, True)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "meaning"),
+    [
+        (spelling, meaning)
+        for meaning, spellings in {
+            ColumnType.TEXT: "TEXT VARCHAR CHAR STRING VARCHAR(20) CHAR(3)",
+            ColumnType.REAL: "REAL FLOAT DOUBLE",
+            ColumnType.INTEGER: "INTEGER INT BIGINT SMALLINT int",
+            ColumnType.TIMESTAMP: "TIMESTAMP DATETIME",
+        }.items()
+        for spelling in spellings.split()
+    ],
+)
+def test_every_spelling_of_a_type_is_read(spelling: str, meaning: ColumnType) -> None:
+    statement = parse_statement(f"CREATE TABLE t (k TEXT PRIMARY KEY, c {spelling})")
+    assert isinstance(statement, CreateTable)
+    assert statement.table.column("c").type is meaning
+
+
+@pytest.mark.parametrize("name", ["t", "T2", '"two words"', "größe"])
+def test_drop_names_a_table(name: str) -> None:
+    assert parse_statement(f"DROP TABLE {name}") == DropTable(name.strip('"'))
+
+
+def test_256_columns_are_accepted_and_257_are_not() -> None:
+    def sql(count: int) -> str:
+        return "CREATE TABLE t (k INT PRIMARY KEY" + "".join(f", c{n} INT" for n in range(count - 1)) + ")"
+
+    statement = parse_statement(sql(256))
+    assert isinstance(statement, CreateTable)
+    assert len(statement.table.columns) == 256
+    with pytest.raises(SqlError, match="257 columns"):
+        parse_statement(sql(257))
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("INSERT INTO t VALUES (1)", "engine.upsert"),
+        ("REPLACE INTO t VALUES (1)", "engine.upsert"),
+        ("UPDATE t SET a = 1", "engine.upsert"),
+        ("DELETE FROM t", "engine.delete"),
+        ("SELECT * FROM t", "engine.subscribe.*engine.query"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "engine.subscribe"),
+        ("PRAGMA journal_mode", "CREATE TABLE name"),
+        ("ALTER TABLE t ADD COLUMN c INT", "CREATE TABLE name"),
+        ("nonsense", "CREATE TABLE name"),
+        ("CREATE STREAM x", "CREATE TABLE name"),
+        ("CREATE VIEW v AS SELECT 1", "only tables"),
+        ("CREATE INDEX i ON t (a)", "only tables"),
+        ("DROP VIEW v", "only tables"),
+        ("DROP TABLE a, b", "one name"),
+        ("DROP TABLE IF EXISTS a", "nothing else"),
+        ("DROP TABLE a CASCADE", "nothing else"),
+        ("CREATE TABLE t", "columns are missing"),
+        ("CREATE TABLE t AS SELECT 1", "nothing else"),
+        ("CREATE TABLE t LIKE s", "nothing else"),
+        ("CREATE TABLE IF NOT EXISTS t (a INT PRIMARY KEY)", "nothing else"),
+        ("CREATE OR REPLACE TABLE t (a INT PRIMARY KEY)", "nothing else"),
+        ("CREATE TEMP TABLE t (a INT PRIMARY KEY)", "CREATE TABLE name"),
+        ("CREATE TABLE t (a INT PRIMARY KEY) STRICT", "nothing else"),
+        ("CREATE TABLE t (a INT PRIMARY KEY) WITHOUT ROWID", "CREATE TABLE name"),
+        ("CREATE TABLE main.t (a INT PRIMARY KEY)", "plain name"),
+        ("CREATE TABLE sqlite_t (a INT PRIMARY KEY)", "belong to the database"),
+        ('CREATE TABLE "" (a INT PRIMARY KEY)', "cannot take"),
+        (f"CREATE TABLE {'t' * 65} (a INT PRIMARY KEY)", "1 to 64"),
+        ('CREATE TABLE t ("a""b" INT PRIMARY KEY)', "double quotes"),
+        ("CREATE TABLE t (a INT)", "no primary key"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT PRIMARY KEY)", "one column"),
+        ("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b))", "one column"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a))", "named once"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, A TEXT)", "two columns"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b)", "no type"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b BLOB)", "accepted types"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b DECIMAL(3, 2))", "accepted types"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b foo)", "accepted types"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b TIMESTAMP(3))", "no size"),
+        ("CREATE TABLE t (a INT PRIMARY KEY AUTOINCREMENT)", "not offered"),
+        ("CREATE TABLE t (a INT PRIMARY KEY DESC)", "not offered"),
+        ("CREATE TABLE t (a INT CONSTRAINT k PRIMARY KEY)", "no names"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT NULL)", "not offered"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT DEFAULT 3)", "not offered"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT UNIQUE)", "not offered"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT REFERENCES s (b))", "not offered"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1))", "not offered"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, FOREIGN KEY (a) REFERENCES s (b))", "not offered"),
+    ],
+)
+def test_what_is_outside_is_refused_with_what_is_accepted(sql: str, hint: str) -> None:
+    with pytest.raises(SqlError, match=hint):
+        parse_statement(sql)
+
+
+def test_a_key_that_is_no_column_is_unknown() -> None:
+    with pytest.raises(ValueError, match="no column b in t"):
+        parse_statement("CREATE TABLE t (a INT, PRIMARY KEY (b))")

@@ -1,0 +1,220 @@
+"""Subscriptions on one table: shape, names, ranges and partitions, refusals."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from broker.schema import Column, ColumnType, Table
+from broker.sql.query import Kind, Ref
+from broker.sql.subscription import ParsedQuery, parse_subscription
+from network.wire.errors import SqlError, UnknownColumn, UnknownTable
+
+_TYPES = {"T": ColumnType.TEXT, "R": ColumnType.REAL, "I": ColumnType.INTEGER, "D": ColumnType.TIMESTAMP}
+
+
+def table(name: str, columns: str) -> Table:
+    """`table("r", "K:T PER:R")`."""
+    pairs = [column.split(":") for column in columns.split()]
+    return Table(name, tuple(Column(name, _TYPES[kind]) for name, kind in pairs), 0)
+
+
+STOCK = table("Stock", "SYMBOL:T PER:R RISK:R VOLUME:I SECTOR:T AT:D A:R B:R C:R D:R E:R F:R G:R")
+R = table("r", "k:I a:R b:R c:T at:D n:I")
+S = table("s", "k:I c:T b:R d:R at:D m:I")
+CATALOG = {t.name.casefold(): t for t in (STOCK, R, S)}
+SYMBOL, PER, RISK, VOLUME, SECTOR, AT = (Ref(0, position) for position in range(6))
+
+
+def parse(sql: str) -> ParsedQuery:
+    return parse_subscription(sql, CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "y", "name"),
+    [
+        ("SELECT MIN(per) FROM stock", Kind.MIN, PER, "MIN(PER)"),
+        ("select max(At) from STOCK s", Kind.MAX, AT, "MAX(AT)"),
+        ("SELECT COUNT(*) FROM Stock", Kind.COUNT, None, "COUNT(*)"),
+        ("SELECT COUNT(Sector) FROM Stock", Kind.COUNT, SECTOR, "COUNT(SECTOR)"),
+        ("SELECT SUM(s.volume) FROM Stock AS s", Kind.SUM, VOLUME, "SUM(VOLUME)"),
+        ("SELECT AVG(PER) AS mean FROM Stock", Kind.AVG, PER, "mean"),
+        ("SELECT AVG(PER) mean FROM Stock", Kind.AVG, PER, "mean"),
+        ("SELECT DISTINCT sector FROM Stock", Kind.DISTINCT, SECTOR, "SECTOR"),
+        ("SELECT DISTINCT per AS p FROM Stock;", Kind.DISTINCT, PER, "p"),
+    ],
+)
+def test_an_aggregate_has_a_kind_a_column_and_a_name(sql: str, kind: Kind, y: Ref | None, name: str) -> None:
+    query = parse(sql)
+    assert (query.shape.kind, query.shape.y, query.columns) == (kind, y, (name,))
+    assert (query.shape.tables, query.tables, query.shape.projection) == (("Stock",), (STOCK,), ())
+    assert query.shape.on is None
+
+
+def test_a_selection_lists_its_columns_as_declared_and_may_repeat_them() -> None:
+    query = parse("SELECT per, Stock.SYMBOL AS s, PER FROM stock WHERE per > 3")
+    assert query.shape.kind is Kind.SELECT
+    assert query.shape.projection == (PER, SYMBOL, PER)
+    assert query.columns == ("PER", "s", "PER")
+
+
+def test_a_star_lists_every_column() -> None:
+    for star in ("*", "Stock.*"):
+        query = parse(f"SELECT {star} FROM Stock")
+        assert query.columns == tuple(column.name for column in STOCK.columns)
+    assert len(parse("SELECT *, * FROM Stock").columns) == 26
+
+
+@pytest.mark.parametrize(
+    ("where", "ranges", "partition"),
+    [
+        ("PER BETWEEN ? AND ?", (PER,), ()),
+        ("(PER >= ?) AND ((PER < 5))", (PER,), ()),
+        ("5 > PER", (PER,), ()),
+        ("PER BETWEEN 1 AND 2 AND PER = 1", (PER,), ()),
+        ("PER > 1 AND SECTOR = 'TECH' AND SYMBOL = ?", (PER,), (SYMBOL, SECTOR)),
+        ("PER > 1 AND VOLUME = 3", (PER,), (VOLUME,)),
+        ("SECTOR = 'TECH'", (), (SECTOR,)),
+        ("SECTOR = 'TECH' AND VOLUME = 3 AND PER = 1", (PER,), (VOLUME, SECTOR)),
+        ("AT = ? AND VOLUME = 3", (VOLUME,), (AT,)),
+        ("VOLUME = 3", (VOLUME,), ()),
+    ],
+)
+@pytest.mark.parametrize("select", ["MIN(RISK)", "DISTINCT RISK", "COUNT(*)", "SUM(RISK)", "PER, RISK"])
+def test_inequalities_are_ranges_and_equalities_partitions(
+    select: str, where: str, ranges: tuple[Ref, ...], partition: tuple[Ref, ...]
+) -> None:
+    shape = parse(f"SELECT {select} FROM Stock WHERE {where}").shape
+    assert (shape.ranges, shape.partition, shape.dimensions) == (ranges, partition, len(ranges))
+
+
+def test_equal_shapes_are_one_channel() -> None:
+    first = parse("SELECT MIN(PER) FROM Stock WHERE RISK BETWEEN ? AND ? AND SECTOR = ?")
+    second = parse("select min(x.per) AS other FROM stock x WHERE 'TECH' = sector AND 3 < risk")
+    assert first.shape == second.shape
+    assert hash(first.shape) == hash(second.shape)
+
+
+def test_a_selection_may_have_eight_ranges_and_no_ninth() -> None:
+    names = ["PER", "RISK", "A", "B", "C", "D", "E", "F"]
+    sql = "SELECT SYMBOL FROM Stock WHERE " + " AND ".join(f"{name} > ?" for name in names)
+    assert parse(sql).shape.dimensions == 8
+    assert parse(sql).parameter_count == 8
+    with pytest.raises(SqlError, match="at most 8"):
+        parse(sql + " AND G > ?")
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT MIN(PER) FROM Stock WHERE PER > 1 OR RISK > 1", "one subscription for each alternative"),
+        ("SELECT MIN(PER) FROM Stock WHERE NOT PER > 1", "turn the comparison around"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER NOT BETWEEN 1 AND 2", "NOT"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER <> 1", "two subscriptions"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER != 1", "two subscriptions"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER IN (1, 2)", "for each value"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER IN (SELECT A FROM Stock)", "for each value"),
+        ("SELECT MIN(PER) FROM Stock WHERE SECTOR LIKE 'T%'", "compare TEXT with ="),
+        ("SELECT MIN(PER) FROM Stock WHERE SECTOR GLOB 'T*'", "compare TEXT with ="),
+        ("SELECT MIN(PER) FROM Stock WHERE PER IS NULL", "never holds NULL"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER IS NOT NULL", "NOT"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER = NULL", "never true"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER = TRUE", "no truth values"),
+        ("SELECT MIN(PER) FROM Stock WHERE TRUE", "no truth values"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER", "not offered"),
+        ("SELECT MIN(PER) FROM Stock WHERE 1 = 1", "no column"),
+        ("SELECT MIN(PER) FROM Stock WHERE ? BETWEEN 1 AND 2", "other than a column"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > (SELECT 1)", "subqueries"),
+        ("SELECT MIN(PER) FROM Stock WHERE EXISTS (SELECT 1)", "subqueries"),
+        ("SELECT MIN(PER) FROM Stock WHERE ROUND(PER) > 1", "functions"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > datetime('now')", "functions"),
+        ("SELECT MIN(PER) FROM Stock WHERE MIN(PER) > 1", "only after SELECT"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER + 1 > 2", "arithmetic"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER * 2 > 2", "arithmetic"),
+        ("SELECT MIN(PER) FROM Stock WHERE -PER > 2", "arithmetic"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > 1 + 1", "arithmetic"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > RISK", "two columns of one table"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER = RISK", "two columns of one table"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER - RISK > 1", "two columns of one table"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER + RISK > A", "more than two columns"),
+        ("SELECT MIN(PER) FROM Stock WHERE (PER, RISK) = (1, 2)", "for each column"),
+        ("SELECT MIN(PER) FROM Stock WHERE CASE WHEN PER > 1 THEN 1 END > 0", "CASE"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER BETWEEN SYMMETRIC 2 AND 1", "smaller bound first"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > :low", r"plain \?"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > @low", r"plain \?"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > 'a'", "write a number"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > TIMESTAMP '2024-01-01'", "write a number"),
+        ("SELECT MIN(PER) FROM Stock WHERE SECTOR = 5", "write 'text'"),
+        ("SELECT MIN(PER) FROM Stock WHERE SECTOR > 'A'", "no order"),
+        ("SELECT MIN(PER) FROM Stock WHERE SECTOR BETWEEN ? AND ?", "no order"),
+        ("SELECT MIN(PER) FROM Stock WHERE SECTOR = -'A'", "negative"),
+        ("SELECT MIN(PER) FROM Stock WHERE AT > -?", "negative"),
+        ("SELECT MIN(PER) FROM Stock WHERE AT > 5", "write TIMESTAMP"),
+        ("SELECT MIN(PER) FROM Stock WHERE AT > 'yesterday'", "ISO-8601"),
+        ("SELECT MIN(PER) FROM Stock WHERE AT > TIMESTAMP 'yesterday'", "ISO-8601"),
+        ("SELECT MIN(PER) FROM Stock WHERE AT > CAST(? AS TIMESTAMP)", r"or \?"),
+        ("SELECT MIN(PER) FROM Stock WHERE AT > CAST('2024-01-01' AS DATE)", "only TIMESTAMP"),
+        ("SELECT MIN(PER) FROM Stock WHERE PER > 1 AND RISK > 1", "range on one column"),
+        ("SELECT DISTINCT PER FROM Stock WHERE PER > 1 AND RISK > 1", "range on one column"),
+        ("SELECT MIN(PER), MAX(PER) FROM Stock", "one subscription for each"),
+        ("SELECT SECTOR, MIN(PER) FROM Stock", "GROUP BY"),
+        ("SELECT SECTOR, MIN(PER) FROM Stock GROUP BY SECTOR", "one subscription per group"),
+        ("SELECT MIN(PER) FROM Stock HAVING MIN(PER) > 1", "HAVING"),
+        ("SELECT PER FROM Stock ORDER BY PER", "no order"),
+        ("SELECT PER FROM Stock LIMIT 3", "LIMIT"),
+        ("SELECT PER FROM Stock LIMIT 3 OFFSET 1", "LIMIT"),
+        ("SELECT DISTINCT PER, RISK FROM Stock", "stands alone"),
+        ("SELECT DISTINCT * FROM Stock", "one column"),
+        ("SELECT DISTINCT MIN(PER) FROM Stock", "one column"),
+        ("SELECT DISTINCT ON (PER) RISK FROM Stock", "DISTINCT ON"),
+        ("SELECT COUNT(DISTINCT PER) FROM Stock", "SELECT DISTINCT column"),
+        ("SELECT MIN(MAX(PER)) FROM Stock", "plain column"),
+        ("SELECT MIN(PER + 1) FROM Stock", "plain column"),
+        ("SELECT MIN(*) FROM Stock", "plain column"),
+        ("SELECT MIN(PER, RISK) FROM Stock", "not computed"),
+        ("SELECT MIN(SECTOR) FROM Stock", "no order"),
+        ("SELECT SUM(AT) FROM Stock", "cannot be added up"),
+        ("SELECT AVG(SECTOR) FROM Stock", "cannot be added up"),
+        ("SELECT MIN(PER) OVER () FROM Stock", "windows"),
+        ("SELECT MIN(PER) FILTER (WHERE PER > 1) FROM Stock", "accepted"),
+        ("SELECT STDDEV(PER) FROM Stock", "accepted"),
+        ("SELECT PER + 1 FROM Stock", "not computed"),
+        ("SELECT 1 FROM Stock", "constant"),
+        ("SELECT ? FROM Stock", "constant"),
+        ("SELECT 1", "no table"),
+        ("SELECT FROM Stock", "cannot take"),
+        ("SELECT PER FROM Stock UNION SELECT PER FROM Stock", "one subscription for each SELECT"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "common table"),
+        ("SELECT PER FROM (SELECT * FROM Stock)", "plain tables"),
+        ("SELECT PER FROM main.Stock", "nothing else"),
+        ("SELECT PER FROM Stock FOR UPDATE", "not offered"),
+        ("SELECT PER INTO x FROM Stock", "not offered"),
+        ("SELECT PER FROM Stock TABLESAMPLE (10)", "nothing else"),
+        ("SELECT PER FROM Stock s (a, b)", "one name"),
+        ("SELECT main.Stock.PER FROM Stock", "table.column"),
+        ("FROM Stock", "accepted: SELECT"),
+        ("(SELECT PER FROM Stock)", "accepted: SELECT"),
+        ("INSERT INTO Stock VALUES (1)", "engine.upsert"),
+        ("CREATE TABLE x (a INT)", "created with"),
+        ("SELECT PER FROM Stock; SELECT RISK FROM Stock", "one at a time"),
+    ],
+)
+def test_what_is_outside_is_refused_with_what_would_help(sql: str, hint: str) -> None:
+    with pytest.raises(SqlError, match=hint) as caught:
+        parse(sql)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_unknown_names_are_named() -> None:
+    with pytest.raises(UnknownTable, match="no table bonds"):
+        parse("SELECT MIN(PER) FROM bonds")
+    with pytest.raises(UnknownTable, match="no table Stock"):  # the alias hides the name
+        parse("SELECT Stock.PER FROM Stock s")
+    for sql in (
+        "SELECT yield FROM Stock",
+        "SELECT PER FROM Stock WHERE yield > 1",
+        "SELECT SUM(yield) FROM Stock",
+    ):
+        with pytest.raises(UnknownColumn, match="no column yield in Stock"):
+            parse(sql)

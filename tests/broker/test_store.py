@@ -1,0 +1,171 @@
+"""The store against a dict of dicts: every batch, in order, with what was before and what is after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker.ingest import ingest, ingest_keys
+from broker.interning import Interner
+from broker.schema import Column, ColumnType, Table
+from broker.store import SMALLEST_CAPACITY, TableStore
+from broker.values import decode
+from network.wire.errors import BadValue, InvariantBroken
+
+TABLE = Table(
+    "T",
+    (
+        Column("A", ColumnType.REAL),
+        Column("K", ColumnType.TEXT),
+        Column("B", ColumnType.INTEGER, not_null=True),
+        Column("C", ColumnType.TEXT),
+    ),
+    1,
+)
+Row = dict[str, Any]
+keys = st.sampled_from(["a", "b", "c", "d", "e"])
+rows = st.fixed_dictionaries(
+    {"K": keys},
+    optional={"A": st.none() | st.integers(-2, 2).map(float), "B": st.integers(0, 2), "C": st.none() | keys},
+)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.interner = Interner()
+        self.store = TableStore(TABLE)
+        self.store.track_dirty()
+        self.model: dict[str, Row] = {}
+        self.slots: dict[str, int] = {}
+        self.followed: dict[int, list[float]] = {}
+
+    def value(self, codes: np.ndarray[Any, Any], column: int) -> Row | None:
+        """A row decoded; None if it is NULL throughout, as an absent one is."""
+        row = {
+            declared.name: decode(declared.type, float(codes[i, column]), self.interner)
+            for i, declared in enumerate(TABLE.columns)
+        }
+        return row if row["K"] is not None else None
+
+    @rule(batch=st.lists(rows, max_size=6))
+    def apply(self, batch: list[Row]) -> None:
+        after = {key: dict(row) for key, row in self.model.items()}
+        expected: list[tuple[Row | None, Row]] = []
+        refused: int | None = None
+        for index, row in enumerate(batch):
+            old = after.get(row["K"])
+            if old is None and "B" not in row:
+                refused = index
+                break
+            after[row["K"]] = {"A": None, "B": None, "C": None} | (old or {}) | row
+            expected.append((old, after[row["K"]]))
+        encoded = ingest(TABLE, batch, self.interner)
+        version = self.store.version
+        if refused is not None:
+            with pytest.raises(BadValue) as caught:
+                self.store.apply(encoded)
+            assert (caught.value.row, caught.value.column) == (refused, "B")
+            assert self.store.version == version
+            return
+        updates = self.store.apply(encoded)
+        assert self.store.version == version + 1
+        assert len(updates) == len(batch)
+        for index, (old, new) in enumerate(expected):
+            assert self.value(updates.old, index) == old
+            assert self.value(updates.new, index) == new
+            assert updates.existed[index] == (old is not None)
+            assert updates.exists[index]
+            if old is not None and new["K"] in self.slots:
+                assert updates.slots[index] == self.slots[new["K"]]
+            self.slots[new["K"]] = int(updates.slots[index])
+        self.model = after
+
+    @rule(batch=st.lists(keys, max_size=5))
+    def remove(self, batch: list[str]) -> None:
+        updates = self.store.remove(ingest_keys(TABLE, batch, self.interner))
+        assert len(updates) == len(batch)
+        assert not updates.exists.any()
+        assert np.isnan(updates.new).all()
+        for index, key in enumerate(batch):
+            old = self.model.pop(key, None)
+            assert self.value(updates.old, index) == old
+            assert updates.existed[index] == (old is not None)
+            assert updates.slots[index] == (-1 if old is None else self.slots.pop(key))
+
+    @rule()
+    def follow(self) -> None:
+        """A follower that reads only dirty slots has the same rows."""
+        for slot in self.store.take_dirty().tolist():
+            if self.store.alive[slot]:
+                self.followed[slot] = self.store.cells[:, slot].tolist()
+            else:
+                self.followed.pop(slot, None)
+        live = self.store.live_slots().tolist()
+        assert sorted(self.followed) == live
+        for slot in live:
+            np.testing.assert_array_equal(self.followed[slot], self.store.cells[:, slot])
+        assert not len(self.store.take_dirty())
+
+    @invariant()
+    def the_rows_are_the_models(self) -> None:
+        self.store.check()
+        assert len(self.store) == len(self.model)
+        live = self.store.live_slots()
+        assert live.tolist() == sorted(live.tolist()) == sorted(self.slots.values())
+        stored = [self.value(self.store.cells, slot) for slot in live.tolist()]
+        assert {row["K"]: row for row in stored if row} == self.model
+
+
+TestStore = StoreMachine.TestCase
+
+
+def test_slots_are_reused_so_that_churn_does_not_grow_the_store() -> None:
+    interner, store = Interner(), TableStore(TABLE)
+    for round_number in range(40):
+        names = [f"{round_number}/{i}" for i in range(100)]
+        updates = store.apply(ingest(TABLE, {"K": names, "B": np.ones(100, dtype=int)}, interner))
+        assert len(set(updates.slots.tolist())) == 100
+        store.remove(ingest_keys(TABLE, names, interner))
+    store.check()
+    assert store.cells.shape[1] == 128
+    assert store.memory_bytes() > store.cells.nbytes
+
+
+def test_the_store_grows_by_doubling_and_keeps_its_rows() -> None:
+    interner, store = Interner(), TableStore(TABLE)
+    for i in range(SMALLEST_CAPACITY + 1):
+        store.apply(ingest(TABLE, {"K": str(i), "B": i}, interner))
+    store.check()
+    assert store.cells.shape[1] == 2 * SMALLEST_CAPACITY
+    code = interner.find("7")
+    assert code is not None
+    slot = store.slot(code)
+    assert slot is not None
+    assert store.cells[2, slot] == 7
+
+
+def test_dirty_slots_cannot_be_taken_without_asking_for_them() -> None:
+    with pytest.raises(InvariantBroken):
+        TableStore(TABLE).take_dirty()
+
+
+@pytest.mark.parametrize("harm", ["S1", "S2", "S3", "S4"])
+def test_check_finds_a_broken_invariant(harm: str) -> None:
+    interner, store = Interner(), TableStore(TABLE)
+    store.apply(ingest(TABLE, [{"K": "a", "B": 1}, {"K": "b", "B": 1}], interner))
+    match harm:
+        case "S1":
+            store._slot_of[99.0] = 0
+        case "S2":
+            store.cells[0, 9] = 1
+        case "S3":
+            store._free.append(0)
+        case "S4":
+            store.cells[2, 0] = np.nan
+    with pytest.raises(InvariantBroken, match=harm):
+        store.check()
