@@ -78,9 +78,7 @@ def ingest(table: Table, rows: object, interner: Interner) -> Encoded:
         return _from_columns(plan, list(zip(arrow.schema.names, arrow.columns, strict=True)), interner)
     if made_by("pandas", rows, "DataFrame"):
         frame: Any = rows
-        return _from_columns(
-            plan, [(name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)], interner
-        )
+        return _from_columns(plan, [(name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)], interner)
     raise BadBatch(
         table.name,
         f"a {type(rows).__name__} is no batch; give a list of dicts, a dict of columns, an arrow Table "

@@ -17,6 +17,31 @@ UNKNOWN = -1.0  # the code of no text: what a lookup without interning answers
 SWEEP_SLACK = 4096  # texts that may gather before a first sweep is worth its walk over all live codes
 
 
+class Texts:
+    """The texts of codes as they were at one moment: later sweeps and reuses of codes do not touch it.
+
+    Costs nothing to make: a sweep builds a new table and never writes to the one given out.
+    """
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: NDArray[np.object_]) -> None:
+        self._table = table
+
+    def decode(self, codes: NDArray[np.float64]) -> NDArray[np.object_]:
+        """The texts of codes that were in use then, None for NULL."""
+        null = np.isnan(codes)
+        if not null.any():
+            return self._table[codes.astype(np.int64)]
+        texts = self._table[np.where(null, 0.0, codes).astype(np.int64)]
+        texts[null] = None
+        return texts
+
+    def text(self, code: float) -> str:
+        """The text of one code."""
+        return str(self._table[int(code)])
+
+
 class Interner:
     """Text to code and back, for all tables of one engine.
 
@@ -46,6 +71,11 @@ class Interner:
     def __len__(self) -> int:
         """The number of texts known."""
         return len(self._codes) - 1
+
+    @property
+    def texts(self) -> Texts:
+        """The texts of all codes in use now, to decode with later."""
+        return Texts(self._texts)
 
     @property
     def wants_sweep(self) -> bool:

@@ -136,9 +136,7 @@ class Mirror:
         quoted = _quoted(table.name)
         if name not in self._copied:
             columns = [f"{_quoted(column.name)} {_affinity(column)}" for column in table.columns]
-            columns[table.key] += (
-                " UNIQUE"  # an index; not PRIMARY KEY, which would make an INTEGER the rowid
-            )
+            columns[table.key] += " UNIQUE"  # an index; not PRIMARY KEY, which would make an INTEGER the rowid
             self._database.execute(f"CREATE TABLE {quoted} ({', '.join(columns)})")
             store.track_dirty()
             slots = store.live_slots()
@@ -358,9 +356,7 @@ class _InstantTypes:
     def _derive(self, scope: Scope) -> list[tuple[str, bool]]:
         columns: list[tuple[str, bool]] = []
         if scope.set_operation_scopes:
-            columns = self._columns(
-                scope.set_operation_scopes[0]
-            )  # a union is named and typed by its first part
+            columns = self._columns(scope.set_operation_scopes[0])  # a union is named and typed by its first part
         elif isinstance(scope.expression, exp.Query):
             for node in scope.expression.selects:
                 if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and node.is_star):
@@ -377,9 +373,7 @@ class _InstantTypes:
                     raise SqlError("SELECT", f"more than {MOST_COLUMNS} columns", "name the columns you need")
         renamed = scope.outer_columns  # WITH w(a, b) AS ..
         if len(renamed) == len(columns):
-            columns = [
-                (name.casefold(), instant) for name, (_, instant) in zip(renamed, columns, strict=True)
-            ]
+            columns = [(name.casefold(), instant) for name, (_, instant) in zip(renamed, columns, strict=True)]
         return columns
 
 

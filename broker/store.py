@@ -68,9 +68,7 @@ class TableStore:
         self._free: list[int] = []
         self._high_water = 0
         self._required = [
-            position
-            for position, column in enumerate(table.columns)
-            if column.not_null and position != table.key
+            position for position, column in enumerate(table.columns) if column.not_null and position != table.key
         ]
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ from broker.schema import Column, ColumnType, Table
 from network.wire.errors import BadValue, InvariantBroken
 
 if TYPE_CHECKING:
-    from broker.interning import Interner
+    from broker.interning import Interner, Texts
 
 NULL = math.nan
 EXACT = 2**53  # up to here float64 holds every integer
@@ -133,7 +133,7 @@ def is_null(value: object) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")  # pandas; NaT would pass for a datetime
 
 
-def decode(kind: ColumnType, code: float, interner: Interner) -> float | int | str | datetime | None:
+def decode(kind: ColumnType, code: float, interner: Interner | Texts) -> float | int | str | datetime | None:
     """The value of a code."""
     if code != code:
         return None
@@ -273,7 +273,7 @@ def take_texts(column: Column, values: object) -> list[str | None]:
     return taken
 
 
-def decode_column(kind: ColumnType, codes: NDArray[np.float64], interner: Interner) -> list[Any]:
+def decode_column(kind: ColumnType, codes: NDArray[np.float64], interner: Interner | Texts) -> list[Any]:
     """The values of a column of codes."""
     if kind is ColumnType.TEXT:
         texts: list[Any] = interner.decode(codes).tolist()

@@ -1,49 +1,90 @@
 """The one way to compile a function in this project: `@kernel`.
 
-Python touches batches, kernels touch rows (DESIGN.md, "The way of an update"). Every kernel is compiled with the
-same three options, so that any kernel may call any other:
+Python touches batches, kernels touch rows (DESIGN.md, "The way of an update"). Every kernel is compiled with
+the same options, so that any kernel may call any other:
 
   cache=True           compiled once per machine and kept beside the source; a started process only loads it.
   nogil=True           a kernel lets other threads run; its arrays must therefore have one owner at a time.
   error_model="numpy"  x / 0 is inf or nan as in NumPy, not an exception: no branch in the inner loops.
 
-What a kernel may rely on, and must not forget: indices are not checked (a wrong one corrupts memory, it does not
-raise), integers wrap at 64 bits, and each combination of argument types is compiled anew: keep to one signature
-(int64, float64, C-contiguous, writable) per kernel. Mind that `np.frombuffer` gives read-only arrays, which are
-another type: `np.require(column, requirements="CAW")` at the Python face copies those and only those.
-`some_kernel.py_func` is the plain Python function, for a debugger; NUMBA_DISABLE_JIT=1 makes all of them plain.
+What a kernel may rely on, and must not forget: indices are not checked (a wrong one corrupts memory, it does
+not raise), integers wrap at 64 bits, and each combination of argument types is compiled anew: keep to one
+signature (int64, float64, C-contiguous, writable) per kernel. Mind that `np.frombuffer` gives read-only
+arrays, which are another type: `np.require(column, requirements="CAW")` at the Python face copies those and
+only those. `some_kernel.py_func` is the plain Python function, for a debugger; NUMBA_DISABLE_JIT=1 makes all
+plain.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from numba import njit
+from numba.core.types import unliteral
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Function = TypeVar("Function", bound="Callable[..., object]")
 
+NO_ENTRY: Any = {
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}  # options that numba's stubs do not know
+
 
 def kernel(function: Function) -> Function:
     """Compile `function` on its first call; to the type checker it keeps the type it was written with."""
     compiled = njit(cache=True, nogil=True, error_model="numpy")(function)
+    _recompile_when_callees_change(compiled)
     return cast("Function", compiled)  # numba's Dispatcher is untyped; it is called exactly like `function`
 
 
 def part(function: Function) -> Function:
     """Compile a part of kernels: other kernels call it, Python never does.
 
-    Without the entry points for Python and C it compiles in half the time; a call from Python would fail.
+    It has no entry points for Python and C, and one version whatever constants it is called with (numba would
+    make one for each): together that takes a third of the time to compile. A call from Python would fail.
     """
-    compiled = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    compiled = njit(nogil=True, error_model="numpy", **NO_ENTRY)(function)
+    general = getattr(compiled, "get_call_template", None)  # None when jit is disabled
+    if general is not None:
+        setattr(compiled, "get_call_template", lambda args, kws: general(list(map(_general, args)), kws))  # noqa: B010
     return cast("Function", compiled)
 
 
-def inlined(function: Function) -> Function:
-    """A `part` small and hot enough to be copied into each caller."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
-    compiled = njit(nogil=True, error_model="numpy", **options)(function)
-    return cast("Function", compiled)
+def _general(argument: Any) -> Any:
+    """The type of an argument, without the constant it happens to be."""
+    return unliteral(argument)  # type: ignore[no-untyped-call]  # numba has no types here
+
+
+def _recompile_when_callees_change(compiled: object) -> None:
+    """Make the cached code of a kernel depend on all it was compiled from, not only on its own file.
+
+    Numba keys its cache by date and size of the kernel's own file. What the kernel took from other files
+    (kernels and parts it calls, constants it froze) may change while that file does not, and the old machine
+    code would run on, silently. So the stamp becomes a digest of all of these. Callees are found by name in
+    the module's globals: import them by name (`from .search import report`), not through their module.
+    """
+    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)  # private; checked with numba 0.68
+    if file is not None:  # it is None when jit is disabled
+        sources: set[str] = {repr(file._source_stamp)}
+        _collect(compiled, sources, set())
+        file._source_stamp = blake2b("\n".join(sorted(sources)).encode(), digest_size=16).hexdigest()
+
+
+def _collect(compiled: Any, sources: set[str], seen: set[int]) -> None:
+    function = compiled.py_func
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    status = Path(function.__code__.co_filename).stat()
+    sources.add(f"{function.__module__} {status.st_mtime_ns} {status.st_size}")
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if hasattr(value, "py_func"):
+            _collect(value, sources, seen)
+        elif isinstance(value, (bool, int, float, str, tuple)):
+            sources.add(f"{name} {value!r}")

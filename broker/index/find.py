@@ -18,9 +18,9 @@ from broker.index.nodes import (
     NEXT,
     PARENT,
     PREVIOUS,
+    Floats,
     X,
     Y,
-    Floats,
     child_index,
     seek,
 )
@@ -108,7 +108,9 @@ def range_best(m: Floats, group: float, low: float, high: float, sign: float) ->
     right, end = seek(m, group, high, np.inf)
     if left == right:
         return _best_of(m, left + Y + i, left + Y + end, sign)
-    best = min(_best_of(m, left + Y + i, left + Y + int(m[left + COUNT]), sign), _best_of(m, right + Y, right + Y + end, sign))
+    best = min(
+        _best_of(m, left + Y + i, left + Y + int(m[left + COUNT]), sign), _best_of(m, right + Y, right + Y + end, sign)
+    )
     values = LEAST if sign > 0 else GREATEST
     while True:  # all leaves are equally deep: both paths meet in their common ancestor
         over_left, over_right = int(m[left + PARENT]), int(m[right + PARENT])

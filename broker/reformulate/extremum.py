@@ -1,326 +1,130 @@
-"""Range MIN and MAX: each update becomes the few rectangles in which an answer changed (Mar and Hull).
-
-A subscription [x1, x2] is the point (x1, x2) of the plane; a message is the rectangle
-
-    OUTER_L < x1 <= INNER_L   and   INNER_R <= x2 < OUTER_R      "your answer is now BEST"
-
-and the rectangles of one update never overlap: nobody is missed, nobody is told twice.
-
-One rule serves inserts, deletes, changes of y, moves and changes of partition. With P the other rows and the row
-going from (xo, yo) to (xn, yn):
-
-  1. one Mar message for inserting (xn, yn), against P + {old}: who gets a better answer;
-  2. hull messages for removing (xo, yo), against P + {new}: who loses the best, and what is uncovered.
-
-A subscription holding both places is kept out of 1 by the old row when that is at least as good, out of 2 by
-the new row when that is: it is in exactly one of them, or in neither when both are equal.
-
-MAX is MIN of -y; `sign` carries the difference (see `broker/index/find.py`), so one pass over the batch and one
-tree serve both. BEST of no row is +inf for MIN and -inf for MAX: SQL's NULL.
-"""
+"""Range MIN and MAX as channels: rectangles out, one number per subscription."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from broker.index.find import beside_run, find
-from broker.index.nodes import (
-    COUNT,
-    FREE_NODES,
-    GROUP,
-    HEIGHT,
-    NEXT,
-    PREVIOUS,
-    S_GROUP,
-    S_X,
-    S_Y,
-    X,
-    Y,
-    Floats,
-    Ints,
-    change_y,
-    insert,
-    position_of,
-    remove,
-    seek,
-    separator_of,
-)
-from network.compiled import kernel, part
+from broker.messages import Messages
+from broker.reformulate.channel import Floats, Ints, ScalarChannel
+from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
+from broker.sql.query import Kind
+from broker.values import decode, decode_column
+from network.answers.extremum import ExtremumAnswers, rectangles
 
-#: Fields of a message, in this order. UPDATE is the position of the update in its batch, SIGN says MIN or MAX.
-UPDATE, SIGN, PARTITION, BEST, INNER_L, INNER_R, OUTER_L, OUTER_R = 0, 1, 2, 3, 4, 5, 6, 7
-FIELDS = 8
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-#: Classes of updates, and where each is counted in a tally: MIN's three, then MAX's three.
-IGNORABLE, EASY, DIFFICULT = 0, 1, 2
+    from broker.index.keeper import TreeKeeper
+    from broker.interning import Interner
+    from broker.messages import Column
+    from broker.sql.query import Predicates, Shape
+    from broker.store import TableStore, Updates
 
 
-@part
-def _put(
-    out: Floats,
-    count: int,
-    update: int,
-    sign: float,
-    group: float,
-    value: float,
-    inner_l: float,
-    inner_r: float,
-    outer_l: float,
-    outer_r: float,
-) -> int:
-    """Write message number `count`; the caller made room. Returns the number of messages now."""
-    at = count * FIELDS
-    out[at + UPDATE] = update
-    out[at + SIGN] = sign
-    out[at + PARTITION] = group
-    out[at + BEST] = sign * value
-    out[at + INNER_L] = inner_l
-    out[at + INNER_R] = inner_r
-    out[at + OUTER_L] = outer_l
-    out[at + OUTER_R] = outer_r
-    return count + 1
+class ExtremumChannel(ScalarChannel):
+    """MIN or MAX of y over ranges of x. The two share one tree: see `TreeKeeper`."""
 
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        stores: Sequence[TableStore],
+        interner: Interner,
+        event_limit: int,
+        keeper: TreeKeeper,
+    ) -> None:
+        super().__init__(name, shape, stores, interner, event_limit)
+        assert shape.y is not None, "S2"
+        self.sign = 1.0 if shape.kind is Kind.MIN else -1.0
+        self.keeper = keeper
+        keeper.wanted |= self._bit
+        self.answers = ExtremumAnswers()
+        self._y_type = self.tables[0].columns[shape.y.column].type
+        self._fields: Floats = np.empty((0, 0))
 
-@part
-def _x_found(m: Floats, leaf: int, i: int, group: float, step: int) -> float:
-    """The x of a found entry, or infinity where the search left the group (or the table)."""
-    if leaf < 0 or m[leaf + GROUP + i] != group:
-        return step * np.inf
-    return m[leaf + X + i]
+    @property
+    def _bit(self) -> int:
+        return 1 if self.sign > 0 else 2
 
+    def release(self) -> None:
+        self.keeper.wanted &= ~self._bit
 
-@part
-def _best_at(m: Floats, leaf: int, i: int, group: float, x: float, sign: float) -> float:
-    """Value of the best row at x, given the place beside its run (see `beside_run`); +inf without rows."""
-    if sign < 0:  # (leaf, i) is one behind the run
-        i -= 1
-        if i < 0:
-            leaf = int(m[leaf + PREVIOUS])
-            if leaf < 0:
-                return np.inf
-            i = int(m[leaf + COUNT]) - 1
-    elif i == m[leaf + COUNT]:
-        return np.inf
-    if m[leaf + X + i] != x or m[leaf + GROUP + i] != group:
-        return np.inf
-    return sign * m[leaf + Y + i]
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + self.keeper.tree.memory_bytes()
 
+    def sweep(self) -> None:
+        self.keeper.sweep(self.stores[0], self.audience.index.points()[:, -1] if self.shape.partition else np.empty(0))
 
-@part
-def _mar(m: Floats, leaf: int, i: int, group: float, value: float, sign: float) -> tuple[float, float]:
-    """Mar(x, y): from the nearest row on the left that is at least as good to the nearest on the right."""
-    bound = np.nextafter(value, np.inf)
-    at, k = find(m, leaf, i - 1, -1, sign, bound)
-    left = _x_found(m, at, k, group, -1)
-    at, k = find(m, leaf, i, 1, sign, bound)
-    return left, _x_found(m, at, k, group, 1)
+    @staticmethod
+    def coordinates(shape: Shape) -> int:
+        return 3 if shape.partition else 2  # without a range, the range is everything
 
+    def points(self, predicates: Predicates) -> Floats:
+        if self.shape.ranges:
+            return super().points(predicates)
+        points = np.tile([-np.inf, np.inf], (len(predicates.low), 1))
+        if self.shape.partition:
+            points = np.column_stack((points, self.partition_of(predicates)))
+        return points
 
-@part
-def _walk_hull(
-    m: Floats, leaf: int, i: int, step: int, group: float, peak: float, stop: float, sign: float, hull: Floats, at: int
-) -> tuple[int, float]:
-    """LHull (step -1) or RHull (step +1) into hull[at:] as x, value, x, value.., nearest first.
+    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
+        return self.keeper.grouping.numbers(columns, n)
 
-    Returns the number of points (-1: the hull array is too small) and the x that bounds the hull. Values fall
-    strictly from the peak outwards; the first row with value <= stop is not part of the hull but its
-    bound: ranges that hold it did not change.
-    """
-    count, last = 0, peak
-    while True:
-        leaf, i = find(m, leaf, i, step, sign, last)
-        if leaf < 0 or m[leaf + GROUP + i] != group:
-            return count, step * np.inf
-        x = m[leaf + X + i]
-        if step * sign < 0:  # on this side a run is met worst row first: go on to its best
-            leaf, i = beside_run(m, leaf, i, sign)
-            last = _best_at(m, leaf, i, group, x, sign)
-            i = i - 1 if sign > 0 else i
-        else:
-            last = sign * m[leaf + Y + i]
-            i += step
-        if last <= stop:
-            return count, x
-        if at + 2 * count + 2 > (len(hull) >> 1 if step < 0 else len(hull)):
-            return -1, 0.0
-        hull[at + 2 * count] = x
-        hull[at + 2 * count + 1] = last
-        count += 1
+    def codes_of(self, partitions: Floats) -> list[Floats]:
+        return self.keeper.grouping.columns(partitions)
 
+    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
+        raw, tally = self.keeper.update(updates)
+        if self.keeper.wanted == 3:
+            raw = raw[raw[:, SIGN] == self.sign]
+        self._fields = np.ascontiguousarray(raw.T)
+        self.count(len(updates), len(raw), tally[:3] if self.sign > 0 else tally[3:])
+        seqs = self._fields[UPDATE].astype(np.int64) + first_seq
+        return Messages(self.name, seqs, self._columns(self._fields))
 
-@part
-def _put_hull(
-    out: Floats,
-    count: int,
-    update: int,
-    sign: float,
-    group: float,
-    x: float,
-    peak: float,
-    hull: Floats,
-    lefts: int,
-    rights: int,
-    bound_l: float,
-    bound_r: float,
-) -> int:
-    """One message per hull point; all EMars come out of one merge of the two hulls by falling value.
+    def _columns(self, fields: Floats) -> Callable[[], dict[str, Column]]:
+        """Fields named as in the thesis; NEWMIN (NEWMAX) is an infinity where no row is left."""
+        partition = self.codes_of(fields[PARTITION]) if self.shape.partition else []
+        texts = self.interner.texts
 
-    When a point of value v is announced, a and b are the nearest points not yet announced on either side: a
-    left point spans to the first right one with value < v, a right point to the first left one with
-    value <= v. That asymmetry keeps equal minima from being announced twice.
-    """
-    half = len(hull) >> 1
-    outer_l = hull[0] if lefts > 0 else bound_l
-    outer_r = hull[half] if rights > 0 else bound_r
-    count = _put(out, count, update, sign, group, peak, x, x, outer_l, outer_r)
-    a, b, end_a, end_b = 0, half, 2 * lefts, half + 2 * rights
-    while a < end_a or b < end_b:
-        if b < end_b and (a == end_a or hull[b + 1] >= hull[a + 1]):
-            outer_l = hull[a] if a < end_a else bound_l
-            outer_r = hull[b + 2] if b + 2 < end_b else bound_r
-            count = _put(out, count, update, sign, group, hull[b + 1], x, hull[b], outer_l, outer_r)
-            b += 2
-        else:
-            outer_l = hull[a + 2] if a + 2 < end_a else bound_l
-            outer_r = hull[b] if b < end_b else bound_r
-            count = _put(out, count, update, sign, group, hull[a + 1], hull[a], x, outer_l, outer_r)
-            a += 2
-    return count
+        def columns() -> dict[str, Column]:
+            named: dict[str, Column] = {}
+            for ref, codes in zip(self.shape.partition, partition, strict=True):
+                column = self.tables[0].columns[ref.column]
+                named[column.name] = np.array(decode_column(column.type, codes, texts), dtype=object)
+            named["NEWMIN" if self.sign > 0 else "NEWMAX"] = fields[BEST]
+            for field, name in ((INNER_L, "INNER_L"), (INNER_R, "INNER_R"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):
+                named[name] = fields[field]
+            return named
 
+        return columns
 
-@part
-def _stays(m: Floats, leaf: int, i: int, y: float) -> bool:
-    """Whether entry i may take y without leaving its place: no neighbour of its x, nor a separator, is in the way."""
-    group, x = m[leaf + GROUP + i], m[leaf + X + i]
-    if i == 0:
-        s = separator_of(m, leaf)
-        if s >= 0 and m[s + S_X] == x and m[s + S_GROUP] == group and y < m[s + S_Y]:
-            return False
-    elif m[leaf + X + i - 1] == x and m[leaf + GROUP + i - 1] == group and m[leaf + Y + i - 1] > y:
-        return False
-    if i + 1 == m[leaf + COUNT]:
-        after = int(m[leaf + NEXT])
-        if after < 0:
-            return True
-        s = separator_of(m, after)
-        return not (m[s + S_X] == x and m[s + S_GROUP] == group and y > m[s + S_Y])
-    return not (m[leaf + X + i + 1] == x and m[leaf + GROUP + i + 1] == group and m[leaf + Y + i + 1] < y)
+    def tell(self, messages: Messages) -> None:
+        if not len(self.audience) or not len(messages):
+            return
+        f = self._fields
+        lows, highs = rectangles(
+            f[INNER_L], f[INNER_R], f[OUTER_L], f[OUTER_R], f[PARTITION] if self.shape.partition else None
+        )
+        self._told += self.answers.hear(self.audience, lows, highs, messages.seqs, f[BEST])
 
+    def admit(self, predicates: Predicates) -> Ints:
+        points = self.points(predicates)
+        groups = points[:, 2] if self.shape.partition else np.zeros(len(points))
+        low, high = np.ascontiguousarray(points[:, 0]), np.ascontiguousarray(points[:, 1])
+        if not self.shape.ranges:
+            low, high = np.zeros(len(points)), np.zeros(len(points))
+        best = self.keeper.tree.range_best(np.ascontiguousarray(groups), low, high, self.sign)
+        if predicates.never is not None:
+            best[predicates.never] = self.sign * np.inf
+        ids = self.audience.admit(points, predicates.never)
+        self.answers.start(ids, best)
+        return ids
 
-@part
-def _class_of(out: Floats, before: int, count: int, has: bool, x: float, y: float) -> int:
-    """No message; only the row's own new value; or uncovered ones."""
-    if count == before:
-        return IGNORABLE
-    at = before * FIELDS
-    if count == before + 1 and has and out[at + BEST] == y and out[at + INNER_L] == x and out[at + INNER_R] == x:
-        return EASY
-    return DIFFICULT
+    def answer(self, listener: int) -> Any:
+        return self.read(float(self.answers.values[listener]), 0.0)
 
-
-@part
-def _grown(array: Floats, used: int) -> Floats:
-    larger = np.empty(2 * len(array))
-    for i in range(used):
-        larger[i] = array[i]
-    return larger
-
-
-@kernel
-def reformulate(
-    m: Floats,
-    leaf_of: Ints,
-    slots: Ints,
-    old: Floats,
-    new: Floats,
-    start: int,
-    wanted: int,
-    out: Floats,
-    count: int,
-    tally: Ints,
-) -> tuple[int, Floats, int]:
-    """Apply updates from `start` on to the tree, in order, and append their messages.
-
-    `old` and `new` are (3, n): group, x, y; a NaN anywhere means that the row is not in the channel then.
-    `wanted` is 1 for MIN, 2 for MAX, 3 for both. Returns where it stopped (short of n when the tree needs more
-    nodes: grow it and come again), the message array, which may have moved, and the number of messages.
-    """
-    hull = np.empty(64)
-    update = start
-    while update < len(slots):
-        if m[FREE_NODES] < m[HEIGHT] + 2:  # a split on every level, and a new root
-            break
-        slot = slots[update]
-        go, xo, yo = old[0, update], old[1, update], old[2, update]
-        gn, xn, yn = new[0, update], new[1, update], new[2, update]
-        had = go == go and xo == xo and yo == yo
-        has = gn == gn and xn == xn and yn == yn
-        same_place = had and has and go == gn and xo == xn
-        if (same_place and yo == yn) or not (had or has):
-            tally[IGNORABLE] += 1
-            tally[3 + IGNORABLE] += 1
-            update += 1
-            continue
-        leaf, at = -1, -1
-        if had:
-            leaf = leaf_of[slot]
-            at = position_of(m, leaf, slot)
-        first = count
-        messages_of_min = 0
-        if has:
-            for side in range(2):
-                if not wanted & (1 + side):
-                    continue
-                sign = 1.0 - 2.0 * side
-                if same_place:
-                    a, i = beside_run(m, leaf, at, sign)
-                else:
-                    a, i = seek(m, gn, xn, -sign * np.inf)
-                if _best_at(m, a, i, gn, xn, sign) > sign * yn:
-                    left, right = _mar(m, a, i, gn, sign * yn, sign)
-                    if (count + 2) * FIELDS > len(out):
-                        out = _grown(out, count * FIELDS)
-                    count = _put(out, count, update, sign, gn, sign * yn, xn, xn, left, right)
-                    messages_of_min += 1 - side
-        mars = count
-        if same_place and _stays(m, leaf, at, yn):
-            change_y(m, leaf, at, yn)
-        else:
-            leaf = -1
-            if had:
-                remove(m, leaf_of, slot)
-            if has:
-                insert(m, leaf_of, slot, gn, xn, yn)
-        for side in range(2):
-            if not wanted & (1 + side):
-                continue
-            sign = 1.0 - 2.0 * side
-            before = count
-            if had and not (same_place and sign * yn <= sign * yo):
-                if leaf >= 0:
-                    a, i = beside_run(m, leaf, at, sign)
-                else:
-                    a, i = seek(m, go, xo, -sign * np.inf)
-                peak = _best_at(m, a, i, go, xo, sign)
-                if peak > sign * yo:
-                    while True:
-                        lefts, bound_l = _walk_hull(m, a, i - 1, -1, go, peak, sign * yo, sign, hull, 0)
-                        rights, bound_r = _walk_hull(m, a, i, 1, go, peak, sign * yo, sign, hull, len(hull) >> 1)
-                        if lefts >= 0 and rights >= 0:
-                            break
-                        hull = np.empty(2 * len(hull))
-                    while (count + lefts + rights + 2) * FIELDS > len(out):
-                        out = _grown(out, count * FIELDS)
-                    count = _put_hull(out, count, update, sign, go, xo, peak, hull, lefts, rights, bound_l, bound_r)
-            # The update's messages of this side: perhaps one Mar message, and what was put just now.
-            mar = messages_of_min if side == 0 else mars - first - messages_of_min
-            if count == before and mar == 0:
-                tally[3 * side + IGNORABLE] += 1
-            elif count == before or (
-                mar == 0 and _class_of(out, before, count, has, xn, yn) == EASY
-            ):
-                tally[3 * side + EASY] += 1
-            else:
-                tally[3 * side + DIFFICULT] += 1
-        update += 1
-    return update, out, count
+    def read(self, value: float, rest: float) -> Any:
+        return None if np.isinf(value) else decode(self._y_type, value, self.interner)

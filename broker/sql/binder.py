@@ -100,9 +100,7 @@ class Binder:
         n = len(columns[0]) if len(columns) else count
         for slot, values in zip(self.slots, columns, strict=True):
             if len(values) != n:
-                raise BadParameter(
-                    len(codes) + 1, f"{slot.label} has {len(values)} values, the first parameter {n}"
-                )
+                raise BadParameter(len(codes) + 1, f"{slot.label} has {len(values)} values, the first parameter {n}")
             try:
                 codes.append(encode_column(slot.domain, values))
             except Unfit as error:
@@ -119,9 +117,7 @@ class Binder:
             partition.append([first[0]])
         return tuple(partition), possible
 
-    def _value_columns(
-        self, codes: list[CodeColumn], n: int
-    ) -> tuple[tuple[list[object], ...], npt.NDArray[np.bool_]]:
+    def _value_columns(self, codes: list[CodeColumn], n: int) -> tuple[tuple[list[object], ...], npt.NDArray[np.bool_]]:
         """`_values` on columns, with where they can not hold."""
         partition: list[list[object]] = []
         never = np.zeros(n, dtype=np.bool_)
@@ -135,9 +131,7 @@ class Binder:
         return tuple(partition), never
 
     def _wrong_count(self, given: int) -> BadParameter:
-        wanted = (
-            f"{len(self.slots)} ({', '.join(slot.label for slot in self.slots)})" if self.slots else "none"
-        )
+        wanted = f"{len(self.slots)} ({', '.join(slot.label for slot in self.slots)})" if self.slots else "none"
         return BadParameter(0, f"{given} parameter(s) given, the query has {wanted}")
 
 

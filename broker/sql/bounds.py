@@ -109,7 +109,5 @@ def edges_at(down: Floats, up: Floats, upper: bool, strict: bool) -> Floats:
     """`edge_at` for a column of values."""
     if not strict:
         return down if upper else up
-    with np.errstate(
-        all="ignore"
-    ):  # NumPy warns when the next float is infinite or subnormal; both are right
+    with np.errstate(all="ignore"):  # NumPy warns when the next float is infinite or subnormal; both are right
         return np.nextafter(up, -INFINITY) if upper else np.nextafter(down, INFINITY)

@@ -204,9 +204,7 @@ def read_conditions(select: exp.Select, scope: Scope) -> ConditionReader:
         reader.read(where.this)
     if len(scope.tables) == 2 and reader.on is None:
         names = " and ".join(scope.names)
-        raise SqlError(
-            names, "nothing says how the two tables meet", f"JOIN .. USING (c), ON r.x = s.y; {_BAND_HINT}"
-        )
+        raise SqlError(names, "nothing says how the two tables meet", f"JOIN .. USING (c), ON r.x = s.y; {_BAND_HINT}")
     return reader
 
 

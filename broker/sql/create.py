@@ -77,9 +77,7 @@ def parse_statement(sql: str) -> CreateTable | DropTable:
     if isinstance(tree, exp.Create) and tree.args.get("kind") == "TABLE":
         return CreateTable(_table(tree))
     if isinstance(tree, exp.Drop) and tree.args.get("kind") == "TABLE":
-        check_only(
-            tree, {"tables", "kind"}, "DROP TABLE takes a name and nothing else", "accepted: DROP TABLE name"
-        )
+        check_only(tree, {"tables", "kind"}, "DROP TABLE takes a name and nothing else", "accepted: DROP TABLE name")
         tables = tree.args.get("tables") or []
         if len(tables) != 1:
             refuse(tree, "DROP TABLE takes one name", "accepted: DROP TABLE name")
@@ -94,9 +92,7 @@ def _table(tree: exp.Create) -> Table:
         refuse(tree, "the columns are missing", _GRAMMAR)
     parts = schema.expressions
     if len(parts) > MAXIMUM_COLUMNS + 1:
-        raise SqlError(
-            describe(schema.this), f"it has {len(parts)} columns", f"at most {MAXIMUM_COLUMNS} are accepted"
-        )
+        raise SqlError(describe(schema.this), f"it has {len(parts)} columns", f"at most {MAXIMUM_COLUMNS} are accepted")
     columns: list[Column] = []
     keys: list[str] = []
     for part in parts:

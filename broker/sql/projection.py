@@ -15,9 +15,7 @@ from network.wire.errors import SqlError
 
 MAXIMUM_PROJECTION: Final = 1024
 
-_LIST_HINT = (
-    "accepted: columns, *, DISTINCT column, or one of MIN, MAX, SUM, AVG, COUNT of a column or COUNT(*)"
-)
+_LIST_HINT = "accepted: columns, *, DISTINCT column, or one of MIN, MAX, SUM, AVG, COUNT of a column or COUNT(*)"
 _AGGREGATES: Final[dict[type[exp.Expr], Kind]] = {
     exp.Min: Kind.MIN,
     exp.Max: Kind.MAX,
@@ -99,9 +97,7 @@ def _columns(items: list[exp.Expr], scope: Scope) -> Output:
         projection += refs
         names += [item.alias] if isinstance(item, exp.Alias) else [scope.column(ref).name for ref in refs]
         if len(projection) > MAXIMUM_PROJECTION:
-            raise SqlError(
-                "SELECT", f"more than {MAXIMUM_PROJECTION} columns are selected", "name fewer columns"
-            )
+            raise SqlError("SELECT", f"more than {MAXIMUM_PROJECTION} columns are selected", "name fewer columns")
     kind = Kind.JOIN if len(scope.tables) > 1 else Kind.SELECT
     return Output(kind, tuple(names), projection=tuple(projection))
 

@@ -34,9 +34,7 @@ class Scope:
     def label(self, *refs: Ref) -> str:
         """A column, or the difference of two, with its type, for error messages."""
         names = [
-            f"{self.names[ref.side]}.{self.column(ref).name}"
-            if len(self.tables) > 1
-            else self.column(ref).name
+            f"{self.names[ref.side]}.{self.column(ref).name}" if len(self.tables) > 1 else self.column(ref).name
             for ref in refs
         ]
         return f"{' - '.join(names)} ({self.column(refs[0]).type.value})"
@@ -128,9 +126,7 @@ def _joined(join: exp.Join) -> object:
             f"{' '.join(kind)} JOIN is not offered",
             "accepted: JOIN s USING (c) | ON r.x = s.y | ON band",
         )
-    check_only(
-        join, {"this", "on", "using", "kind"}, "a join takes USING (c) or ON .., nothing else", _TABLE_HINT
-    )
+    check_only(join, {"this", "on", "using", "kind"}, "a join takes USING (c) or ON .., nothing else", _TABLE_HINT)
     return join.this
 
 

@@ -99,9 +99,7 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
     )
     binder = _binder(shape, reader)
     if len(binder.slots) != statement.placeholders:
-        raise SqlError(
-            "?", "a parameter stands where no value is compared", "bind parameters in ON and WHERE only"
-        )
+        raise SqlError("?", "a parameter stands where no value is compared", "bind parameters in ON and WHERE only")
     return ParsedQuery(sql, shape, output.names, scope.tables, binder)
 
 
@@ -110,9 +108,7 @@ def _check_clauses(select: exp.Select) -> None:
         clause = select.args.get(name)
         if clause:
             refuse(clause if isinstance(clause, exp.Expr) else select, reason, hint)
-    check_only(
-        select, {"expressions", "from_", "where", "joins", "distinct"}, "this is not offered here", _GRAMMAR
-    )
+    check_only(select, {"expressions", "from_", "where", "joins", "distinct"}, "this is not offered here", _GRAMMAR)
 
 
 def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
@@ -123,9 +119,7 @@ def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[R
     dimension serves all values of v at once, where partitions cost one entry each.
     """
     compared = {condition.target for condition in reader.conditions if condition.target is not None}
-    ranges = {
-        c.target for c in reader.conditions if c.target is not None and c.comparison is not Comparison.EQUAL
-    }
+    ranges = {c.target for c in reader.conditions if c.target is not None and c.comparison is not Comparison.EQUAL}
     equal = sorted(compared - ranges)
     band = reader.on is not None and reader.on.band  # the difference is a dimension already
     if not ranges and not band:
@@ -157,9 +151,7 @@ def _binder(shape: Shape, reader: ConditionReader) -> Binder:
     return Binder(tuple(slots), tuple(low), tuple(high), tuple(edges), tuple(map(tuple, equalities.values())))
 
 
-def _bound(
-    condition: Condition, dimension: int, low: list[float], high: list[float], edges: list[Edge]
-) -> None:
+def _bound(condition: Condition, dimension: int, low: list[float], high: list[float], edges: list[Edge]) -> None:
     operand = condition.operand
     for upper, strict in condition.comparison.sides:
         if not isinstance(operand, Given):

@@ -50,9 +50,7 @@ class _Parser(SQLiteParser):
         self.raise_error("unsupported syntax")
 
 
-def read_statement(
-    sql: str, first_words: Mapping[str, str], maximum_tokens: int = MAXIMUM_TOKENS
-) -> Statement:
+def read_statement(sql: str, first_words: Mapping[str, str], maximum_tokens: int = MAXIMUM_TOKENS) -> Statement:
     """Parse one statement that begins with an accepted word.
 
     `first_words` maps the first word in capitals to "" if accepted, else to the hint for the error;
@@ -108,9 +106,7 @@ def _tokens(sql: str, maximum: int) -> list[Token]:
         reason = f"the text has {len(sql)} characters"
         raise SqlError(shorten(sql[:40]), reason, f"at most {MAXIMUM_CHARACTERS} are accepted")
     if "\0" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
-        raise SqlError(
-            shorten(sql[:40]), "the text holds a NUL or half a surrogate pair", "pass plain Unicode text"
-        )
+        raise SqlError(shorten(sql[:40]), "the text holds a NUL or half a surrogate pair", "pass plain Unicode text")
     try:
         tokens = _DIALECT.tokenize(sql)
     except TokenError as error:
@@ -153,13 +149,9 @@ def _parse(tokens: list[Token], sql: str, grammar: str) -> exp.Expr:
         details = error.errors[0] if error.errors else {}
         part = shorten(str(details.get("highlight") or tokens[-1].text))
         where = f"line {details.get('line')}, column {details.get('col')}"
-        raise SqlError(
-            part, f"{details.get('description') or 'it does not parse'} ({where})", grammar
-        ) from error
+        raise SqlError(part, f"{details.get('description') or 'it does not parse'} ({where})", grammar) from error
     except RecursionError as error:
-        raise SqlError(
-            shorten(sql), "the statement is nested too deeply", "write a plain conjunction"
-        ) from error
+        raise SqlError(shorten(sql), "the statement is nested too deeply", "write a plain conjunction") from error
     except Exception as error:
         # A foreign parser on hostile text: sqlglot has been seen to raise AttributeError, TypeError and
         # the like on nonsense. Whatever it trips over, the text is outside our language.

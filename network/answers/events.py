@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 #: None, a number, a timestamp, a set of values, or a list of rows: whatever the SQL gives.
 Answer = Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Change:
     """The answer changed at sequence number `seq`.
 
@@ -18,7 +18,7 @@ class Change:
     """
 
     seq: int
-    _answer: Callable[[], Answer] = field(repr=False)
+    _answer: Callable[[], Answer]
     entered: tuple[Any, ...] = ()
     left: tuple[Any, ...] = ()
     changed: tuple[tuple[Any, Any], ...] = ()
@@ -27,6 +27,13 @@ class Change:
     def answer(self) -> Answer:
         """The whole answer as of `seq`."""
         return self._answer()
+
+    def __repr__(self) -> str:
+        parts = [f"seq={self.seq}"]
+        if not (self.entered or self.left or self.changed):  # a single value: short enough to show
+            parts.append(f"answer={self.answer!r}")
+        parts += [f"{name}={value!r}" for name in ("entered", "left", "changed") if (value := getattr(self, name))]
+        return f"Change({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class Outbox:
             return Taken([], [], [], [])
         events, numbers = np.empty((n, 4), np.int64), np.empty((n, 2))
         _take(self._events, self._numbers, self._lists, self._state, subscription, events, numbers)
-        items = [self._item(number) for number in events[:, ITEM].tolist()] if self._chunks else [None] * n
+        items = [self._item(number) for number in events[:, ITEM].tolist()]
         self._release()
         return Taken(events[:, SEQ].tolist(), numbers[:, 0].tolist(), numbers[:, 1].tolist(), items)
 
@@ -127,7 +127,7 @@ class Outbox:
         for subscription, (head, tail, waiting, _) in enumerate(self._lists.tolist()):
             at, last, count = head, -1, 0
             while at >= 0:
-                assert start <= at < end and at > last, "O2"
+                assert max(start, last + 1) <= at < end, "O2"
                 assert self._events[at & mask, SUBSCRIPTION] == subscription, "O2"
                 last, count, at = at, count + 1, int(self._events[at & mask, NEXT])
             assert (count, last) == (waiting, tail), "O2"

@@ -231,9 +231,7 @@ def partition(ids: Ints, points: Floats, start: int, end: int, dimension: int, c
 
 
 @part
-def lay_down(
-    tree: Tree, root: int, ids: Ints, points: Floats, segments: Ints, cuts: Floats, number: int
-) -> None:
+def lay_down(tree: Tree, root: int, ids: Ints, points: Floats, segments: Ints, cuts: Floats, number: int) -> None:
     """Write a plan into the tree, its first segment at `root`. The caller has seen to the room.
 
     The first quota of an inner node (see update.py) is short, unless ties forced a lopsided split: looking

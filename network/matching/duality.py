@@ -42,16 +42,12 @@ def rectangle_query(
     after_left = np.where(np.isneginf(left), -np.inf, np.nextafter(left, np.inf))
     before_right = np.where(np.isposinf(right), np.inf, np.nextafter(right, -np.inf))
     lows = np.stack(np.broadcast_arrays(np.atleast_1d(after_left), np.asarray(inner_r, np.float64)), axis=-1)
-    highs = np.stack(
-        np.broadcast_arrays(np.asarray(inner_l, np.float64), np.atleast_1d(before_right)), axis=-1
-    )
+    highs = np.stack(np.broadcast_arrays(np.asarray(inner_l, np.float64), np.atleast_1d(before_right)), axis=-1)
     return lows, highs
 
 
 @kernel
-def set_rectangle(
-    low: Floats, high: Floats, inner_l: float, inner_r: float, outer_l: float, outer_r: float
-) -> None:
+def set_rectangle(low: Floats, high: Floats, inner_l: float, inner_r: float, outer_l: float, outer_r: float) -> None:
     """The same for one message inside a kernel: writes coordinates 0 and 1, leaves the others."""
     low[0] = outer_l if outer_l == -np.inf else np.nextafter(outer_l, np.inf)
     high[0] = inner_l

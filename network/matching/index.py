@@ -55,11 +55,12 @@ class PointIndex:
     root due pays for building all anew, about half a second for a million points; `report` in practice O(log
     n + h); `count_many` and `exists_many` the same without h.
 
-    BLOCK_POINTS, measured twice each on a busy machine (differences below 30 % mean nothing): with 32, 64, 128 a
-    million points in the plane take 68, 62, 59 MB; 13 hits cost 2.1 to 3.1 us with any of them; 3,700 hits cost 23
-    to 27 us after a bulk load, but 46 to 60, 46 to 49, 30 us once half of the points have been exchanged (blocks
-    are then no longer in order and half full). 16 was faster for 5 hits (1.4 us instead of 2.1) and slower for
-    the rest. 64 is the compromise; an index that mostly gives large answers would like 128.
+    BLOCK_POINTS, measured two or three times each on a busy machine, where one setting varies by half: with
+    32, 64, 128 a million points in the plane take 68, 62, 59 MB; 13 hits cost 2.1 to 3.4 us with any of them;
+    3,700 hits cost 23 to 34 us after a bulk load, but 46 to 60, 46 to 49, 30 us after 500,000 points have
+    been exchanged (blocks are then out of order and emptier). 16, tried once, was faster for 5 hits (1.4 us,
+    not 2.1) and slower for large answers. 64 is the compromise; an index that mostly gives large answers
+    would like 128.
 
     One owner: kernels release the interpreter lock, so no other thread may touch an index that is being
     changed.
@@ -132,6 +133,11 @@ class PointIndex:
         """For each of m boxes whether there is a point in it."""
         return search.count_many(self._tree, *self._boxes(lows, highs), 1) > 0
 
+    def points(self) -> Floats:
+        """All points (n, k), by rising id."""
+        places = self._tree.place_of[self._tree.place_of >= 0]
+        return self._tree.coordinates.reshape(-1, self._dimensions)[places]
+
     def memory_bytes(self) -> int:
         """Bytes held by the arrays, used or not."""
         return sum(array.nbytes for array in self._tree)
@@ -186,9 +192,7 @@ class PointIndex:
     def _ids(self, ids: npt.ArrayLike) -> Ints:
         column = np.asarray(ids)
         if column.ndim != 1 or (column.dtype.kind not in "iu" and len(column)):
-            raise ValueError(
-                f"ids must be one column of integers, got {column.dtype} of shape {column.shape}"
-            )
+            raise ValueError(f"ids must be one column of integers, got {column.dtype} of shape {column.shape}")
         checked: Ints = np.require(column, np.int64, ["C", "A", "W"])
         if len(checked) and checked.min() < 0:
             raise ValueError(f"ids must not be negative, got {checked.min()}")
@@ -200,9 +204,7 @@ class PointIndex:
         if rows.ndim != 2 or rows.shape[1] != self._dimensions:
             raise ValueError(f"{what} must have shape (n, {self._dimensions}), got {rows.shape}")
         if np.isnan(rows).any():
-            raise ValueError(
-                f"{what} must not contain NaN, row {int(np.isnan(rows).any(axis=1).argmax())} does"
-            )
+            raise ValueError(f"{what} must not contain NaN, row {int(np.isnan(rows).any(axis=1).argmax())} does")
         return rows
 
     def _boxes(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> tuple[Floats, Floats]:

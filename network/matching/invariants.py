@@ -47,23 +47,17 @@ def check_tree(tree: Tree) -> None:
             continue
         pairs.append(left // 2)
         assert left in range(2, len(tree.nodes), 2), f"M5: children of node {node} are no pair"
-        assert tree.nodes[node, COUNT] == tree.nodes[left : left + 2, COUNT].sum(), (
-            f"M5: count of node {node}"
-        )
+        assert tree.nodes[node, COUNT] == tree.nodes[left : left + 2, COUNT].sum(), f"M5: count of node {node}"
         assert tree.nodes[node, COUNT] >= BLOCK_POINTS // 4, f"M5: node {node} is nearly empty"
         assert tree.nodes[node, QUOTA] > 0, f"M5: node {node} has no quota left"
         for child in (left, left + 1):
             assert (tree.bounds[node, :k] <= tree.bounds[child, :k]).all(), f"M3: box of node {node}"
-            assert (tree.bounds[node, k : 2 * k] >= tree.bounds[child, k : 2 * k]).all(), (
-                f"M3: box of node {node}"
-            )
+            assert (tree.bounds[node, k : 2 * k] >= tree.bounds[child, k : 2 * k]).all(), f"M3: box of node {node}"
         dimension, cut = tree.nodes[node, DIMENSION], tree.bounds[node, 2 * k]
         upto_left, above_right = upto.copy(), above.copy()
         upto_left[dimension] = above_right[dimension] = cut
         todo += [(left, above, upto_left), (left + 1, above_right, upto)]
-    assert places == np.count_nonzero(tree.place_of >= 0), (
-        "M1: place_of names a place that is not in the tree"
-    )
+    assert places == np.count_nonzero(tree.place_of >= 0), "M1: place_of names a place that is not in the tree"
     free_pairs = [row // 2 for row in free_list(tree.nodes[:, QUOTA], int(header[PAIR_FREE]))]
     assert len(free_pairs) == header[PAIRS_FREE], "M6: number of free pairs"
     assert sorted(pairs + free_pairs) == list(range(header[PAIR_TOP])), "M6: a pair is lost or used twice"
@@ -88,9 +82,7 @@ def check_leaf(tree: Tree, node: int, chain: list[int], above: Floats, upto: Flo
     assert total == tree.nodes[node, COUNT], f"M5: count of leaf {node}"
     if points:
         rows = np.concatenate(points)
-        assert not (rows <= above).any(), (
-            f"M2: leaf {node} holds a point that belongs to the left"
-        )  # nan: no bound
+        assert not (rows <= above).any(), f"M2: leaf {node} holds a point that belongs to the left"  # nan: no bound
         assert (rows <= upto).all(), f"M2: leaf {node} holds a point that belongs to the right"
         assert (tree.bounds[node, :k] <= rows).all(), f"M3: box of leaf {node}"
         assert (rows <= tree.bounds[node, k : 2 * k]).all(), f"M3: box of leaf {node}"

@@ -11,7 +11,8 @@ The branch tells the caller what to do::
     │   ├── BadValue              one value of one row is not acceptable: row, column, reason
     │   ├── BadBatch              the rows as a whole have a wrong form
     │   ├── BadParameter          a bound parameter is missing, too many, or of the wrong type
-    │   └── TableInUse            the table cannot go while subscriptions read it
+    │   ├── TableInUse            the table cannot go while subscriptions read it
+    │   └── SubscriptionClosed    the subscription was closed before
     └── InvariantBroken           a bug in this code: stop and report it
 
 Fields are attributes, so no caller ever parses a text; `args` are the fields, so each error
@@ -116,7 +117,19 @@ class TableInUse(UsageError):
         self.table, self.channels = table, channels
 
     def __str__(self) -> str:
-        return f"table {self.table} is read by {len(self.channels)} open channel(s), first {self.channels[0]}; close those subscriptions first"
+        first = f"{self.channels[0]}{' ..' if len(self.channels) > 1 else ''}"
+        return f"table {self.table} is read by {len(self.channels)} open channel(s): {first}; close them first"
+
+
+class SubscriptionClosed(UsageError):
+    """The subscription was closed, so it has no answer any more."""
+
+    def __init__(self, sql: str) -> None:
+        super().__init__(sql)
+        self.sql = sql
+
+    def __str__(self) -> str:
+        return f"the subscription `{self.sql}` is closed; subscribe again"
 
 
 class InvariantBroken(HullcastError):

@@ -116,9 +116,7 @@ def test_a_batch_of_wrong_form_is_refused(rows: object) -> None:
     assert len(interner) == 0
 
 
-@pytest.mark.parametrize(
-    "rows", [{"SYMBOL": "A", "X": 1}, {"SYMBOL": ["A"], 3: [1]}, [{"X": 1}, {"SYMBOL": "A"}]]
-)
+@pytest.mark.parametrize("rows", [{"SYMBOL": "A", "X": 1}, {"SYMBOL": ["A"], 3: [1]}, [{"X": 1}, {"SYMBOL": "A"}]])
 def test_an_unknown_column_is_named(rows: object) -> None:
     with pytest.raises(UnknownColumn):
         ingest(STOCK, rows, Interner())

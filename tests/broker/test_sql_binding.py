@@ -60,9 +60,7 @@ def neighbours(value: float) -> list[float]:
 )
 def test_the_box_agrees_with_exact_comparison(conditions: list[tuple[str, float, bool]], row: float) -> None:
     mirrored = {"<": ">", "<=": ">=", "=": "=", ">=": "<=", ">": "<"}
-    where = " AND ".join(
-        f"? {mirrored[sign]} PER" if turned else f"PER {sign} ?" for sign, _, turned in conditions
-    )
+    where = " AND ".join(f"? {mirrored[sign]} PER" if turned else f"PER {sign} ?" for sign, _, turned in conditions)
     query = parse(f"SELECT SYMBOL FROM Stock WHERE {where}")
     values = [value for _, value, _ in conditions]
     one = query.bind(values)
@@ -177,10 +175,7 @@ def test_calendar_units_and_far_times_are_exact() -> None:
 
 
 REFUSED: list[tuple[str, object]] = [
-    *(
-        ("PER > ?", value)
-        for value in (None, "5", nan, True, np.bool_(True), 1j, b"5", [1], NOON, np.float64(nan))
-    ),
+    *(("PER > ?", value) for value in (None, "5", nan, True, np.bool_(True), 1j, b"5", [1], NOON, np.float64(nan))),
     *(("VOLUME < ?", value) for value in (None, "5", nan, np.longdouble(1), object())),
     *(("SECTOR = ?", value) for value in (None, 5, b"TECH", "\ud800")),
     *(("AT > ?", value) for value in (None, 5, 5.0, "soon", "", NOON.date(), pd.NaT, np.datetime64("NaT"))),
@@ -260,9 +255,7 @@ def test_a_query_without_parameters_binds_to_as_many_as_asked() -> None:
         ("RISK > 0 AND AT = ? AND AT = TIMESTAMP '2024-05-01 12:00:00'", (NOON,), False),
     ],
 )
-def test_equalities_that_contradict_never_hold(
-    where: str, parameters: tuple[object, ...], never: bool
-) -> None:
+def test_equalities_that_contradict_never_hold(where: str, parameters: tuple[object, ...], never: bool) -> None:
     query = parse(f"SELECT MIN(PER) FROM Stock WHERE {where}")
     many = query.bind_many([[parameter] * 2 for parameter in parameters], count=2)
     for bound, n in ((query.bind(parameters), 1), (many, 2)):
@@ -271,9 +264,7 @@ def test_equalities_that_contradict_never_hold(
 
 
 def test_partition_values_are_text_or_codes() -> None:
-    query = parse(
-        "SELECT COUNT(*) FROM Stock WHERE PER > 1 AND SECTOR = ? AND VOLUME = ? AND AT = ? AND RISK = -0.0"
-    )
+    query = parse("SELECT COUNT(*) FROM Stock WHERE PER > 1 AND SECTOR = ? AND VOLUME = ? AND AT = ? AND RISK = -0.0")
     bound = query.bind(["TECH", 3, NOON])
     kinds = [type(values[0]) for values in bound.partition]
     assert bound.partition == ([0.0], [3.0], ["TECH"], [NOON_CODE])

@@ -39,9 +39,7 @@ def test_tables_meet_in_equal_columns(tail: str, left: int, right: int) -> None:
 
 
 def test_a_join_has_a_box_over_both_tables_and_partitions() -> None:
-    query = parse(
-        "SELECT a, d FROM r JOIN s USING (c) WHERE d < 7 AND r.a BETWEEN ? AND ? AND c = ? AND m = 3"
-    )
+    query = parse("SELECT a, d FROM r JOIN s USING (c) WHERE d < 7 AND r.a BETWEEN ? AND ? AND c = ? AND m = 3")
     assert query.shape.ranges == (Ref(0, 1), Ref(1, 3))
     assert query.shape.partition == (Ref(0, 3), Ref(1, 5))
     bound = query.bind((1, 2, "x"))
@@ -89,9 +87,7 @@ def test_stars_list_the_left_table_then_the_right_and_a_using_column_once() -> N
     ],
 )
 @pytest.mark.parametrize("form", ["FROM r JOIN s ON {}", "FROM r JOIN s WHERE {}", "FROM r, s WHERE {}"])
-def test_every_spelling_of_a_band_is_a_range_of_right_minus_left(
-    form: str, on: str, low: float, high: float
-) -> None:
+def test_every_spelling_of_a_band_is_a_range_of_right_minus_left(form: str, on: str, low: float, high: float) -> None:
     query = parse("SELECT a, d " + form.format(on))
     assert query.shape.on == JoinOn(2, 2, band=True)
     assert query.shape.dimensions == 1
@@ -138,9 +134,7 @@ def test_a_band_on_timestamps_is_in_microseconds(parameter: object, microseconds
         assert bound.high[0, 0] == microseconds or (microseconds is None and bound.high[0, 0] > 2**54)
 
 
-@pytest.mark.parametrize(
-    "parameter", ["5", None, np.timedelta64(1, "M"), np.timedelta64("NaT"), True, float("nan")]
-)
+@pytest.mark.parametrize("parameter", ["5", None, np.timedelta64(1, "M"), np.timedelta64("NaT"), True, float("nan")])
 def test_a_duration_is_checked(parameter: object) -> None:
     query = parse("SELECT a FROM r JOIN s ON s.at - r.at < ?")
     with pytest.raises(BadParameter, match=r"s.at - r.at \(TIMESTAMP\)"):

@@ -52,9 +52,7 @@ def test_arbitrary_text_is_refused_politely(text: str) -> None:
 
 
 @settings(max_examples=400)
-@given(
-    st.lists(st.sampled_from(WORDS), max_size=25), st.sampled_from(["", "SELECT", "CREATE TABLE t (", "DROP"])
-)
+@given(st.lists(st.sampled_from(WORDS), max_size=25), st.sampled_from(["", "SELECT", "CREATE TABLE t (", "DROP"]))
 def test_words_in_any_order_are_read_or_refused_politely(words: list[str], start: str) -> None:
     check(" ".join([start, *words]))
 
@@ -65,9 +63,7 @@ def test_mutated_sql_is_read_or_refused_politely(data: st.DataObject, sql: str) 
     words = sql.replace("(", " ( ").replace(")", " ) ").split()
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(words) - 1))
-        words[place : place + data.draw(st.integers(0, 2))] = data.draw(
-            st.lists(st.sampled_from(WORDS), max_size=2)
-        )
+        words[place : place + data.draw(st.integers(0, 2))] = data.draw(st.lists(st.sampled_from(WORDS), max_size=2))
         words = words or ["SELECT"]
     check(" ".join(words))
 

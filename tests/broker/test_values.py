@@ -64,9 +64,7 @@ def test_a_good_value_comes_back_from_its_code(column: Column, data: st.DataObje
 @pytest.mark.parametrize("column", COLUMNS[1:], ids=lambda column: str(column.type.value))
 @pytest.mark.parametrize("not_null", [False, True])
 @given(values=st.lists(odd, max_size=4))
-def test_a_column_is_judged_as_its_values_are_one_by_one(
-    column: Column, not_null: bool, values: list[Any]
-) -> None:
+def test_a_column_is_judged_as_its_values_are_one_by_one(column: Column, not_null: bool, values: list[Any]) -> None:
     column = Column(column.name, column.type, not_null)
     expected: list[float] = []
     alone, together = Interner(), Interner()
@@ -178,8 +176,6 @@ def test_a_nan_is_refused_with_the_hint_how_to_say_null() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_columns_of_other_libraries_are_understood(
-    column: Column, values: object, expected: list[object]
-) -> None:
+def test_columns_of_other_libraries_are_understood(column: Column, values: object, expected: list[object]) -> None:
     interner = Interner()
     assert decode_column(column.type, encode_column(column, values, interner, TABLE), interner) == expected

@@ -117,7 +117,7 @@ def test_any_order_one_at_a_time_keeps_the_tree_shallow_and_exact(order: str) ->
 
 
 def test_emptying_one_side_and_refilling_the_other_does_not_deepen_the_tree() -> None:
-    """The history of update.py's docstring, which a rule on counts alone would not survive."""
+    """The kind of history that the docstring of update.py argues with."""
     index, n = PointIndex(1), 512
     live = [(i, float(i)) for i in range(n)]
     index.insert([i for i, _ in live], [[x] for _, x in live])

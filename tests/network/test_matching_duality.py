@@ -80,9 +80,7 @@ def test_boxes_around_a_point_are_found_within_their_partition(
     index.insert(np.arange(len(points)), points)
     lows, highs = around_query([[a, b]])
     found = index.report(with_partition(lows, 1)[0], with_partition(highs, 1)[0])
-    expected = [
-        i for i, (l1, h1, l2, h2, g) in enumerate(boxes) if l1 <= a <= h1 and l2 <= b <= h2 and g == 1
-    ]
+    expected = [i for i, (l1, h1, l2, h2, g) in enumerate(boxes) if l1 <= a <= h1 and l2 <= b <= h2 and g == 1]
     assert sorted(found.tolist()) == expected
     low, high = np.zeros(4), np.zeros(4)
     set_around(low, high, np.array([a, b]))

@@ -1,0 +1,139 @@
+"""Which channels are open, which tables they read, and what they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.index.keeper import TreeKeeper
+from broker.reformulate.aggregate import AggregateChannel
+from broker.reformulate.distinct import DistinctChannel
+from broker.reformulate.extremum import ExtremumChannel
+from broker.reformulate.join import JoinChannel
+from broker.reformulate.selection import SelectionChannel
+from broker.sql.query import Kind
+from network.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from broker.interning import Interner
+    from broker.reformulate.channel import Channel
+    from broker.sql.query import Ref, Shape
+    from broker.store import TableStore
+
+TreeKey = tuple[str, int | None, int | None, tuple[int, ...]]
+
+
+class Channels:
+    """Opens a channel when a shape is first wanted, and closes it when nobody wants it any more.
+
+    MIN and MAX over the same columns share one tree; all joins on one column of a table share its index.
+    """
+
+    def __init__(self, interner: Interner, event_limit: int) -> None:
+        self._interner = interner
+        self._event_limit = event_limit
+        self._open: dict[Shape, Channel] = {}
+        self._readers: dict[str, list[tuple[Channel, int]]] = {}
+        self._keepers: dict[TreeKey, tuple[TreeKeeper, set[Shape]]] = {}
+
+    def __iter__(self) -> Iterator[Channel]:
+        return iter(self._open.values())
+
+    def reading(self, table: str) -> list[tuple[Channel, int]]:
+        """The channels that read a table, and as which side."""
+        return self._readers.get(table, [])
+
+    def named(self, name: str) -> Channel:
+        """The open channel of that name."""
+        for channel in self._open.values():
+            if channel.name == name:
+                return channel
+        raise UsageError(f"no open channel {name!r}; open: {', '.join(c.name for c in self) or 'none'}")
+
+    def open(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
+        """The channel of a shape, opened (and brought up to the present) if it is not."""
+        channel = self._open.get(shape)
+        if channel is None:
+            channel = self._make(shape, stores)
+            self._open[shape] = channel
+            for side, table in enumerate(shape.tables):
+                self._readers.setdefault(table, []).append((channel, side))
+        return channel
+
+    def close_if_unused(self, channel: Channel) -> None:
+        """Close a channel that has neither holders nor an audience."""
+        if channel.holders or len(channel.audience) or self._open.get(channel.shape) is not channel:
+            return
+        channel.release()
+        del self._open[channel.shape]
+        for table in channel.shape.tables:
+            self._readers[table] = [reader for reader in self._readers[table] if reader[0] is not channel]
+        for key, (_, users) in list(self._keepers.items()):
+            users.discard(channel.shape)
+            if not users:
+                del self._keepers[key]
+
+    def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
+        name = channel_name(shape, stores)
+        common = (name, shape, stores, self._interner, self._event_limit)
+        match shape.kind:
+            case Kind.MIN | Kind.MAX:
+                assert shape.y is not None, "S2"
+                x = shape.ranges[0].column if shape.ranges else None
+                groups = tuple(ref.column for ref in shape.partition)
+                return ExtremumChannel(*common, self._keeper(shape, stores[0], x, shape.y.column, groups))
+            case Kind.DISTINCT:
+                return DistinctChannel(*common)
+            case Kind.COUNT | Kind.SUM | Kind.AVG:
+                return AggregateChannel(*common)
+            case Kind.SELECT:
+                return SelectionChannel(*common)
+            case Kind.JOIN:
+                assert shape.on is not None, "S3"
+                left = self._keeper(shape, stores[0], shape.on.left, None, ())
+                right = self._keeper(shape, stores[1], shape.on.right, None, ())
+                return JoinChannel(*common, (left, right))
+
+    def _keeper(
+        self, shape: Shape, store: TableStore, x: int | None, y: int | None, groups: tuple[int, ...]
+    ) -> TreeKeeper:
+        key = (store.table.name, x, y, groups)
+        if key not in self._keepers:
+            keeper = TreeKeeper(x, y, groups)
+            keeper.load(store)
+            self._keepers[key] = (keeper, set())
+        keeper, users = self._keepers[key]
+        users.add(shape)
+        return keeper
+
+
+def channel_name(shape: Shape, stores: Sequence[TableStore]) -> str:
+    """A channel's name: the query with its constants taken out, e.g. `MIN(PER) FROM STOCK OVER RISK BY SECTOR`."""
+    tables = [store.table for store in stores]
+
+    def name(ref: Ref) -> str:
+        column = tables[ref.side].columns[ref.column].name
+        return f"{tables[ref.side].name}.{column}" if len(tables) > 1 else column
+
+    match shape.kind:
+        case Kind.SELECT | Kind.JOIN:
+            what = f"SELECT {', '.join(map(name, shape.projection))}"
+        case Kind.DISTINCT:
+            what = f"DISTINCT {name(shape.y)}" if shape.y else ""
+        case _:
+            what = f"{shape.kind.value}({name(shape.y) if shape.y else '*'})"
+    text = f"{what} FROM {tables[0].name}"
+    if shape.on is not None:
+        left = f"{tables[0].name}.{tables[0].columns[shape.on.left].name}"
+        right = f"{tables[1].name}.{tables[1].columns[shape.on.right].name}"
+        text += (
+            f" JOIN {tables[1].name} ON {right} - {left}"
+            if shape.on.band
+            else f" JOIN {tables[1].name} ON {left} = {right}"
+        )
+    if shape.ranges:
+        text += f" OVER {', '.join(map(name, shape.ranges))}"
+    if shape.partition:
+        text += f" BY {', '.join(map(name, shape.partition))}"
+    return text

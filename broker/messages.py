@@ -1,0 +1,51 @@
+"""What a batch of updates becomes: per channel, columns of messages that depend on no state any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Column = npt.NDArray[Any]
+
+
+class Messages:
+    """The messages of one channel for one batch, in the order of the updates.
+
+    `columns` is what goes out: `seq` and, by kind of channel, the fields named in ARCHITECTURE.md, decoded (texts as
+    texts). It is made when first asked for, because most batches are only matched, not looked at.
+    """
+
+    def __init__(self, channel: str, seqs: Ints, columns: Callable[[], dict[str, Column]]) -> None:
+        self.channel = channel
+        self.seqs = seqs
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """Name to column; all of the same length."""
+        return {"seq": self.seqs, **self._columns()}
+
+    def __repr__(self) -> str:
+        return f"Messages({self.channel!r}, {len(self)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What `upsert` and `delete` return: update i of the batch has the sequence number first_seq + i."""
+
+    first_seq: int
+    last_seq: int  # first_seq - 1 for an empty batch
+    messages: Mapping[str, Messages] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.last_seq - self.first_seq + 1

@@ -1,0 +1,108 @@
+"""Range COUNT, SUM and AVG: relaxed to the row's own change, since nearly every update in a range matters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from broker.messages import Messages
+from broker.reformulate.boxes import Partitioned, Places
+from broker.reformulate.channel import Floats, Ints, ScalarChannel, differs
+from broker.schema import ColumnType
+from broker.sql.query import Kind
+from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, sums_in_boxes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.interning import Interner
+    from broker.messages import Column
+    from broker.sql.query import Predicates, Shape
+    from broker.store import TableStore, Updates
+
+
+class AggregateChannel(Partitioned, ScalarChannel):
+    """COUNT(*), COUNT(y), SUM(y) or AVG(y) over boxes. A count is the sum of ones."""
+
+    def __init__(
+        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
+    ) -> None:
+        super().__init__(name, shape, stores, interner, event_limit)
+        self.y = None if shape.y is None else shape.y.column
+        whole = self.y is not None and self.tables[0].columns[self.y].type is ColumnType.INTEGER
+        functions = {Kind.COUNT: COUNT, Kind.SUM: EXACT_SUM if whole else SUM, Kind.AVG: AVG}
+        self.answers = AggregateAnswers(functions[shape.kind])
+        self._old: tuple[Places, Floats]
+        self._new: tuple[Places, Floats]
+
+    def _side(self, cells: Floats, there: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Places, Floats]:
+        """Where rows lie, and what they count for."""
+        y = np.where(there, 1.0, np.nan) if self.y is None else cells[self.y]
+        if self.shape.kind is Kind.COUNT:
+            y = np.where(np.isnan(y), np.nan, 1.0)
+        return self.places([cells], there & ~np.isnan(y)), y
+
+    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
+        old, old_y = self._side(updates.old, updates.existed)
+        new, new_y = self._side(updates.new, updates.exists)
+        matters = old.there | new.there
+        changed = (old.there != new.there) | (old_y != new_y)
+        for before, after in zip(old.columns, new.columns, strict=True):
+            changed |= differs(before, after)
+        if old.partition is not None and new.partition is not None:
+            changed |= differs(old.partition, new.partition)
+        matters &= changed
+        old, new = old.take(matters), new.take(matters)
+        self._old, self._new = (old, old_y[matters]), (new, new_y[matters])
+        n = len(self._old[1])
+        self.count(len(updates), n, np.array([len(updates) - n, n, 0]))
+        seqs = np.flatnonzero(matters) + first_seq
+
+        def columns() -> dict[str, Column]:
+            named: dict[str, Column] = {}
+            for prefix, places, y in (("OLD", old, old_y[matters]), ("NEW", new, new_y[matters])):
+                for ref, column in zip(self.shape.ranges, places.columns, strict=True):
+                    named[f"{prefix}_{self.column_name(ref)}"] = np.where(places.there, column, np.nan)
+                if places.partition is not None:
+                    named[f"{prefix}_PARTITION"] = places.partition
+                named[f"{prefix}_Y"] = np.where(places.there, y, np.nan)
+            return named
+
+        return Messages(self.name, seqs, columns)
+
+    def tell(self, messages: Messages) -> None:
+        if not len(self.audience) or not len(messages):
+            return
+        (old, old_y), (new, new_y) = self._old, self._new
+        self._told += self.answers.hear(self.audience, old.queries(), new.queries(), messages.seqs, old_y, new_y)
+
+    def admit(self, predicates: Predicates) -> Ints:
+        store = self.stores[0]
+        slots = store.live_slots()
+        places, y = self._side(store.cells[:, slots], np.ones(len(slots), np.bool_))
+        y = np.where(places.there, y, np.nan)
+        columns, lows, highs = list(places.columns), predicates.low, predicates.high
+        points = self.points(predicates)
+        if places.partition is not None:
+            columns.append(places.partition)
+            lows = np.column_stack((lows, points[:, -1]))
+            highs = np.column_stack((highs, points[:, -1]))
+        state = np.empty((len(lows), 3))
+        table = np.array(columns).reshape(len(columns), len(slots))
+        sums_in_boxes(table, y, np.ascontiguousarray(lows), np.ascontiguousarray(highs), state)
+        if predicates.never is not None:
+            state[predicates.never] = 0.0
+        ids = self.audience.admit(points, predicates.never)
+        self.answers.start(ids, state)
+        return ids
+
+    def answer(self, listener: int) -> Any:
+        return self.read(*self.answers.answer(listener))
+
+    def read(self, value: float, rest: float) -> Any:
+        if np.isnan(value):
+            return None
+        if self.answers.function == COUNT:
+            return int(value)
+        return int(value) + int(rest) if self.answers.function == EXACT_SUM else value

@@ -1,0 +1,73 @@
+"""Channels matched point against box: what COUNT/SUM/AVG, selections and joins have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from broker.grouping import Grouping
+from broker.reformulate.channel import Booleans, Channel, Floats
+
+
+class Places:
+    """The points of messages before and after an update: one column a dimension, and the partition.
+
+    `there` says where there is such a point at all: no row, or a NULL in a range or partition column, and it
+    is in nobody's box.
+    """
+
+    def __init__(self, columns: Sequence[Floats], partition: Floats | None, there: Booleans) -> None:
+        for column in columns:
+            there = there & ~np.isnan(column)
+        if partition is not None:
+            there = there & ~np.isnan(partition)
+        self.columns, self.partition, self.there = columns, partition, there
+
+    def take(self, rows: Booleans) -> Places:
+        """Some of the points."""
+        partition = None if self.partition is None else self.partition[rows]
+        return Places([column[rows] for column in self.columns], partition, self.there[rows])
+
+    def queries(self) -> tuple[Floats, Floats]:
+        """The query boxes that find the subscriptions around each point; empty boxes where there is none."""
+        d, n = len(self.columns), len(self.there)
+        width = max(1, 2 * d + (self.partition is not None))
+        lows, highs = np.full((n, width), -np.inf), np.full((n, width), np.inf)
+        for i, column in enumerate(self.columns):
+            highs[:, 2 * i] = lows[:, 2 * i + 1] = column
+        if self.partition is not None:
+            lows[:, 2 * d] = highs[:, 2 * d] = self.partition
+        lows[~self.there], highs[~self.there] = np.inf, -np.inf
+        return lows, highs
+
+
+class Partitioned(Channel):
+    """A channel that numbers its partitions itself."""
+
+    _grouping: Grouping | None = None
+
+    @property
+    def grouping(self) -> Grouping:
+        """Numbers of the partitions."""
+        if self._grouping is None:
+            self._grouping = Grouping(len(self.shape.partition))
+        return self._grouping
+
+    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
+        return self.grouping.numbers(columns, n)
+
+    def codes_of(self, partitions: Floats) -> list[Floats]:
+        return self.grouping.columns(partitions)
+
+    def sweep(self) -> None:
+        if self.grouping.wants_sweep:  # only subscriptions hold partitions here: rows pass through
+            self.grouping.sweep(self.audience.index.points()[:, -1])
+
+    def places(self, cells: Sequence[Floats], there: Booleans, extra: Sequence[Floats] = ()) -> Places:
+        """Where rows lie: each side's (columns, n) array gives the range columns; `extra` follows them."""
+        columns = [cells[ref.side][ref.column] for ref in self.shape.ranges]
+        partition = None
+        if self.shape.partition:
+            partition = self.grouping.numbers(self.partition_columns(cells), len(there))
+        return Places([*columns, *extra], partition, there)

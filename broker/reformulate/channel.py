@@ -1,0 +1,192 @@
+"""A channel: everybody who asks the same question with other constants, and what each update means for them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from network.answers.audience import Audience
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.interning import Interner
+    from broker.messages import Messages
+    from broker.schema import Table
+    from broker.sql.query import Predicates, Ref, Shape
+    from broker.store import TableStore, Updates
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    """What a channel has seen since it was opened.
+
+    Every update of the table is ignorable (no message), easy (one: its own new value) or difficult (it uncovered
+    others). `told` counts local subscriptions told, `waiting` their events not yet drained.
+    """
+
+    updates: int
+    ignorable: int
+    easy: int
+    difficult: int
+    messages: int
+    subscriptions: int
+    told: int
+    waiting: int
+    memory_bytes: int
+
+
+class Channel(ABC):
+    """One query shape while somebody wants it: it keeps what the shape needs, and turns updates into messages.
+
+    `update` comes before `tell`: the first describes (and is all that a server without local subscribers does), the
+    second matches the description with this process's own subscriptions.
+    """
+
+    def __init__(
+        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.stores = tuple(stores)
+        self.interner = interner
+        self.audience = Audience(self.coordinates(shape), event_limit)
+        self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
+        self._tally = np.zeros(3, np.int64)
+        self._counted = 0
+        self._told = 0
+
+    @staticmethod
+    def coordinates(shape: Shape) -> int:
+        """Coordinates of a predicate in the matching index: two a range, one for the partition."""
+        return 2 * shape.dimensions + (1 if shape.partition else 0)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables read, left one first."""
+        return tuple(store.table for store in self.stores)
+
+    @abstractmethod
+    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
+        """Take a batch of updates of one of the tables, and describe which answers changed."""
+
+    @abstractmethod
+    def tell(self, messages: Messages) -> None:
+        """Match the messages of the latest `update` with the local subscriptions."""
+
+    @abstractmethod
+    def admit(self, predicates: Predicates) -> Ints:
+        """Take in local subscriptions, with their answers as of now; returns their numbers."""
+
+    @abstractmethod
+    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
+        """The partition of n rows or predicates, given the partition columns' codes in the shape's order."""
+
+    def live_codes(self) -> Floats:
+        """Codes that local subscriptions compare partition columns with: their texts must not be forgotten."""
+        if not self.shape.partition:
+            return np.empty(0)
+        numbers = np.unique(self.audience.index.points()[:, -1])
+        return np.concatenate(self.codes_of(numbers))
+
+    @abstractmethod
+    def codes_of(self, partitions: Floats) -> list[Floats]:
+        """The partition columns' codes behind partition numbers."""
+
+    def release(self) -> None:  # noqa: B027  (most channels have nothing to hand back)
+        """Let go of what is shared with other channels."""
+
+    def sweep(self) -> None:  # noqa: B027  (most channels keep no groups of their own)
+        """Forget what no row and no subscription needs any more."""
+
+    def count(self, updates: int, messages: int, tally: Ints) -> None:
+        """Add a batch to the statistics."""
+        self._counted += messages
+        self._tally += tally
+        assert int(tally.sum()) == updates, "every update has one class"
+
+    def statistics(self) -> ChannelStatistics:
+        """A snapshot."""
+        ignorable, easy, difficult = self._tally.tolist()
+        return ChannelStatistics(
+            updates=ignorable + easy + difficult,
+            ignorable=ignorable,
+            easy=easy,
+            difficult=difficult,
+            messages=self._counted,
+            subscriptions=len(self.audience),
+            told=self._told,
+            waiting=len(self.audience.outbox),
+            memory_bytes=self.memory_bytes(),
+        )
+
+    def memory_bytes(self) -> int:
+        """Bytes held for this channel: its index (if it has one) and its audience."""
+        return self.audience.index.memory_bytes() + self.audience.outbox.memory_bytes()
+
+    def points(self, predicates: Predicates) -> Floats:
+        """Predicates as points of the matching index."""
+        n, d = predicates.low.shape
+        points = np.zeros((n, max(1, self.coordinates(self.shape))))
+        points[:, 0 : 2 * d : 2] = predicates.low
+        points[:, 1 : 2 * d : 2] = predicates.high
+        if self.shape.partition:
+            points[:, 2 * d] = self.partition_of(predicates)
+        return points
+
+    def partition_of(self, predicates: Predicates) -> Floats:
+        """The partition each predicate asks for. Texts that no row holds get a code: somebody waits for them."""
+        n = len(predicates.low)
+        columns = [
+            self.interner.encode(cast("list[str]", values)) if _is_text(values) else np.array(values, np.float64)
+            for values in predicates.partition
+        ]
+        return self.partition_numbers(columns, n)
+
+    def partition_columns(self, cells: Sequence[Floats]) -> list[Floats]:
+        """The shape's partition columns out of each side's (columns, n) array."""
+        return [cells[ref.side][ref.column] for ref in self.shape.partition]
+
+    def column_name(self, ref: Ref) -> str:
+        """A column's name, with its table's where there are two."""
+        table = self.tables[ref.side]
+        name = table.columns[ref.column].name
+        return f"{table.name}.{name}" if len(self.tables) > 1 else name
+
+
+class ScalarChannel(Channel):
+    """A channel whose answers are single values, kept up to date by every message."""
+
+    @abstractmethod
+    def answer(self, listener: int) -> Any:
+        """A local subscription's answer now."""
+
+    @abstractmethod
+    def read(self, value: float, rest: float) -> Any:
+        """An event's numbers as the answer they stand for."""
+
+
+class CollectionChannel(Channel):
+    """A channel whose answers are sets or rows, by key; its events carry the key and what is shown of it."""
+
+    @abstractmethod
+    def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
+        """What predicate i selects now: key to what is shown."""
+
+
+def _is_text(values: Sequence[object]) -> bool:
+    return bool(values) and isinstance(values[0], str)
+
+
+def differs(one: Floats, other: Floats) -> Booleans:
+    """Where two columns of codes differ; NULL equals NULL here, as in a row that did not change."""
+    different: Booleans = (one != other) & ~(np.isnan(one) & np.isnan(other))
+    return different

@@ -1,0 +1,139 @@
+"""Range DISTINCT: which values appear in or vanish from which ranges.
+
+A value v is in the answer of [x1, x2] iff some row with y = v lies there: a range MIN over the rows of that value, all
+with the same constant. So DISTINCT is a MIN channel whose groups are the values: an insert gives at most one rectangle
+(+, the value appears), a removal at most one (-, it vanishes), and a row that moves within its value's range
+tells nobody, all by the one rule in `kernel.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from broker.grouping import Grouping
+from broker.index.keeper import TreeKeeper
+from broker.messages import Messages
+from broker.reformulate.channel import CollectionChannel, Floats, Ints
+from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
+from broker.values import decode_column
+from network.answers.extremum import rectangles
+from network.answers.rows import ENTER, LEAVE, deliver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.interning import Interner
+    from broker.messages import Column
+    from broker.sql.query import Predicates, Shape
+    from broker.store import TableStore, Updates
+
+
+class DistinctChannel(CollectionChannel):
+    """The set of values of y over ranges of x. NULL is a value (SQL's DISTINCT lists it)."""
+
+    def __init__(
+        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
+    ) -> None:
+        super().__init__(name, shape, stores, interner, event_limit)
+        assert shape.y is not None, "S2"
+        self.y = shape.y.column
+        self.x = shape.ranges[0].column if shape.ranges else None
+        self._y_type = self.tables[0].columns[self.y].type
+        self._partition = tuple(ref.column for ref in shape.partition)
+        self._partitions = Grouping(len(self._partition))
+        self.keeper = TreeKeeper(self.x, None, (*self._partition, self.y), null_group=self.y)
+        self.keeper.wanted = 1
+        self.keeper.load(self.stores[0])
+        self._fields: Floats = np.empty((0, 0))
+        self._values: Floats = np.empty(0)
+        self._places: Floats = np.empty(0)
+
+    @staticmethod
+    def coordinates(shape: Shape) -> int:
+        return 3 if shape.partition else 2
+
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + self.keeper.tree.memory_bytes()
+
+    def sweep(self) -> None:
+        self.keeper.sweep(self.stores[0], np.empty(0))
+        if self._partitions.wants_sweep:
+            slots = self.stores[0].live_slots()
+            columns = [self.stores[0].cells[column][slots] for column in self._partition]
+            live = self._partitions.numbers(columns, len(slots))
+            self._partitions.sweep(np.concatenate((live, self.audience.index.points()[:, -1])))
+
+    def points(self, predicates: Predicates) -> Floats:
+        if self.shape.ranges:
+            return super().points(predicates)
+        points = np.tile([-np.inf, np.inf], (len(predicates.low), 1))
+        if self.shape.partition:
+            points = np.column_stack((points, self.partition_of(predicates)))
+        return points
+
+    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
+        return self._partitions.numbers(columns, n)
+
+    def codes_of(self, partitions: Floats) -> list[Floats]:
+        return self._partitions.columns(partitions)
+
+    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
+        raw, tally = self.keeper.update(updates)
+        self._fields = fields = np.ascontiguousarray(raw.T)
+        update = fields[UPDATE].astype(np.int64)
+        appears = np.isfinite(fields[BEST])
+        # A value appears because of the row as it is now, and vanishes because of the row as it was.
+        source = np.where(appears, updates.new[:, update], updates.old[:, update])
+        self._values = source[self.y]
+        partition = [source[column] for column in self._partition]
+        self._places = self._partitions.numbers(partition, len(update))
+        self.count(len(updates), len(raw), tally[:3])
+        texts, values = self.interner.texts, self._values
+
+        def columns() -> dict[str, Column]:
+            named: dict[str, Column] = {}
+            for column, codes in zip((*self._partition, self.y), (*partition, values), strict=True):
+                declared = self.tables[0].columns[column]
+                named[declared.name] = np.array(decode_column(declared.type, codes, texts), dtype=object)
+            named["APPEARS"] = appears
+            for field, name in ((INNER_L, "X"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):
+                named[name] = fields[field]
+            return named
+
+        return Messages(self.name, update + first_seq, columns)
+
+    def tell(self, messages: Messages) -> None:
+        if not len(self.audience) or not len(messages):
+            return
+        f = self._fields
+        lows, highs = rectangles(
+            f[INNER_L], f[INNER_R], f[OUTER_L], f[OUTER_R], self._places if self.shape.partition else None
+        )
+        how = np.where(np.isfinite(f[BEST]), ENTER, LEAVE)
+        for _, _, what, who in self.audience.chunks(lows, highs):
+            deliver(self.audience, who, what, how[what], messages.seqs, self._items)
+            self._told += len(who)
+
+    def _items(self, heard: Ints) -> list[tuple[Any, Any]]:
+        values = decode_column(self._y_type, self._values[heard], self.interner.texts)
+        return list(zip(values, values, strict=True))
+
+    def admit(self, predicates: Predicates) -> Ints:
+        return self.audience.admit(self.points(predicates), predicates.never)
+
+    def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
+        if predicates.never is not None and predicates.never[i]:
+            return {}
+        store = self.stores[0]
+        slots = store.live_slots()
+        keep = np.ones(len(slots), np.bool_)
+        if self.x is not None:
+            x = store.cells[self.x][slots]
+            keep &= (predicates.low[i, 0] <= x) & (x <= predicates.high[i, 0])
+        if self.shape.partition:
+            wanted = self.partition_of(predicates)[i]
+            keep &= self._partitions.numbers([store.cells[c][slots] for c in self._partition], len(slots)) == wanted
+        values = decode_column(self._y_type, np.unique(store.cells[self.y][slots[keep]]), self.interner.texts)
+        return dict(zip(values, values, strict=True))

@@ -1,0 +1,144 @@
+"""Selections: rows enter, change in, and leave the boxes of subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from broker.messages import Messages
+from broker.reformulate.boxes import Partitioned, Places
+from broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, differs
+from broker.values import decode_column
+from network.answers.rows import RowAnswers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.interning import Interner, Texts
+    from broker.messages import Column
+    from broker.sql.query import Predicates, Ref, Shape
+    from broker.store import TableStore, Updates
+
+
+class RowsChannel(Partitioned, CollectionChannel):
+    """What selections and joins share: a row, before and after, matched with boxes and shown by its projection.
+
+    A row here is a virtual one, made of one row per table; its key is the key of that row (of both, for a join).
+    """
+
+    def __init__(
+        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
+    ) -> None:
+        super().__init__(name, shape, stores, interner, event_limit)
+        self.answers = RowAnswers()
+        self._old: Places
+        self._new: Places
+        self._shown: Sequence[Floats]  # each side's cells of the messages, after the update (before it: for keys)
+        self._keys: list[Floats]
+        self._altered: Booleans
+
+    def relevant(self, side: int) -> tuple[int, ...]:
+        """The columns of one table whose change can change an answer."""
+        shape = self.shape
+        refs = {*shape.ranges, *shape.partition, *shape.projection}
+        return tuple(sorted({ref.column for ref in refs if ref.side == side}))
+
+    def changed(self, side: int, updates: Updates) -> Booleans:
+        """Which updates can change an answer."""
+        changed: Booleans = updates.existed != updates.exists
+        for column in self.relevant(side):
+            changed |= differs(updates.old[column], updates.new[column])
+        return changed
+
+    def describe(
+        self, seqs: Ints, before: Sequence[Floats], after: Sequence[Floats], old: Places, new: Places
+    ) -> Messages:
+        """Messages out of each side's cells before and after."""
+        self._old, self._new, self._shown = old, new, after
+        self._keys = []
+        for store, was, now in zip(self.stores, before, after, strict=True):
+            key = store.table.key
+            self._keys.append(np.where(np.isnan(now[key]), was[key], now[key]))
+        altered = np.zeros(len(seqs), np.bool_)
+        for ref in self.shape.projection:
+            altered |= differs(before[ref.side][ref.column], after[ref.side][ref.column])
+        self._altered = altered
+        texts, keys = self.interner.texts, self._keys
+
+        def columns() -> dict[str, Column]:
+            named: dict[str, Column] = {}
+            for store, codes in zip(self.stores, keys, strict=True):
+                name = "KEY" if len(self.stores) == 1 else f"{store.table.name}.KEY"
+                named[name] = np.array(decode_column(store.table.key_column.type, codes, texts), dtype=object)
+            for prefix, places, cells in (("OLD", old, before), ("NEW", new, after)):
+                named[f"{prefix}_THERE"] = places.there
+                for ref in (*self.shape.ranges, *self.shape.partition):
+                    named[f"{prefix}_{self.column_name(ref)}"] = self._decoded(ref, cells, texts)
+            for ref in self.shape.projection:
+                named[self.column_name(ref)] = self._decoded(ref, after, texts)
+            return named
+
+        return Messages(self.name, seqs, columns)
+
+    def _decoded(self, ref: Ref, cells: Sequence[Floats], texts: Texts) -> Column:
+        column = self.tables[ref.side].columns[ref.column]
+        return np.array(decode_column(column.type, cells[ref.side][ref.column], texts), dtype=object)
+
+    def tell(self, messages: Messages) -> None:
+        if not len(self.audience) or not len(messages):
+            return
+        self._told += self.answers.hear(
+            self.audience, self._old.queries(), self._new.queries(), messages.seqs, self._altered, self._items
+        )
+
+    def _items(self, heard: Ints) -> list[tuple[Any, Any]]:
+        """(key, shown row) of some messages."""
+        return self.shown([cells[:, heard] for cells in self._shown], [codes[heard] for codes in self._keys])
+
+    def shown(self, cells: Sequence[Floats], keys: Sequence[Floats]) -> list[tuple[Any, Any]]:
+        """(key, shown row) of rows given as each side's cells and key codes."""
+        texts = self.interner.texts
+        key_columns = [
+            decode_column(table.key_column.type, codes, texts) for table, codes in zip(self.tables, keys, strict=True)
+        ]
+        names = key_columns[0] if len(key_columns) == 1 else list(zip(*key_columns, strict=True))
+        columns = [
+            decode_column(self.tables[ref.side].columns[ref.column].type, cells[ref.side][ref.column], texts)
+            for ref in self.shape.projection
+        ]
+        return list(zip(names, zip(*columns, strict=True), strict=True))
+
+    def admit(self, predicates: Predicates) -> Ints:
+        return self.audience.admit(self.points(predicates), predicates.never)
+
+    def selected(self, places: Places, predicates: Predicates, i: int) -> Booleans:
+        """Which of the rows at these places predicate i selects."""
+        keep = places.there.copy()
+        if predicates.never is not None and predicates.never[i]:
+            keep[:] = False
+        for d, column in enumerate(places.columns):
+            keep &= (predicates.low[i, d] <= column) & (column <= predicates.high[i, d])
+        if places.partition is not None:
+            keep &= places.partition == self.partition_of(predicates)[i]
+        return keep
+
+
+class SelectionChannel(RowsChannel):
+    """Rows of one table within ranges of some of its columns."""
+
+    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
+        at = np.flatnonzero(self.changed(0, updates))
+        before, after = updates.old[:, at], updates.new[:, at]
+        old = self.places([before], updates.existed[at])
+        new = self.places([after], updates.exists[at])
+        self.count(len(updates), len(at), np.array([len(updates) - len(at), len(at), 0]))
+        return self.describe(at + first_seq, [before], [after], old, new)
+
+    def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
+        store = self.stores[0]
+        slots = store.live_slots()
+        cells = store.cells[:, slots]
+        keep = self.selected(self.places([cells], np.ones(len(slots), np.bool_)), predicates, i)
+        cells = cells[:, keep]
+        return dict(self.shown([cells], [cells[store.table.key]]))

@@ -1,0 +1,142 @@
+"""An answer that is a collection, folded from events: what came, what went, what changed."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, cast
+
+from network.answers.events import Change
+from network.answers.rows import ENTER, LEAVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from network.answers.outbox import Taken
+
+
+class Collection:
+    """Contents by key, and the changes nobody has taken yet.
+
+    With `shown` (how a row is presented) the answer is a list of rows in key order, without it a set of values.
+    All messages of one update make one change: a subscription hears of an update at most once.
+    """
+
+    def __init__(self, contents: dict[Any, Any], shown: Callable[[Any], Any] | None, limit: int) -> None:
+        self._contents = contents
+        self._shown = shown
+        self._limit = limit
+        self._changes: deque[tuple[int, _Delta]] = deque()
+        self._answer: Any = None
+        self.lost = 0
+
+    @property
+    def pending(self) -> int:
+        """Changes waiting to be taken."""
+        return len(self._changes)
+
+    def answer(self) -> Any:
+        """The whole collection now."""
+        if self._answer is None:
+            self._answer = self._present(self._contents)
+        return set(self._answer) if self._shown is None else list(self._answer)
+
+    def hear(self, taken: Taken) -> None:
+        """Fold events in, oldest first."""
+        if not taken.seqs:
+            return
+        self._answer = None
+        events = zip(taken.seqs, taken.values, taken.items, strict=True)
+        for seq, same_update in groupby(events, key=lambda event: event[0]):
+            delta = _Delta()
+            for _, how, item in same_update:
+                key, row = cast("tuple[Any, Any]", item)
+                delta.note(key, self._contents.get(key, _NOTHING), _NOTHING if how == LEAVE else row)
+                if how == LEAVE:
+                    del self._contents[key]
+                else:
+                    assert how != ENTER or key not in self._contents, "a row enters once"
+                    self._contents[key] = row
+            if delta.before:
+                self._changes.append((seq, delta))
+        while len(self._changes) > self._limit:
+            self._changes.popleft()
+            self.lost += 1
+
+    def take(self) -> list[Change]:
+        """The changes not yet taken, oldest first."""
+        if not self._changes:
+            return []
+        changes, self._changes = list(self._changes), deque()
+        deltas = [delta for _, delta in changes]
+        final = dict(self._contents)
+        return [
+            delta.event(seq, partial(self._present_then, final, deltas, i), self._show)
+            for i, (seq, delta) in enumerate(changes)
+        ]
+
+    def lose(self, contents: dict[Any, Any]) -> None:
+        """Events were lost: begin again with the contents as they are now."""
+        self.lost += 1 + len(self._changes)
+        self._changes.clear()
+        self._contents, self._answer = contents, None
+
+    def take_lost(self) -> int:
+        """How many changes were lost since last asked; none is pending after a loss."""
+        lost, self.lost = self.lost + len(self._changes), 0
+        self._changes.clear()
+        return lost
+
+    def _present(self, contents: dict[Any, Any]) -> Any:
+        if self._shown is None:
+            return set(contents)
+        return [self._shown(contents[key]) for key in sorted(contents)]
+
+    def _present_then(self, final: dict[Any, Any], deltas: list[_Delta], i: int) -> Any:
+        """The answer right after change i: the final one with all later changes undone."""
+        contents = dict(final)
+        for delta in reversed(deltas[i + 1 :]):
+            delta.undo(contents)
+        return self._present(contents)
+
+    def _show(self, row: Any) -> Any:
+        return row if self._shown is None else self._shown(row)
+
+
+_NOTHING: Any = object()
+
+
+class _Delta:
+    """What one update did: per key, what was shown before and after."""
+
+    __slots__ = ("after", "before")
+
+    def __init__(self) -> None:
+        self.before: dict[Any, Any] = {}
+        self.after: dict[Any, Any] = {}
+
+    def note(self, key: Any, before: Any, after: Any) -> None:
+        self.before.setdefault(key, before)
+        self.after[key] = after
+
+    def undo(self, contents: dict[Any, Any]) -> None:
+        for key, row in self.before.items():
+            if row is _NOTHING:
+                del contents[key]
+            else:
+                contents[key] = row
+
+    def event(self, seq: int, answer: Callable[[], Any], show: Callable[[Any], Any]) -> Change:
+        before, after = self.before, self.after
+        return Change(
+            seq,
+            answer,
+            entered=tuple(show(after[key]) for key in before if before[key] is _NOTHING),
+            left=tuple(show(before[key]) for key in before if after[key] is _NOTHING),
+            changed=tuple(
+                (show(before[key]), show(after[key]))
+                for key in before
+                if before[key] is not _NOTHING and after[key] is not _NOTHING
+            ),
+        )
