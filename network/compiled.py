@@ -21,8 +21,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
 from numba.core.types import unliteral
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,11 +51,40 @@ def part(function: Function) -> Function:
     It has no entry points for Python and C, and one version whatever constants it is called with (numba would
     make one for each): together that takes a third of the time to compile. A call from Python would fail.
     """
-    compiled = njit(nogil=True, error_model="numpy", **NO_ENTRY)(function)
+    return cast("Function", _part(function))
+
+
+def inlined(function: Function) -> Function:
+    """A `part` that is copied into its callers: for the few lines that nearly every row runs through."""
+    return cast("Function", _part(function, forceinline=True))
+
+
+def _part(function: object, **options: object) -> object:
+    compiled = njit(nogil=True, error_model="numpy", **NO_ENTRY, **options)(function)
     general = getattr(compiled, "get_call_template", None)  # None when jit is disabled
     if general is not None:
         setattr(compiled, "get_call_template", lambda args, kws: general(list(map(_general, args)), kws))  # noqa: B010
-    return cast("Function", compiled)
+    return compiled
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """prefetch(array, index): ask for the cache line of array[index] without waiting for it.
+
+    For kernels that know some rows ahead where they will go: the wait for memory is most of what a random
+    update costs.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()] + [ir.IntType(32)] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        to_read, keep_close, data_cache = (ir.Constant(ir.IntType(32), value) for value in (0, 3, 1))
+        builder.call(function, [address, to_read, keep_close, data_cache])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
 
 
 def _general(argument: Any) -> Any:

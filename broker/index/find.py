@@ -24,10 +24,10 @@ from broker.index.nodes import (
     child_index,
     seek,
 )
-from network.compiled import kernel, part
+from network.compiled import inlined, kernel, part
 
 
-@part
+@inlined
 def find(m: Floats, leaf: int, i: int, step: int, sign: float, bound: float) -> tuple[int, int]:
     """The first entry from (leaf, i) on, in the direction of step, whose value is below the bound; else (-1, -1).
 
@@ -39,6 +39,12 @@ def find(m: Floats, leaf: int, i: int, step: int, sign: float, bound: float) -> 
         if sign * m[leaf + Y + i] < bound:
             return leaf, i
         i += step
+    return _climb(m, leaf, step, sign, bound)
+
+
+@part
+def _climb(m: Floats, leaf: int, step: int, sign: float, bound: float) -> tuple[int, int]:
+    """The first qualifying entry beyond a leaf."""
     best = LEAST if sign > 0 else GREATEST
     child, node, height = leaf, int(m[leaf + PARENT]), 0
     while node >= 0:
@@ -67,13 +73,24 @@ def _descend(m: Floats, node: int, height: int, step: int, sign: float, bound: f
         height -= 1
 
 
-@part
+@inlined
 def beside_run(m: Floats, leaf: int, i: int, sign: float) -> tuple[int, int]:
     """From an entry to its x's best one: the run's first for MIN; for MAX, one behind its last.
 
     Rows of one x stand together, sorted by y: this run is the lower tier of the A2B-tree.
     """
     group, x = m[leaf + GROUP + i], m[leaf + X + i]
+    if sign > 0:
+        if i > 0 and m[leaf + X + i - 1] != x:  # most often x is the only row there
+            return leaf, i
+    elif i + 1 < m[leaf + COUNT] and m[leaf + X + i + 1] != x:
+        return leaf, i + 1
+    return _beside_long_run(m, leaf, i, sign, group, x)
+
+
+@part
+def _beside_long_run(m: Floats, leaf: int, i: int, sign: float, group: float, x: float) -> tuple[int, int]:
+    """The same where the neighbour has the same x, or the leaf ends."""
     if sign > 0:
         while i > 0 and m[leaf + X + i - 1] == x and m[leaf + GROUP + i - 1] == group:
             i -= 1
