@@ -21,7 +21,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]  # llvmlite has no types
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.types import unliteral
@@ -30,8 +30,11 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
 Function = TypeVar("Function", bound="Callable[..., object]")
 
+_OPTIONS: Any = {"nogil": True, "error_model": "numpy"}
 NO_ENTRY: Any = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
@@ -40,7 +43,7 @@ NO_ENTRY: Any = {
 
 def kernel(function: Function) -> Function:
     """Compile `function` on its first call; to the type checker it keeps the type it was written with."""
-    compiled = njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled = njit(cache=True, **_OPTIONS)(function)
     _recompile_when_callees_change(compiled)
     return cast("Function", compiled)  # numba's Dispatcher is untyped; it is called exactly like `function`
 
@@ -59,32 +62,32 @@ def inlined(function: Function) -> Function:
     return cast("Function", _part(function, forceinline=True))
 
 
-def _part(function: object, **options: object) -> object:
-    compiled = njit(nogil=True, error_model="numpy", **NO_ENTRY, **options)(function)
+def _part(function: object, **options: Any) -> Any:
+    compile_part: Any = njit
+    compiled = compile_part(**_OPTIONS, **NO_ENTRY, **options)(function)
     general = getattr(compiled, "get_call_template", None)  # None when jit is disabled
     if general is not None:
         setattr(compiled, "get_call_template", lambda args, kws: general(list(map(_general, args)), kws))  # noqa: B010
     return compiled
 
 
-@intrinsic
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """prefetch(array, index): ask for the cache line of array[index] without waiting for it.
-
-    For kernels that know some rows ahead where they will go: the wait for memory is most of what a random
-    update costs.
-    """
-
+def _prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()] + [ir.IntType(32)] * 3)
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        function = insert_function(builder.module, kind, "llvm.prefetch.p0")
         to_read, keep_close, data_cache = (ir.Constant(ir.IntType(32), value) for value in (0, 3, 1))
         builder.call(function, [address, to_read, keep_close, data_cache])
         return context.get_dummy_value()
 
     return types.void(array, index), generate
+
+
+#: prefetch(array, index): ask for the cache line of array[index] without waiting for it. For kernels that know
+#: some rows ahead where they will go: waiting for memory is most of what a random update costs.
+prefetch: Callable[[npt.NDArray[Any], int], None] = cast("Any", intrinsic(_prefetch))
+insert_function: Callable[[Any, Any, str], Any] = cgutils.get_or_insert_function
 
 
 def _general(argument: Any) -> Any:

@@ -8,20 +8,21 @@ import numpy as np
 
 from broker.grouping import Grouping
 from broker.index.a2b import A2BTree
-from broker.reformulate.kernel import FIELDS, reformulate
+from broker.index.nodes import Floats, Ints
+from broker.reformulate.kernel import FIELDS, Booleans, reformulate
 
 if TYPE_CHECKING:
-    from broker.index.nodes import Floats, Ints
     from broker.store import TableStore, Updates
 
 FIRST_MESSAGES = 8  # room to begin with; the kernel doubles it
+ONE_GROUP: Floats = np.empty(0)
 
 
 class TreeKeeper:
     """An A2B-tree over one table, shared by the channels that need the same one.
 
     `x` is the range column (None: every row has x = 0), `y` the aggregated one (None: y = 0, the tree only tells
-    who is there), `groups` the columns that divide the rows. `null_groups` lets NULL be a group of its own
+    who is there), `groups` the columns that divide the rows. `null_group` lets NULL be a group of its own
     (DISTINCT lists NULL as a value; an equality conjunct never holds for it).
     """
 
@@ -39,53 +40,59 @@ class TreeKeeper:
         slots = store.live_slots()
         cells = np.ascontiguousarray(store.cells[:, slots])
         present = np.ones(len(slots), np.bool_)
-        self._run(slots, np.full((3, len(slots)), np.nan), self._places(cells, present), 0)
+        self._run(slots, ~present, present, np.full_like(cells, np.nan), cells, 0)
 
     def update(self, updates: Updates) -> tuple[Floats, Ints]:
         """(messages, tally) of a batch, computed once however many channels ask."""
         if updates is not self._latest:
-            old = self._places(updates.old, updates.existed)
-            new = self._places(updates.new, updates.exists)
-            self._messages, self._tally = self._run(updates.slots, old, new, self.wanted)
+            u = updates
+            self._messages, self._tally = self._run(u.slots, u.existed, u.exists, u.old, u.new, self.wanted)
             self._latest = updates
         return self._messages, self._tally
 
     def sweep(self, store: TableStore, also: Floats) -> None:
         """Forget groups that neither a row nor a subscription (`also`) is in."""
         if self.grouping.wants_sweep:
-            slots = store.live_slots()
-            live = self._places(store.cells[:, slots], np.ones(len(slots), np.bool_))[0]
-            self.grouping.sweep(np.concatenate((live, also)))
+            self.grouping.sweep(np.concatenate((self.group_numbers(store.cells[:, store.live_slots()]), also)))
 
     def group_numbers(self, cells: Floats) -> Floats:
-        """The group of each row of a (columns, n) array."""
+        """The group of each row of a (columns, n) array; empty where all rows are in one group."""
+        if not self.groups:
+            return ONE_GROUP
         columns = [cells[column] for column in self.groups]
         if self.null_group is not None:
             at = self.groups.index(self.null_group)
             columns[at] = np.where(np.isnan(columns[at]), np.inf, columns[at])
         return self.grouping.numbers(columns, cells.shape[1])
 
-    def _places(self, cells: Floats, present: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
-        """(group, x, y) of each row; NaN somewhere where the row is not in the tree."""
-        places = np.empty((3, cells.shape[1]))
-        places[0] = self.group_numbers(cells) if self.groups else 0.0
-        places[1] = 0.0 if self.x is None else cells[self.x]
-        if self.y is None:
-            places[2] = 0.0
-            places[2, ~present] = np.nan
-        else:
-            places[2] = cells[self.y]  # NaN where the row is absent
-        return places
-
-    def _run(self, slots: Ints, old: Floats, new: Floats, wanted: int) -> tuple[Floats, Ints]:
+    def _run(
+        self, slots: Ints, existed: Booleans, exists: Booleans, old: Floats, new: Floats, wanted: int
+    ) -> tuple[Floats, Ints]:
         tally = np.zeros(6, np.int64)
-        out, count, done = np.empty(FIELDS * FIRST_MESSAGES), 0, 0
-        if len(slots):
-            self.tree.reserve(int(slots.max()) + 1)
-        while done < len(slots):
+        out, count, done, n = np.empty(FIELDS * FIRST_MESSAGES), 0, 0, len(slots)
+        if n:
+            self.tree.reserve(1 + int(slots[0] if n == 1 else slots.max()))
+        x, y = (-1 if self.x is None else self.x), (-1 if self.y is None else self.y)
+        old_groups, new_groups = self.group_numbers(old), self.group_numbers(new)
+        while done < n:
             done, out, count = reformulate(
-                self.tree.memory, self.tree.leaf_of, slots, old, new, done, wanted, out, count, tally
+                self.tree.memory,
+                self.tree.leaf_of,
+                slots,
+                existed,
+                exists,
+                old,
+                new,
+                old_groups,
+                new_groups,
+                x,
+                y,
+                done,
+                wanted,
+                out,
+                count,
+                tally,
             )
-            if done < len(slots):
+            if done < n:
                 self.tree.grow()
         return out[: count * FIELDS].reshape(count, FIELDS), tally

@@ -56,7 +56,7 @@ class AggregateChannel(Partitioned, ScalarChannel):
         old, new = old.take(matters), new.take(matters)
         self._old, self._new = (old, old_y[matters]), (new, new_y[matters])
         n = len(self._old[1])
-        self.count(len(updates), n, np.array([len(updates) - n, n, 0]))
+        self.count(n, np.array([len(updates) - n, n, 0]))
         seqs = np.flatnonzero(matters) + first_seq
 
         def columns() -> dict[str, Column]:

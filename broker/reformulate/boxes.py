@@ -8,6 +8,7 @@ import numpy as np
 
 from broker.grouping import Grouping
 from broker.reformulate.channel import Booleans, Channel, Floats
+from network.matching.duality import around_points
 
 
 class Places:
@@ -31,15 +32,7 @@ class Places:
 
     def queries(self) -> tuple[Floats, Floats]:
         """The query boxes that find the subscriptions around each point; empty boxes where there is none."""
-        d, n = len(self.columns), len(self.there)
-        width = max(1, 2 * d + (self.partition is not None))
-        lows, highs = np.full((n, width), -np.inf), np.full((n, width), np.inf)
-        for i, column in enumerate(self.columns):
-            highs[:, 2 * i] = lows[:, 2 * i + 1] = column
-        if self.partition is not None:
-            lows[:, 2 * d] = highs[:, 2 * d] = self.partition
-        lows[~self.there], highs[~self.there] = np.inf, -np.inf
-        return lows, highs
+        return around_points(self.columns, self.partition, self.there)
 
 
 class Partitioned(Channel):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from broker.sql.query import Kind
 from network.answers.audience import Audience
+from network.matching.duality import box_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+
+#: Kinds whose messages are rectangles over (x1, x2): without a range column, the range is everything.
+RECTANGULAR = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,8 @@ class Channel(ABC):
     @staticmethod
     def coordinates(shape: Shape) -> int:
         """Coordinates of a predicate in the matching index: two a range, one for the partition."""
-        return 2 * shape.dimensions + (1 if shape.partition else 0)
+        dimensions = max(1, shape.dimensions) if shape.kind in RECTANGULAR else shape.dimensions
+        return 2 * dimensions + (1 if shape.partition else 0)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -107,11 +113,10 @@ class Channel(ABC):
     def sweep(self) -> None:  # noqa: B027  (most channels keep no groups of their own)
         """Forget what no row and no subscription needs any more."""
 
-    def count(self, updates: int, messages: int, tally: Ints) -> None:
-        """Add a batch to the statistics."""
+    def count(self, messages: int, tally: Ints) -> None:
+        """Add a batch to the statistics: its messages, and its updates by class (each update has one)."""
         self._counted += messages
         self._tally += tally
-        assert int(tally.sum()) == updates, "every update has one class"
 
     def statistics(self) -> ChannelStatistics:
         """A snapshot."""
@@ -134,13 +139,10 @@ class Channel(ABC):
 
     def points(self, predicates: Predicates) -> Floats:
         """Predicates as points of the matching index."""
-        n, d = predicates.low.shape
-        points = np.zeros((n, max(1, self.coordinates(self.shape))))
-        points[:, 0 : 2 * d : 2] = predicates.low
-        points[:, 1 : 2 * d : 2] = predicates.high
-        if self.shape.partition:
-            points[:, 2 * d] = self.partition_of(predicates)
-        return points
+        low, high = predicates.low, predicates.high
+        if self.shape.kind in RECTANGULAR and not self.shape.ranges:
+            low, high = np.full((len(low), 1), -np.inf), np.full((len(low), 1), np.inf)
+        return box_points(low, high, self.partition_of(predicates) if self.shape.partition else None)
 
     def partition_of(self, predicates: Predicates) -> Floats:
         """The partition each predicate asks for. Texts that no row holds get a code: somebody waits for them."""

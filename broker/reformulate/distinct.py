@@ -18,8 +18,9 @@ from broker.messages import Messages
 from broker.reformulate.channel import CollectionChannel, Floats, Ints
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from broker.values import decode_column
-from network.answers.extremum import rectangles
+from network.answers.extremum import heard
 from network.answers.rows import ENTER, LEAVE, deliver
+from network.matching.duality import NO_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,10 +51,6 @@ class DistinctChannel(CollectionChannel):
         self._values: Floats = np.empty(0)
         self._places: Floats = np.empty(0)
 
-    @staticmethod
-    def coordinates(shape: Shape) -> int:
-        return 3 if shape.partition else 2
-
     def memory_bytes(self) -> int:
         return super().memory_bytes() + self.keeper.tree.memory_bytes()
 
@@ -64,14 +61,6 @@ class DistinctChannel(CollectionChannel):
             columns = [self.stores[0].cells[column][slots] for column in self._partition]
             live = self._partitions.numbers(columns, len(slots))
             self._partitions.sweep(np.concatenate((live, self.audience.index.points()[:, -1])))
-
-    def points(self, predicates: Predicates) -> Floats:
-        if self.shape.ranges:
-            return super().points(predicates)
-        points = np.tile([-np.inf, np.inf], (len(predicates.low), 1))
-        if self.shape.partition:
-            points = np.column_stack((points, self.partition_of(predicates)))
-        return points
 
     def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
         return self._partitions.numbers(columns, n)
@@ -89,7 +78,7 @@ class DistinctChannel(CollectionChannel):
         self._values = source[self.y]
         partition = [source[column] for column in self._partition]
         self._places = self._partitions.numbers(partition, len(update))
-        self.count(len(updates), len(raw), tally[:3])
+        self.count(len(raw), tally[:3])
         texts, values = self.interner.texts, self._values
 
         def columns() -> dict[str, Column]:
@@ -108,11 +97,9 @@ class DistinctChannel(CollectionChannel):
         if not len(self.audience) or not len(messages):
             return
         f = self._fields
-        lows, highs = rectangles(
-            f[INNER_L], f[INNER_R], f[OUTER_L], f[OUTER_R], self._places if self.shape.partition else None
-        )
+        partitions = self._places if self.shape.partition else NO_PARTITIONS
         how = np.where(np.isfinite(f[BEST]), ENTER, LEAVE)
-        for _, _, what, who in self.audience.chunks(lows, highs):
+        for what, who in heard(self.audience, f[INNER_L], f[INNER_R], f[OUTER_L], f[OUTER_R], partitions):
             deliver(self.audience, who, what, how[what], messages.seqs, self._items)
             self._told += len(who)
 

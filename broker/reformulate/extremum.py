@@ -11,7 +11,8 @@ from broker.reformulate.channel import Floats, Ints, ScalarChannel
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
 from broker.sql.query import Kind
 from broker.values import decode, decode_column
-from network.answers.extremum import ExtremumAnswers, rectangles
+from network.answers.extremum import ExtremumAnswers, heard
+from network.matching.duality import NO_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,18 +58,6 @@ class ExtremumChannel(ScalarChannel):
     def sweep(self) -> None:
         self.keeper.sweep(self.stores[0], self.audience.index.points()[:, -1] if self.shape.partition else np.empty(0))
 
-    @staticmethod
-    def coordinates(shape: Shape) -> int:
-        return 3 if shape.partition else 2  # without a range, the range is everything
-
-    def points(self, predicates: Predicates) -> Floats:
-        if self.shape.ranges:
-            return super().points(predicates)
-        points = np.tile([-np.inf, np.inf], (len(predicates.low), 1))
-        if self.shape.partition:
-            points = np.column_stack((points, self.partition_of(predicates)))
-        return points
-
     def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
         return self.keeper.grouping.numbers(columns, n)
 
@@ -80,7 +69,7 @@ class ExtremumChannel(ScalarChannel):
         if self.keeper.wanted == 3:
             raw = raw[raw[:, SIGN] == self.sign]
         self._fields = np.ascontiguousarray(raw.T)
-        self.count(len(updates), len(raw), tally[:3] if self.sign > 0 else tally[3:])
+        self.count(len(raw), tally[:3] if self.sign > 0 else tally[3:])
         seqs = self._fields[UPDATE].astype(np.int64) + first_seq
         return Messages(self.name, seqs, self._columns(self._fields))
 
@@ -105,10 +94,10 @@ class ExtremumChannel(ScalarChannel):
         if not len(self.audience) or not len(messages):
             return
         f = self._fields
-        lows, highs = rectangles(
-            f[INNER_L], f[INNER_R], f[OUTER_L], f[OUTER_R], f[PARTITION] if self.shape.partition else None
-        )
-        self._told += self.answers.hear(self.audience, lows, highs, messages.seqs, f[BEST])
+        partitions = f[PARTITION] if self.shape.partition else NO_PARTITIONS
+        for what, who in heard(self.audience, f[INNER_L], f[INNER_R], f[OUTER_L], f[OUTER_R], partitions):
+            self.answers.hear(self.audience, what, who, messages.seqs, f[BEST])
+            self._told += len(who)
 
     def admit(self, predicates: Predicates) -> Ints:
         points = self.points(predicates)

@@ -143,7 +143,7 @@ class JoinChannel(RowsChannel):
         old: Places = self.places(cells_before, was, self._difference(cells_before))
         new: Places = self.places(cells_after, now, self._difference(cells_after))
         heard = len(np.unique(which))
-        self.count(len(updates), len(which), np.array([len(updates) - heard, heard, 0]))
+        self.count(len(which), np.array([len(updates) - heard, heard, 0]))
         return self.describe(at[which] + first_seq, cells_before, cells_after, old, new)
 
     def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:

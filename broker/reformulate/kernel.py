@@ -22,6 +22,7 @@ tree serve both. BEST of no row is +inf for MIN and -inf for MAX: SQL's NULL.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from broker.index.find import beside_run, find
 from broker.index.nodes import (
@@ -48,6 +49,8 @@ from broker.index.nodes import (
     separator_of,
 )
 from network.compiled import inlined, kernel, part, prefetch
+
+Booleans = npt.NDArray[np.bool_]
 
 #: Fields of a message, in this order. UPDATE is the position of the update in its batch, SIGN says MIN or MAX.
 UPDATE, SIGN, PARTITION, BEST, INNER_L, INNER_R, OUTER_L, OUTER_R = 0, 1, 2, 3, 4, 5, 6, 7
@@ -259,13 +262,31 @@ def _grown(array: Floats, used: int) -> Floats:
     return larger
 
 
+@inlined
+def _place(
+    cells: Floats, groups: Floats, present: Booleans, x: int, y: int, update: int
+) -> tuple[bool, float, float, float]:
+    """Whether a row is in the channel, and its group, x and y. NULL anywhere: it is not."""
+    group = groups[update] if len(groups) else 0.0
+    x_value = cells[x, update] if x >= 0 else 0.0
+    y_value = cells[y, update] if y >= 0 else 0.0
+    there = present[update] and group == group and x_value == x_value and y_value == y_value
+    return there, group, x_value, y_value
+
+
 @kernel
 def reformulate(
     m: Floats,
     leaf_of: Ints,
     slots: Ints,
+    existed: Booleans,
+    exists: Booleans,
     old: Floats,
     new: Floats,
+    old_groups: Floats,
+    new_groups: Floats,
+    x: int,
+    y: int,
     start: int,
     wanted: int,
     out: Floats,
@@ -274,7 +295,8 @@ def reformulate(
 ) -> tuple[int, Floats, int]:
     """Apply updates from `start` on to the tree, in order, and append their messages.
 
-    `old` and `new` are (3, n): group, x, y; a NaN anywhere means that the row is not in the channel then.
+    `old` and `new` hold all columns (columns, n), of which `x` and `y` are used (-1: everywhere 0); the groups are
+    empty arrays where the channel has one group only. NaN is NULL: such a row is not in the channel.
     `wanted` is 1 for MIN, 2 for MAX, 3 for both. Returns where it stopped (short of n when the tree needs more
     nodes: grow it and come again), the message array, which may have moved, and the number of messages.
     """
@@ -285,10 +307,8 @@ def reformulate(
             break
         _look_ahead(m, leaf_of, slots, update)
         slot = slots[update]
-        go, xo, yo = old[0, update], old[1, update], old[2, update]
-        gn, xn, yn = new[0, update], new[1, update], new[2, update]
-        had = go == go and xo == xo and yo == yo
-        has = gn == gn and xn == xn and yn == yn
+        had, go, xo, yo = _place(old, old_groups, existed, x, y, update)
+        has, gn, xn, yn = _place(new, new_groups, exists, x, y, update)
         same_place = had and has and go == gn and xo == xn
         if (same_place and yo == yn) or not (had or has):
             tally[IGNORABLE] += 1

@@ -132,7 +132,7 @@ class SelectionChannel(RowsChannel):
         before, after = updates.old[:, at], updates.new[:, at]
         old = self.places([before], updates.existed[at])
         new = self.places([after], updates.exists[at])
-        self.count(len(updates), len(at), np.array([len(updates) - len(at), len(at), 0]))
+        self.count(len(at), np.array([len(updates) - len(at), len(at), 0]))
         return self.describe(at + first_seq, [before], [after], old, new)
 
     def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:

@@ -60,24 +60,12 @@ class AggregateAnswers:
         """Take messages in order. `old` and `new` are the query boxes around the row's places (an empty box where
         it had or has none), `old_y` and `new_y` what it counted for. Returns how many were told."""
         told = 0
-        for start, stop, messages, listeners in audience.chunks(*old):
-            now_messages, now_listeners = audience.index.report_many(new[0][start:stop], new[1][start:stop])
-            if not len(listeners) + len(now_listeners):
-                continue
+        for was, now in audience.around(old, new):
             who, what, values, rests = _fold(
-                self.function,
-                self.state,
-                self._marks,
-                self._mark,
-                messages,
-                listeners,
-                now_messages + start,
-                now_listeners,
-                old_y,
-                new_y,
+                self.function, self.state, self._marks, self._mark, *was, *now, old_y, new_y
             )
-            self._mark += stop - start
-            audience.outbox.put(who, seqs[what], values, rests, np.full(len(who), -1))
+            self._mark += len(seqs)
+            audience.outbox.put(who, seqs[what], values, rests)
             told += len(who)
         return told
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from network.answers.outbox import Outbox
 from network.matching.index import PointIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -72,12 +72,33 @@ class Audience:
         self.index.delete(np.array(sorted(leaving - silent), np.int64))
         self._free.extend(leaving)
 
-    def chunks(self, lows: Floats, highs: Floats) -> Iterator[tuple[int, int, Ints, Ints]]:
-        """(first, last + 1, message, listener): who is concerned by which query box, some messages at a time."""
-        start, size = 0, min(FIRST_CHUNK, len(lows))
-        while start < len(lows):
-            stop = min(len(lows), start + size)
-            messages, listeners = self.index.report_many(lows[start:stop], highs[start:stop])
-            yield start, stop, messages + start if start else messages, listeners
-            size = max(1, min(4 * size, size * PAIRS // max(1, len(listeners))))
-            start = stop
+    def around(
+        self, old: tuple[Floats, Floats], new: tuple[Floats, Floats]
+    ) -> Iterator[tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
+        """Pairs (messages, listeners) for the query boxes around the old places, and the same for the new ones,
+        for some messages at a time."""
+
+        def report(start: int, stop: int) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+            was, who_was = self.index.report_many(old[0][start:stop], old[1][start:stop])
+            now, who_is = self.index.report_many(new[0][start:stop], new[1][start:stop])
+            return (was + start, who_was), (now + start, who_is)
+
+        return in_chunks(len(old[0]), report, lambda pairs: len(pairs[0][1]) + len(pairs[1][1]))
+
+
+Pairs = TypeVar("Pairs")
+
+
+def in_chunks(
+    n: int, report: Callable[[int, int], Pairs], weigh: Callable[[Any], int] = lambda pairs: len(pairs[1])
+) -> Iterator[Pairs]:
+    """What `report(start, stop)` gives for n messages, so many at a time that the pairs stay few."""
+    start, size = 0, FIRST_CHUNK
+    while start < n:
+        stop = min(n, start + size)
+        pairs = report(start, stop)
+        weight = weigh(pairs)
+        if weight:
+            yield pairs
+        size = max(1, min(4 * size, size * PAIRS // max(1, weight)))
+        start = stop

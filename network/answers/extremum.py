@@ -1,30 +1,33 @@
-"""Answers that a message replaces outright: range MIN and MAX."""
+"""Answers that a message replaces outright: range MIN and MAX; and who hears a rectangle at all."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from network.matching.duality import rectangle_query, with_partition
+from network.answers.audience import in_chunks
+from network.matching.duality import in_rectangles
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from collections.abc import Iterator
 
     from network.answers.audience import Audience
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
-def rectangles(
-    inner_l: Floats, inner_r: Floats, outer_l: Floats, outer_r: Floats, partitions: Floats | None
-) -> tuple[Floats, Floats]:
-    """The query boxes of rectangle messages, with the partition as last coordinate where the channel has one."""
-    lows, highs = rectangle_query(inner_l, inner_r, outer_l, outer_r)
-    if partitions is None:
-        return lows, highs
-    return with_partition(lows, partitions), with_partition(highs, partitions)
+def heard(
+    audience: Audience, inner_l: Floats, inner_r: Floats, outer_l: Floats, outer_r: Floats, partitions: Floats
+) -> Iterator[tuple[Ints, Ints]]:
+    """(messages, listeners) of rectangle messages, some at a time; see `in_rectangles`."""
+    return in_chunks(
+        len(inner_l),
+        partial(in_rectangles, audience.index.arrays, inner_l, inner_r, outer_l, outer_r, partitions),
+    )
 
 
 class ExtremumAnswers:
@@ -42,15 +45,8 @@ class ExtremumAnswers:
             self.values = grown
         self.values[ids] = values
 
-    def hear(self, audience: Audience, lows: Floats, highs: Floats, seqs: Ints, best: Floats) -> int:
-        """Take messages in order: whoever is in a rectangle has that answer now. Returns how many were told."""
-        told = 0
-        for _, _, messages, listeners in audience.chunks(lows, highs):
-            n = len(listeners)
-            if not n:
-                continue
-            values = best[messages]
-            self.values[listeners] = values  # of several messages to one listener the last one stays
-            audience.outbox.put(listeners, seqs[messages], values, np.zeros(n), np.full(n, -1))
-            told += n
-        return told
+    def hear(self, audience: Audience, messages: Ints, listeners: Ints, seqs: Ints, best: Floats) -> None:
+        """Take messages in order: each listener paired with one has that answer now."""
+        values = best[messages]
+        self.values[listeners] = values  # of several messages to one listener the last one stays
+        audience.outbox.put(listeners, seqs[messages], values)

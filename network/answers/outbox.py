@@ -6,16 +6,19 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from network.compiled import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+NO_RESTS: Floats = np.empty(0)
+NO_PLACES: Ints = np.empty(0, np.int64)
 
 SMALLEST = 1024
 SUBSCRIPTION, NEXT, SEQ, ITEM = 0, 1, 2, 3  # columns of `events`
@@ -76,9 +79,15 @@ class Outbox:
             self._lists = lists
 
     def put(
-        self, subscriptions: Ints, seqs: Ints, values: Floats, rests: Floats, places: Ints, items: Sequence[object] = ()
+        self,
+        subscriptions: Ints,
+        seqs: Ints,
+        values: Floats,
+        rests: Floats = NO_RESTS,
+        places: Ints = NO_PLACES,
+        items: Sequence[object] = (),
     ) -> None:
-        """Append events; the event with place p >= 0 points to items[p]."""
+        """Append events: a value and perhaps a rest each; with items, event k carries items[places[k]]."""
         n = len(subscriptions)
         if not n:
             return
@@ -201,9 +210,9 @@ def _put(
         events[at, SUBSCRIPTION] = subscription
         events[at, NEXT] = -1
         events[at, SEQ] = seqs[k]
-        events[at, ITEM] = base + places[k] if places[k] >= 0 else -1
+        events[at, ITEM] = base + places[k] if len(places) else -1
         numbers[at, 0] = values[k]
-        numbers[at, 1] = rests[k]
+        numbers[at, 1] = rests[k] if len(rests) else 0.0
         if lists[subscription, TAIL] >= 0:
             events[lists[subscription, TAIL] & mask, NEXT] = end
         else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from network.answers.outbox import NO_RESTS
 from network.compiled import kernel
 
 if TYPE_CHECKING:
@@ -45,14 +46,9 @@ class RowAnswers:
         if audience.capacity > len(self._marks):
             self._marks = np.full(2 * audience.capacity, -1, np.int64)
         told = 0
-        for start, stop, messages, listeners in audience.chunks(*old):
-            now_messages, now_listeners = audience.index.report_many(new[0][start:stop], new[1][start:stop])
-            if not len(listeners) + len(now_listeners):
-                continue
-            who, what, how = _fold(
-                self._marks, self._mark, messages, listeners, now_messages + start, now_listeners, altered
-            )
-            self._mark += 2 * (stop - start)
+        for was, now in audience.around(old, new):
+            who, what, how = _fold(self._marks, self._mark, *was, *now, altered)
+            self._mark += 2 * len(seqs)
             deliver(audience, who, what, how, seqs, items)
             told += len(who)
         return told
@@ -64,7 +60,7 @@ def deliver(
     """Put events into the outbox, with the payload of just the messages somebody hears."""
     if len(who):
         heard, places = np.unique(what, return_inverse=True)
-        audience.outbox.put(who, seqs[what], how, np.zeros(len(who)), places.reshape(-1), items(heard))
+        audience.outbox.put(who, seqs[what], how, NO_RESTS, places.reshape(-1), items(heard))
 
 
 @kernel

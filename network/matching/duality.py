@@ -17,69 +17,85 @@ high_1, .., low_d, high_d); it surrounds p iff low_i <= p_i <= high_i, i.e. low_
 [p_i, +inf].
 
 Strict bounds become closed ones by one step of `nextafter`: there is no float in between. A partition number
-is one more coordinate, asked for by equality (lower bound = upper bound = number): `with_partition`.
+is one more, last coordinate, asked for by equality (lower bound = upper bound = number). A predicate without any
+coordinate is the point 0 on a line of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from network.compiled import kernel
+from network.matching.search import STACK, report
+from network.matching.tree import Tree
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
-    from network.matching.tree import Floats
+NO_PARTITIONS: Floats = np.empty(0)
 
 
-def rectangle_query(
-    inner_l: npt.ArrayLike, inner_r: npt.ArrayLike, outer_l: npt.ArrayLike, outer_r: npt.ArrayLike
+def box_points(low: Floats, high: Floats, partitions: Floats | None = None) -> Floats:
+    """The points of n box subscriptions given as lows and highs (n, d), and perhaps their partitions."""
+    n, d = low.shape
+    points = np.zeros((n, max(1, 2 * d + (partitions is not None))))
+    points[:, 0 : 2 * d : 2] = low
+    points[:, 1 : 2 * d : 2] = high
+    if partitions is not None:
+        points[:, 2 * d] = partitions
+    return points
+
+
+def around_points(
+    columns: Sequence[Floats], partitions: Floats | None, there: npt.NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """The boxes (m, 2), lows and highs, of m rectangle messages given as four columns."""
-    left, right = np.asarray(outer_l, np.float64), np.asarray(outer_r, np.float64)
-    after_left = np.where(np.isneginf(left), -np.inf, np.nextafter(left, np.inf))
-    before_right = np.where(np.isposinf(right), np.inf, np.nextafter(right, -np.inf))
-    lows = np.stack(np.broadcast_arrays(np.atleast_1d(after_left), np.asarray(inner_r, np.float64)), axis=-1)
-    highs = np.stack(np.broadcast_arrays(np.asarray(inner_l, np.float64), np.atleast_1d(before_right)), axis=-1)
+    """Query boxes, lows and highs, for the boxes around points given as columns; empty where there is no point."""
+    d, n = len(columns), len(there)
+    width = max(1, 2 * d + (partitions is not None))
+    lows, highs = np.full((n, width), -np.inf), np.full((n, width), np.inf)
+    for i, column in enumerate(columns):
+        highs[:, 2 * i] = lows[:, 2 * i + 1] = column
+    if partitions is not None:
+        lows[:, 2 * d] = highs[:, 2 * d] = partitions
+    lows[~there], highs[~there] = np.inf, -np.inf
     return lows, highs
 
 
 @kernel
-def set_rectangle(low: Floats, high: Floats, inner_l: float, inner_r: float, outer_l: float, outer_r: float) -> None:
-    """The same for one message inside a kernel: writes coordinates 0 and 1, leaves the others."""
-    low[0] = outer_l if outer_l == -np.inf else np.nextafter(outer_l, np.inf)
-    high[0] = inner_l
-    low[1] = inner_r
-    high[1] = outer_r if outer_r == np.inf else np.nextafter(outer_r, -np.inf)
+def in_rectangles(
+    tree: Tree,
+    inner_l: Floats,
+    inner_r: Floats,
+    outer_l: Floats,
+    outer_r: Floats,
+    partitions: Floats,
+    start: int,
+    stop: int,
+) -> tuple[Ints, Ints]:
+    """Pairs (message, id of a range in its rectangle) of the messages start to stop, in order.
 
-
-def around_query(points: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """The boxes (m, 2 d), lows and highs, that find the subscriptions around m points (m, d)."""
-    rows = np.atleast_2d(np.asarray(points, np.float64))
-    lows = np.full((rows.shape[0], 2 * rows.shape[1]), -np.inf)
-    highs = np.full_like(lows, np.inf)
-    highs[:, 0::2] = rows
-    lows[:, 1::2] = rows
-    return lows, highs
-
-
-@kernel
-def set_around(low: Floats, high: Floats, point: Floats) -> None:
-    """The same for one point inside a kernel: writes the first 2 d coordinates, leaves the others."""
-    for i in range(len(point)):
-        low[2 * i], high[2 * i] = -np.inf, point[i]
-        low[2 * i + 1], high[2 * i + 1] = point[i], np.inf
-
-
-def box_points(lows: npt.ArrayLike, highs: npt.ArrayLike) -> Floats:
-    """The points (n, 2 d) of n box subscriptions given as lows and highs (n, d)."""
-    low, high = np.atleast_2d(np.asarray(lows, np.float64)), np.atleast_2d(np.asarray(highs, np.float64))
-    return np.stack((low, high), axis=-1).reshape(len(low), 2 * low.shape[1])
-
-
-def with_partition(rows: Floats, partitions: npt.ArrayLike) -> Floats:
-    """Points, or lows, or highs, with the partition number as their last coordinate."""
-    numbers = np.broadcast_to(np.asarray(partitions, np.float64), len(rows))
-    return np.concatenate((rows, numbers[:, np.newaxis]), axis=1)
+    `partitions` is NO_PARTITIONS where the points have none.
+    """
+    width = 2 if len(partitions) == 0 else 3
+    low, high, stack = np.empty(width), np.empty(width), np.empty(STACK, np.int64)
+    messages, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
+    for i in range(start, stop):
+        low[0] = outer_l[i] if outer_l[i] == -np.inf else np.nextafter(outer_l[i], np.inf)
+        high[0] = inner_l[i]
+        low[1] = inner_r[i]
+        high[1] = outer_r[i] if outer_r[i] == np.inf else np.nextafter(outer_r[i], -np.inf)
+        if width == 3:
+            low[2] = high[2] = partitions[i]
+        before = used
+        ids, used = report(tree, low, high, ids, used, stack)
+        if used > len(messages):
+            larger = np.empty(len(ids), np.int64)
+            for k in range(before):
+                larger[k] = messages[k]
+            messages = larger
+        for k in range(before, used):
+            messages[k] = i
+    return messages[:used], ids[:used]

@@ -8,14 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.matching.duality import (
-    around_query,
-    box_points,
-    rectangle_query,
-    set_around,
-    set_rectangle,
-    with_partition,
-)
+from network.matching.duality import NO_PARTITIONS, around_points, box_points, in_rectangles
 from network.matching.index import PointIndex
 
 INFINITE = float("inf")
@@ -40,33 +33,25 @@ def concerned(x1: float, x2: float, inner_l: float, inner_r: float, outer_l: flo
 
 
 @settings(deadline=None)  # the first example may have to compile
-@given(inner_l=finite, inner_r=finite, outer_l=lower, outer_r=upper)
-def test_a_rectangle_finds_the_ranges_it_concerns(
-    inner_l: float, inner_r: float, outer_l: float, outer_r: float
-) -> None:
+@given(st.lists(st.tuples(finite, finite, lower, upper), min_size=1, max_size=40))
+def test_a_rectangle_finds_the_ranges_it_concerns(messages: list[tuple[float, float, float, float]]) -> None:
     index = PointIndex(2)
     index.insert(np.arange(len(RANGES)), np.array(RANGES))
-    lows, highs = rectangle_query([inner_l], [inner_r], [outer_l], [outer_r])
-    message = (inner_l, inner_r, outer_l, outer_r)
-    expected = [i for i, (x1, x2) in enumerate(RANGES) if concerned(x1, x2, *message)]
-    assert sorted(index.report(lows[0], highs[0]).tolist()) == expected
-    low, high = np.zeros(2), np.zeros(2)
-    set_rectangle(low, high, inner_l, inner_r, outer_l, outer_r)
-    assert np.array_equal(low, lows[0])
-    assert np.array_equal(high, highs[0])
+    inner_l, inner_r, outer_l, outer_r = np.array(messages).T.copy()
+    found, ids = in_rectangles(index.arrays, inner_l, inner_r, outer_l, outer_r, NO_PARTITIONS, 0, len(messages))
+    expected = [
+        (k, i) for k, message in enumerate(messages) for i, (x1, x2) in enumerate(RANGES) if concerned(x1, x2, *message)
+    ]
+    assert found.tolist() == sorted(found.tolist())
+    assert sorted(zip(found.tolist(), ids.tolist(), strict=True)) == expected
 
 
-def test_a_one_sided_range_meets_an_unbounded_rectangle() -> None:
-    lows, highs = rectangle_query(5.0, 5.0, -INFINITE, INFINITE)
-    assert lows.tolist() == [[-INFINITE, 5.0]]
-    assert highs.tolist() == [[5.0, INFINITE]]
-
-
-def test_strict_bounds_exclude_the_row_itself_but_not_its_neighbour() -> None:
-    lows, highs = rectangle_query([2.0, 2.0], [2.0, 2.0], [1.0, 0.0], [3.0, 4.0])
-    assert lows[0, 0] == np.nextafter(1.0, 2.0)
-    assert highs[0, 1] == np.nextafter(3.0, 2.0)
-    assert lows.shape == highs.shape == (2, 2)
+def test_only_ranges_of_the_same_partition_are_found() -> None:
+    index = PointIndex(3)
+    index.insert(np.arange(2), np.array([[0.0, 5.0, 7.0], [0.0, 5.0, 8.0]]))
+    one = np.array([1.0])
+    found, ids = in_rectangles(index.arrays, one, one, one - 2, one + 9, np.array([8.0]), 0, 1)
+    assert (found.tolist(), ids.tolist()) == ([0], [1])
 
 
 @settings(deadline=None)  # the first example may have to compile
@@ -75,14 +60,19 @@ def test_boxes_around_a_point_are_found_within_their_partition(
     boxes: list[tuple[float, float, float, float, int]], a: float, b: float
 ) -> None:
     table = np.array(boxes, np.float64).reshape(-1, 5)
-    points = with_partition(box_points(table[:, [0, 2]], table[:, [1, 3]]), table[:, 4])
+    points = box_points(table[:, [0, 2]], table[:, [1, 3]], table[:, 4])
     index = PointIndex(5)
     index.insert(np.arange(len(points)), points)
-    lows, highs = around_query([[a, b]])
-    found = index.report(with_partition(lows, 1)[0], with_partition(highs, 1)[0])
+    columns = [np.array([a, a]), np.array([b, b])]
+    lows, highs = around_points(columns, np.array([1.0, 1.0]), np.array([True, False]))
+    found = index.report(lows[0], highs[0])
     expected = [i for i, (l1, h1, l2, h2, g) in enumerate(boxes) if l1 <= a <= h1 and l2 <= b <= h2 and g == 1]
     assert sorted(found.tolist()) == expected
-    low, high = np.zeros(4), np.zeros(4)
-    set_around(low, high, np.array([a, b]))
-    assert np.array_equal(low, lows[0])
-    assert np.array_equal(high, highs[0])
+    assert not len(index.report(lows[1], highs[1])), "where there is no point nothing is around it"
+
+
+def test_a_predicate_without_ranges_is_around_everything() -> None:
+    index = PointIndex(1)
+    index.insert(np.array([0]), box_points(np.empty((1, 0)), np.empty((1, 0))))
+    lows, highs = around_points([], None, np.array([True, False]))
+    assert [len(index.report(low, high)) for low, high in zip(lows, highs, strict=True)] == [1, 0]
