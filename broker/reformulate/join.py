@@ -108,6 +108,7 @@ class JoinChannel(RowsChannel):
         right - left within [low, high]: a left row looks in [v + low, v + high], a right one in [v - high, v - low].
         A hair wider than computed, since v + low is rounded; `Places` then tests the difference itself.
         """
+        values = np.ascontiguousarray(values)  # kernels take contiguous columns, and one copy of each kernel is enough
         if not self.band:
             return values, values
         low, high = (self._low, self._high) if side == 0 else (-self._high, -self._low)
