@@ -167,21 +167,21 @@ class Engine:
             described = channel.update(side, updates, first_seq)
             channel.tell(described)
             messages[channel.name] = described
+            if channel.wants_sweep:
+                channel.sweep()
         if self._interner.wants_sweep:
             self._sweep()
         return Batch(first_seq, self._seq, messages)
 
     def _sweep(self) -> None:
-        """Forget texts and groups that nothing refers to any more."""
+        """Forget texts that nothing refers to any more."""
         live = [np.empty(0)]
         for store in self._stores.values():
             slots = store.live_slots()
             for position, column in enumerate(store.table.columns):
                 if column.type is ColumnType.TEXT:
                     live.append(store.cells[position, slots])
-        for channel in self._channels:
-            channel.sweep()
-            live.append(channel.live_codes())
+        live.extend(channel.live_codes() for channel in self._channels)
         self._interner.sweep(np.concatenate(live))
 
     def _store(self, table: str) -> TableStore:

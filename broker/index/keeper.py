@@ -13,6 +13,7 @@ from broker.reformulate.kernel import FIELDS, Booleans, reformulate
 
 if TYPE_CHECKING:
     from broker.store import TableStore, Updates
+    from network.answers.audience import Audience
 
 FIRST_MESSAGES = 8  # room to begin with; the kernel doubles it
 ONE_GROUP: Floats = np.empty(0)
@@ -31,6 +32,7 @@ class TreeKeeper:
         self.tree = A2BTree()
         self.grouping = Grouping(len(groups))
         self.wanted = 0  # 1 for MIN, 2 for MAX, 3 for both
+        self.audiences: list[Audience] = []  # whose predicates name groups by number
         self._latest: Updates | None = None
         self._messages: Floats = np.empty((0, FIELDS))
         self._tally: Ints = np.zeros(6, np.int64)
@@ -50,10 +52,11 @@ class TreeKeeper:
             self._latest = updates
         return self._messages, self._tally
 
-    def sweep(self, store: TableStore, also: Floats) -> None:
-        """Forget groups that neither a row nor a subscription (`also`) is in."""
-        if self.grouping.wants_sweep:
-            self.grouping.sweep(np.concatenate((self.group_numbers(store.cells[:, store.live_slots()]), also)))
+    def sweep(self, store: TableStore) -> None:
+        """Forget groups that neither a row nor a subscription is in."""
+        rows = self.group_numbers(store.cells[:, store.live_slots()])
+        asked = [audience.partitions() for audience in self.audiences]
+        self.grouping.sweep(np.concatenate((rows, *asked)))
 
     def group_numbers(self, cells: Floats) -> Floats:
         """The group of each row of a (columns, n) array; empty where all rows are in one group."""

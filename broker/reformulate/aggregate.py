@@ -11,6 +11,7 @@ from broker.reformulate.boxes import Partitioned, Places
 from broker.reformulate.channel import Floats, Ints, ScalarChannel, differs
 from broker.schema import ColumnType
 from broker.sql.query import Kind
+from broker.values import decode_column
 from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, sums_in_boxes
 
 if TYPE_CHECKING:
@@ -57,19 +58,23 @@ class AggregateChannel(Partitioned, ScalarChannel):
         self._old, self._new = (old, old_y[matters]), (new, new_y[matters])
         n = len(self._old[1])
         self.count(n, np.array([len(updates) - n, n, 0]))
-        seqs = np.flatnonzero(matters) + first_seq
+        at = np.flatnonzero(matters)
+        texts = self.interner.texts
+        sides = (("OLD", *self._old, updates.old), ("NEW", *self._new, updates.new))
 
         def columns() -> dict[str, Column]:
             named: dict[str, Column] = {}
-            for prefix, places, y in (("OLD", old, old_y[matters]), ("NEW", new, new_y[matters])):
+            for prefix, places, y, cells in sides:
                 for ref, column in zip(self.shape.ranges, places.columns, strict=True):
                     named[f"{prefix}_{self.column_name(ref)}"] = np.where(places.there, column, np.nan)
-                if places.partition is not None:
-                    named[f"{prefix}_PARTITION"] = places.partition
+                for ref in self.shape.partition:
+                    declared = self.tables[0].columns[ref.column]
+                    values = decode_column(declared.type, cells[ref.column, at], texts)
+                    named[f"{prefix}_{declared.name}"] = np.array(values, dtype=object)
                 named[f"{prefix}_Y"] = np.where(places.there, y, np.nan)
             return named
 
-        return Messages(self.name, seqs, columns)
+        return Messages(self.name, at + first_seq, columns)
 
     def tell(self, messages: Messages) -> None:
         if not len(self.audience) or not len(messages):

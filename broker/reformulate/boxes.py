@@ -53,9 +53,12 @@ class Partitioned(Channel):
     def codes_of(self, partitions: Floats) -> list[Floats]:
         return self.grouping.columns(partitions)
 
+    @property
+    def wants_sweep(self) -> bool:
+        return self.grouping.wants_sweep
+
     def sweep(self) -> None:
-        if self.grouping.wants_sweep:  # only subscriptions hold partitions here: rows pass through
-            self.grouping.sweep(self.audience.index.points()[:, -1])
+        self.grouping.sweep(self.audience.partitions())  # only subscriptions hold partitions: rows pass through
 
     def places(self, cells: Sequence[Floats], there: Booleans, extra: Sequence[Floats] = ()) -> Places:
         """Where rows lie: each side's (columns, n) array gives the range columns; `extra` follows them."""

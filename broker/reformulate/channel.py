@@ -100,8 +100,7 @@ class Channel(ABC):
         """Codes that local subscriptions compare partition columns with: their texts must not be forgotten."""
         if not self.shape.partition:
             return np.empty(0)
-        numbers = np.unique(self.audience.index.points()[:, -1])
-        return np.concatenate(self.codes_of(numbers))
+        return np.concatenate(self.codes_of(np.unique(self.audience.partitions())))
 
     @abstractmethod
     def codes_of(self, partitions: Floats) -> list[Floats]:
@@ -110,8 +109,14 @@ class Channel(ABC):
     def release(self) -> None:  # noqa: B027  (most channels have nothing to hand back)
         """Let go of what is shared with other channels."""
 
-    def sweep(self) -> None:  # noqa: B027  (most channels keep no groups of their own)
-        """Forget what no row and no subscription needs any more."""
+    @property
+    @abstractmethod
+    def wants_sweep(self) -> bool:
+        """Whether so many groups came that looking for dead ones pays."""
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Forget the groups that no row and no subscription is in any more."""
 
     def count(self, messages: int, tally: Ints) -> None:
         """Add a batch to the statistics: its messages, and its updates by class (each update has one)."""

@@ -54,13 +54,13 @@ class DistinctChannel(CollectionChannel):
     def memory_bytes(self) -> int:
         return super().memory_bytes() + self.keeper.tree.memory_bytes()
 
+    @property
+    def wants_sweep(self) -> bool:
+        return self.keeper.grouping.wants_sweep or self._partitions.wants_sweep
+
     def sweep(self) -> None:
-        self.keeper.sweep(self.stores[0], np.empty(0))
-        if self._partitions.wants_sweep:
-            slots = self.stores[0].live_slots()
-            columns = [self.stores[0].cells[column][slots] for column in self._partition]
-            live = self._partitions.numbers(columns, len(slots))
-            self._partitions.sweep(np.concatenate((live, self.audience.index.points()[:, -1])))
+        self.keeper.sweep(self.stores[0])
+        self._partitions.sweep(self.audience.partitions())
 
     def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
         return self._partitions.numbers(columns, n)

@@ -41,6 +41,7 @@ class ExtremumChannel(ScalarChannel):
         self.sign = 1.0 if shape.kind is Kind.MIN else -1.0
         self.keeper = keeper
         keeper.wanted |= self._bit
+        keeper.audiences.append(self.audience)
         self.answers = ExtremumAnswers()
         self._y_type = self.tables[0].columns[shape.y.column].type
         self._fields: Floats = np.empty((0, 0))
@@ -51,12 +52,17 @@ class ExtremumChannel(ScalarChannel):
 
     def release(self) -> None:
         self.keeper.wanted &= ~self._bit
+        self.keeper.audiences.remove(self.audience)
 
     def memory_bytes(self) -> int:
         return super().memory_bytes() + self.keeper.tree.memory_bytes()
 
+    @property
+    def wants_sweep(self) -> bool:
+        return self.keeper.grouping.wants_sweep
+
     def sweep(self) -> None:
-        self.keeper.sweep(self.stores[0], self.audience.index.points()[:, -1] if self.shape.partition else np.empty(0))
+        self.keeper.sweep(self.stores[0])
 
     def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
         return self.keeper.grouping.numbers(columns, n)

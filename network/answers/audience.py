@@ -61,12 +61,14 @@ class Audience:
             self.index.insert(ids[~never], points[~never])
         return ids
 
+    def partitions(self) -> Floats:
+        """The partitions listeners ask for: the last coordinate of their points."""
+        return self.index.points()[:, -1]
+
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners and what waited for them."""
         leaving = set(ids.tolist())
-        for number in leaving:
-            self.outbox.take(number)
-            self.outbox.take_lost(number)
+        self.outbox.forget(ids)
         silent = leaving & self._silent
         self._silent -= silent
         self.index.delete(np.array(sorted(leaving - silent), np.int64))

@@ -122,6 +122,13 @@ class Outbox:
         self._lists[subscription, LOST] = 0
         return lost
 
+    def forget(self, subscriptions: Ints) -> None:
+        """Drop what waits for subscriptions that leave; their numbers may be given to others."""
+        lists = self._lists[subscriptions]
+        for subscription in subscriptions[lists[:, WAITING] > 0].tolist():
+            self.take(subscription)
+        self._lists[subscriptions, LOST] = 0
+
     def memory_bytes(self) -> int:
         """Bytes of the arrays."""
         return self._events.nbytes + self._numbers.nbytes + self._lists.nbytes
