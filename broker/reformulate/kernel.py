@@ -215,15 +215,12 @@ def _stays(m: Floats, leaf: int, i: int, y: float) -> bool:
     return not (m[leaf + X + i + 1] == x and m[leaf + GROUP + i + 1] == group and m[leaf + Y + i + 1] < y)
 
 
-@part
-def _class_of(out: Floats, before: int, count: int, has: bool, x: float, y: float) -> int:
-    """No message; only the row's own new value; or uncovered ones."""
-    if count == before:
+@inlined
+def _class_of(mars: int, hulls: int, own: bool) -> int:
+    """The class of an update by its messages; `own`: the only hull point is the row itself, risen."""
+    if mars + hulls == 0:
         return IGNORABLE
-    at = before * FIELDS
-    if count == before + 1 and has and out[at + BEST] == y and out[at + INNER_L] == x and out[at + INNER_R] == x:
-        return EASY
-    return DIFFICULT
+    return EASY if hulls == 0 or (hulls == 1 and mars == 0 and own) else DIFFICULT
 
 
 @part
@@ -319,26 +316,22 @@ def reformulate(
         if had:
             leaf = leaf_of[slot]
             at = position_of(m, leaf, slot)
-        first = count
-        messages_of_min = 0
-        if has:
-            for side in range(2):
-                if not wanted & (1 + side):
-                    continue
-                sign = 1.0 - 2.0 * side
-                if same_place and sign * yo <= sign * yn:
-                    continue  # the old row was at least as good, in the same place
-                if same_place:
-                    a, i = beside_run(m, leaf, at, sign)
-                else:
-                    a, i = seek(m, gn, xn, -sign * np.inf)
-                if _best_at(m, a, i, gn, xn, sign) > sign * yn:
-                    left, right = _mar(m, a, i, gn, sign * yn, sign)
-                    if (count + 2) * FIELDS > len(out):
-                        out = _grown(out, count * FIELDS)
-                    count = _put(out, count, update, sign, gn, sign * yn, xn, xn, left, right)
-                    messages_of_min += 1 - side
-        mars = count
+        mars_min, mars_max = 0, 0
+        for side in range(2):  # step 1, before the change
+            sign = 1.0 - 2.0 * side
+            if not (has and wanted & (1 + side)) or (same_place and sign * yo <= sign * yn):
+                continue  # nobody asks, or the old row was at least as good in the same place
+            if same_place:
+                a, i = beside_run(m, leaf, at, sign)
+            else:
+                a, i = seek(m, gn, xn, -sign * np.inf)
+            if _best_at(m, a, i, gn, xn, sign) > sign * yn:
+                left, right = _mar(m, a, i, gn, sign * yn, sign)
+                if (count + 1) * FIELDS > len(out):
+                    out = _grown(out, count * FIELDS)
+                count = _put(out, count, update, sign, gn, sign * yn, xn, xn, left, right)
+                mars_min += 1 - side
+                mars_max += side
         if same_place and _stays(m, leaf, at, yn):
             change_y(m, leaf, at, yn)
         else:
@@ -347,11 +340,11 @@ def reformulate(
                 remove(m, leaf_of, slot)
             if has:
                 insert(m, leaf_of, slot, gn, xn, yn)
-        for side in range(2):
+        for side in range(2):  # step 2, after the change
             if not wanted & (1 + side):
                 continue
             sign = 1.0 - 2.0 * side
-            before = count
+            before, peak = count, np.inf
             if had and not (same_place and sign * yn <= sign * yo):
                 if leaf >= 0:
                     a, i = beside_run(m, leaf, at, sign)
@@ -365,16 +358,10 @@ def reformulate(
                         if lefts >= 0 and rights >= 0:
                             break
                         hull = np.empty(2 * len(hull))
-                    while (count + lefts + rights + 2) * FIELDS > len(out):
+                    while (count + lefts + rights + 1) * FIELDS > len(out):
                         out = _grown(out, count * FIELDS)
                     count = _put_hull(out, count, update, sign, go, xo, peak, hull, lefts, rights, bound_l, bound_r)
-            # The update's messages of this side: perhaps one Mar message, and what was put just now.
-            mar = messages_of_min if side == 0 else mars - first - messages_of_min
-            if count == before and mar == 0:
-                tally[3 * side + IGNORABLE] += 1
-            elif count == before or (mar == 0 and _class_of(out, before, count, has, xn, yn) == EASY):
-                tally[3 * side + EASY] += 1
-            else:
-                tally[3 * side + DIFFICULT] += 1
+            own = same_place and peak == sign * yn
+            tally[3 * side + _class_of(mars_max if side else mars_min, count - before, own)] += 1
         update += 1
     return update, out, count
