@@ -11,6 +11,7 @@ from network.answers.events import Change, Event, Resync
 from network.wire.errors import (
     BadBatch,
     BadParameter,
+    BadSetting,
     BadValue,
     DuplicateTable,
     HullcastError,
@@ -18,6 +19,7 @@ from network.wire.errors import (
     SqlError,
     SubscriptionClosed,
     TableInUse,
+    UnknownChannel,
     UnknownColumn,
     UnknownTable,
     UsageError,
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BadBatch",
     "BadParameter",
+    "BadSetting",
     "BadValue",
     "Batch",
     "Change",
@@ -44,6 +47,7 @@ __all__ = [
     "SubscriptionClosed",
     "Subscriptions",
     "TableInUse",
+    "UnknownChannel",
     "UnknownColumn",
     "UnknownTable",
     "UsageError",

@@ -10,15 +10,15 @@ from broker.reformulate.distinct import DistinctChannel
 from broker.reformulate.extremum import ExtremumChannel
 from broker.reformulate.join import JoinChannel
 from broker.reformulate.selection import SelectionChannel
-from broker.sql.query import Kind
-from network.wire.errors import UsageError
+from broker.sql.query import Kind, Ref
+from network.wire.errors import UnknownChannel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from broker.interning import Interner
     from broker.reformulate.channel import Channel
-    from broker.sql.query import Ref, Shape
+    from broker.sql.query import Shape
     from broker.store import TableStore
 
 TreeKey = tuple[str, int | None, int | None, tuple[int, ...]]
@@ -34,8 +34,10 @@ class Channels:
         self._interner = interner
         self._event_limit = event_limit
         self._open: dict[Shape, Channel] = {}
+        self._named: dict[str, Channel] = {}
         self._readers: dict[str, list[tuple[Channel, int]]] = {}
         self._keepers: dict[TreeKey, tuple[TreeKeeper, set[Shape]]] = {}
+        self._keys_of: dict[Shape, list[TreeKey]] = {}
 
     def __iter__(self) -> Iterator[Channel]:
         return iter(self._open.values())
@@ -46,17 +48,16 @@ class Channels:
 
     def named(self, name: str) -> Channel:
         """The open channel of that name."""
-        for channel in self._open.values():
-            if channel.name == name:
-                return channel
-        raise UsageError(f"no open channel {name!r}; open: {', '.join(c.name for c in self) or 'none'}")
+        if name not in self._named:
+            raise UnknownChannel(name)
+        return self._named[name]
 
     def open(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
         """The channel of a shape, opened (and brought up to the present) if it is not."""
         channel = self._open.get(shape)
         if channel is None:
             channel = self._make(shape, stores)
-            self._open[shape] = channel
+            self._open[shape] = self._named[channel.name] = channel
             for side, table in enumerate(shape.tables):
                 self._readers.setdefault(table, []).append((channel, side))
         return channel
@@ -66,13 +67,19 @@ class Channels:
         if channel.holders or len(channel.audience) or self._open.get(channel.shape) is not channel:
             return
         channel.release()
-        del self._open[channel.shape]
+        del self._open[channel.shape], self._named[channel.name]
         for table in channel.shape.tables:
             self._readers[table] = [reader for reader in self._readers[table] if reader[0] is not channel]
-        for key, (_, users) in list(self._keepers.items()):
+        for key in self._keys_of.pop(channel.shape, ()):
+            users = self._keepers[key][1]
             users.discard(channel.shape)
             if not users:
                 del self._keepers[key]
+
+    def memory_bytes(self) -> int:
+        """About what channels hold, shared trees counted once."""
+        trees = sum(keeper.tree.memory_bytes() for keeper, _ in self._keepers.values())
+        return trees + sum(channel.memory_bytes() for channel in self)
 
     def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
         name = channel_name(shape, stores)
@@ -105,6 +112,7 @@ class Channels:
             self._keepers[key] = (keeper, set())
         keeper, users = self._keepers[key]
         users.add(shape)
+        self._keys_of.setdefault(shape, []).append(key)
         return keeper
 
 
@@ -113,8 +121,8 @@ def channel_name(shape: Shape, stores: Sequence[TableStore]) -> str:
     tables = [store.table for store in stores]
 
     def name(ref: Ref) -> str:
-        column = tables[ref.side].columns[ref.column].name
-        return f"{tables[ref.side].name}.{column}" if len(tables) > 1 else column
+        column = quoted(tables[ref.side].columns[ref.column].name)
+        return f"{quoted(tables[ref.side].name)}.{column}" if len(tables) > 1 else column
 
     match shape.kind:
         case Kind.SELECT | Kind.JOIN:
@@ -123,17 +131,18 @@ def channel_name(shape: Shape, stores: Sequence[TableStore]) -> str:
             what = f"DISTINCT {name(shape.y)}" if shape.y else ""
         case _:
             what = f"{shape.kind.value}({name(shape.y) if shape.y else '*'})"
-    text = f"{what} FROM {tables[0].name}"
+    text = f"{what} FROM {quoted(tables[0].name)}"
     if shape.on is not None:
-        left = f"{tables[0].name}.{tables[0].columns[shape.on.left].name}"
-        right = f"{tables[1].name}.{tables[1].columns[shape.on.right].name}"
-        text += (
-            f" JOIN {tables[1].name} ON {right} - {left}"
-            if shape.on.band
-            else f" JOIN {tables[1].name} ON {left} = {right}"
-        )
+        left, right = name(Ref(0, shape.on.left)), name(Ref(1, shape.on.right))
+        meeting = f"{right} - {left}" if shape.on.band else f"{left} = {right}"
+        text += f" JOIN {quoted(tables[1].name)} ON {meeting}"
     if shape.ranges:
         text += f" OVER {', '.join(map(name, shape.ranges))}"
     if shape.partition:
         text += f" BY {', '.join(map(name, shape.partition))}"
     return text
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it: as it is, or in quotes where it is not a plain word. Keeps channel names distinct."""
+    return name if name.isidentifier() and name.isascii() else f'"{name}"'

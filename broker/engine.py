@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from broker.channels import Channels
 from broker.ingest import ingest, ingest_keys
@@ -13,19 +15,30 @@ from broker.messages import Batch, Messages
 from broker.mirror import Mirror
 from broker.reformulate.channel import CollectionChannel, ScalarChannel
 from broker.reformulate.join import JoinChannel
-from broker.schema import ColumnType
+from broker.schema import ColumnType, fold
 from broker.sql.create import CreateTable, parse_statement
 from broker.sql.subscription import ParsedQuery, parse_subscription
 from broker.store import TableStore, Updates
 from broker.subscription import CollectionSubscription, ScalarSubscription, Subscription
 from broker.subscriptions import Subscriptions
-from network.wire.errors import DuplicateTable, InvariantBroken, TableInUse, UnknownTable
+from network.wire.errors import (
+    BadSetting,
+    DuplicateTable,
+    InvariantBroken,
+    SqlError,
+    TableInUse,
+    UnknownChannel,
+    UnknownTable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from broker.reformulate.channel import Channel, ChannelStatistics
     from broker.schema import Table
+    from broker.sql.query import Predicates
+
+Listeners = npt.NDArray[np.int64]
 
 #: Parsed texts remembered, so that the same SQL with other parameters is parsed once.
 REMEMBERED_QUERIES = 1024
@@ -43,6 +56,9 @@ class Engine:
     """
 
     def __init__(self, *, event_limit: int = 1 << 18) -> None:
+        given: object = event_limit
+        if type(given) is not int or given < 1:
+            raise BadSetting("event_limit", event_limit, "it takes a whole number, 1 or more")
         self._stores: dict[str, TableStore] = {}
         self._catalog: dict[str, Table] = {}
         self._interner = Interner()
@@ -50,6 +66,7 @@ class Engine:
         self._mirror = Mirror(self._stores, self._interner)
         self._parsed: dict[str, ParsedQuery] = {}
         self._seq = 0
+        self._broken: str | None = None
 
     @property
     def seq(self) -> int:
@@ -68,7 +85,7 @@ class Engine:
         statement = parse_statement(sql)
         if isinstance(statement, CreateTable):
             table = statement.table
-            folded = table.name.casefold()
+            folded = fold(table.name)
             if folded in self._catalog:
                 raise DuplicateTable(self._catalog[folded].name)
             self._catalog[folded] = table
@@ -78,21 +95,23 @@ class Engine:
             readers = self._channels.reading(store.table.name)
             if readers:
                 raise TableInUse(store.table.name, tuple(channel.name for channel, _ in readers))
-            del self._catalog[statement.name.casefold()], self._stores[statement.name.casefold()]
+            del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
         self._parsed.clear()  # a text may mean another table now
 
     def upsert(self, table: str, rows: object) -> Batch:
-        """Insert or change rows, in order; a column that is not given keeps its value.
+        """Insert or change rows, in order; a column that is not given keeps its value, a new row has NULL there.
 
         `rows`: a list of dicts, a dict of columns (lists or NumPy arrays), a pyarrow Table, a pandas DataFrame.
         One bad row refuses all, before anything changes.
         """
+        self._check_sound()
         store = self._store(table)
         encoded = ingest(store.table, rows, self._interner)
         return self._publish(store, store.apply(encoded))
 
     def delete(self, table: str, keys: object) -> Batch:
         """Remove rows by primary key; a key that is not there changes nothing."""
+        self._check_sound()
         store = self._store(table)
         return self._publish(store, store.remove(ingest_keys(store.table, keys, self._interner)))
 
@@ -108,24 +127,26 @@ class Engine:
 
     def subscribe(self, sql: str, *parameters: object) -> Subscription:
         """Subscribe to a SELECT, its `?` bound to the parameters."""
+        self._check_sound()
         query = self._parse(sql)
         predicates = query.bind(parameters)
-        channel = self._channel(query)
-        listener = int(channel.admit(predicates)[0])
+        with self._channel(query) as channel:
+            listener = channel.admit(predicates)
         return self._subscription(query, channel, listener, predicates, 0)
 
     def subscribe_many(self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any]) -> Subscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row of them."""
+        self._check_sound()
         query = self._parse(sql)
         predicates = query.bind_many(columns)
-        channel = self._channel(query)
-        listeners = channel.admit(predicates)
+        with self._channel(query) as channel:
+            listeners = channel.admit(predicates)
         return Subscriptions(
             query,
             channel,
             listeners,
-            lambda i: self._subscription(query, channel, int(listeners[i]), predicates, i),
-            lambda: self._leave(channel, listeners),
+            lambda i, close: self._subscription(query, channel, listeners[i : i + 1], predicates, i, close),
+            lambda leaving: self._leave(channel, leaving),
         )
 
     def open_channel(self, sql: str, *parameters: object) -> str:
@@ -134,17 +155,22 @@ class Engine:
         This is what a server does for subscribers elsewhere. Returns the channel's name. Parameters matter only for
         the width of a band join.
         """
+        self._check_sound()
         query = self._parse(sql)
-        channel = self._channel(query)
-        channel.holders += 1
-        if isinstance(channel, JoinChannel):
-            channel.widen(query.bind(parameters))
+        band = query.shape.on is not None and query.shape.on.band
+        predicates = query.bind(parameters) if band or parameters else None
+        with self._channel(query) as channel:
+            channel.holders += 1
+            if isinstance(channel, JoinChannel) and predicates is not None:
+                channel.widen(predicates)
         return channel.name
 
     def close_channel(self, name: str) -> None:
         """Take one `open_channel` back."""
         channel = self._channels.named(name)
-        channel.holders = max(0, channel.holders - 1)
+        if not channel.holders:
+            raise UnknownChannel(name)
+        channel.holders -= 1
         self._channels.close_if_unused(channel)
 
     def statistics(self) -> dict[str, ChannelStatistics]:
@@ -154,7 +180,7 @@ class Engine:
     def memory_bytes(self) -> int:
         """About what tables, indexes and local subscriptions hold."""
         stores = sum(store.memory_bytes() for store in self._stores.values())
-        return stores + self._interner.memory_bytes() + sum(c.memory_bytes() for c in self._channels)
+        return stores + self._interner.memory_bytes() + self._channels.memory_bytes()
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -163,18 +189,33 @@ class Engine:
         first_seq = self._seq + 1
         self._seq += len(updates)
         messages: dict[str, Messages] = {}
-        for channel, side in self._channels.reading(store.table.name):
-            described = channel.update(side, updates, first_seq)
-            channel.tell(described)
-            messages[channel.name] = described
-            if channel.wants_sweep:
-                channel.sweep()
-        if self._interner.wants_sweep:
-            self._sweep()
+        readers = self._channels.reading(store.table.name)
+        try:
+            for channel, side in readers:
+                described = channel.update(side, updates, first_seq)
+                channel.tell(described)
+                messages[channel.name] = described
+            self._sweep(channel for channel, _ in readers)
+        except BaseException as error:
+            self._broken = f"{type(error).__name__} while applying update {first_seq} to {self._seq}: {error}"
+            raise
         return Batch(first_seq, self._seq, messages)
 
-    def _sweep(self) -> None:
-        """Forget texts that nothing refers to any more."""
+    def _check_sound(self) -> None:
+        """The rows are stored before channels hear of them; a channel that failed half-way has wrong answers."""
+        if self._broken is not None:
+            raise InvariantBroken(f"the engine stopped: {self._broken}; make a new one and load it again")
+
+    def _sweep(self, channels: Iterable[Channel]) -> None:
+        """Forget groups and texts that nothing refers to any more, where enough have gathered.
+
+        Only after all channels have heard a batch: channels share groups.
+        """
+        for channel in channels:
+            if channel.wants_sweep:
+                channel.sweep()
+        if not self._interner.wants_sweep:
+            return
         live = [np.empty(0)]
         for store in self._stores.values():
             slots = store.live_slots()
@@ -185,12 +226,14 @@ class Engine:
         self._interner.sweep(np.concatenate(live))
 
     def _store(self, table: str) -> TableStore:
-        store = self._stores.get(str(table).casefold())
+        store = self._stores.get(fold(str(table)))
         if store is None:
             raise UnknownTable(str(table), tuple(known.name for known in self._catalog.values()))
         return store
 
     def _parse(self, sql: str) -> ParsedQuery:
+        if not isinstance(sql, str):
+            raise SqlError(type(sql).__name__, "the SQL must be a str")
         query = self._parsed.get(sql)
         if query is None:
             query = parse_subscription(sql, self._catalog)
@@ -199,26 +242,40 @@ class Engine:
             self._parsed[sql] = query
         return query
 
-    def _channel(self, query: ParsedQuery) -> Channel:
-        stores = [self._stores[table.name.casefold()] for table in query.tables]
-        return self._channels.open(query.shape, stores)
+    @contextmanager
+    def _channel(self, query: ParsedQuery) -> Iterator[Channel]:
+        """The query's channel, opened if need be, and closed again if it was opened for nothing."""
+        channel = self._channels.open(query.shape, [self._stores[fold(table.name)] for table in query.tables])
+        try:
+            yield channel
+        finally:
+            self._channels.close_if_unused(channel)
 
     def _subscription(
-        self, query: ParsedQuery, channel: Channel, listener: int, predicates: Any, row: int
+        self,
+        query: ParsedQuery,
+        channel: Channel,
+        listener: Listeners,
+        predicates: Predicates,
+        row: int,
+        close: Callable[[Subscription], None] | None = None,
     ) -> Subscription:
         def now() -> int:
+            self._check_sound()
             return self._seq
 
-        def close(subscription: Subscription) -> None:
-            self._leave(channel, np.array([listener]))
+        def leave(subscription: Subscription) -> None:
+            self._leave(channel, listener)
 
+        number, close = int(listener[0]), close or leave
         match channel:
             case ScalarChannel():
-                return ScalarSubscription(query, channel, listener, now, close)
+                return ScalarSubscription(query, channel, number, now, close)
             case CollectionChannel():
-                return CollectionSubscription(query, channel, listener, now, close, predicates, row)
+                return CollectionSubscription(query, channel, number, now, close, predicates, row)
         raise InvariantBroken(f"a channel of no known kind: {channel.name}")
 
-    def _leave(self, channel: Channel, listeners: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def _leave(self, channel: Channel, listeners: Listeners) -> None:
         channel.audience.dismiss(listeners)
         self._channels.close_if_unused(channel)
+        self._sweep((channel,))

@@ -33,9 +33,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, build_scope
 
 from broker.interning import Interner
-from broker.schema import Column, ColumnType, Table
+from broker.schema import Column, ColumnType, Table, fold
 from broker.store import TableStore
-from broker.values import LONGEST_TEXT_BYTES, Refused, decode, decode_column, encode_number
+from broker.values import LONGEST_TEXT_BYTES, Refused, decode, decode_column, encode_number, has_utf8
 from network.wire.errors import BadParameter, SqlError, UnknownTable
 
 LONGEST_SQL = 4096
@@ -95,7 +95,7 @@ class Mirror:
         Raises SqlError, UnknownTable, or BadParameter. A field whose column name is no identifier is named
         by its position (`_0`).
         """
-        tables = {store.table.name.casefold(): store for store in self._stores.values()}
+        tables = {fold(store.table.name): store for store in self._stores.values()}
         plan = _read(sql, {name: store.table for name, store in tables.items()})
         bound = _bind(parameters)
         self._forget_dropped(tables)
@@ -242,9 +242,11 @@ class _Plan:
 
 def _read(sql: str, tables: Mapping[str, Table]) -> _Plan:
     """Parse, refuse what is no SELECT, find the tables, and bring texts beside TIMESTAMPs into their form."""
+    if not isinstance(sql, str):
+        raise SqlError(type(sql).__name__, "the statement must be a str", _ACCEPTED)
     if len(sql) > LONGEST_SQL:
         raise SqlError(_shortened(sql), f"{len(sql)} characters", f"at most {LONGEST_SQL}")
-    if "\0" in sql or not _has_utf8(sql):
+    if "\0" in sql or not has_utf8(sql):
         raise SqlError(_shortened(ascii(sql)), "a NUL character or a lone surrogate", _ACCEPTED)
     try:
         statements = sqlglot.parse(sql, read="sqlite")
@@ -274,13 +276,13 @@ def _read(sql: str, tables: Mapping[str, Table]) -> _Plan:
 
 def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
     """The folded names of the tables a statement reads, or UnknownTable."""
-    local = {cte.alias.casefold() for cte in tree.find_all(exp.CTE)}
+    local = {fold(cte.alias) for cte in tree.find_all(exp.CTE)}
     named: dict[str, None] = {}
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
             raise SqlError(_shortened(node.sql(dialect="sqlite")), "a function in FROM", _ACCEPTED)
-        folded = node.name.casefold()
-        if node.db.casefold() not in ("", "main") or (folded not in tables and folded not in local):
+        folded = fold(node.name)
+        if fold(node.db) not in ("", "main") or (folded not in tables and folded not in local):
             raise UnknownTable(node.sql(dialect="sqlite")[:80], tuple(t.name for t in tables.values()))
         if folded in tables:
             named[folded] = None
@@ -290,13 +292,13 @@ def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
 def _instant_names(tables: Sequence[Table]) -> frozenset[str]:
     """Names that mean a TIMESTAMP in each table that has them."""
     columns = [column for table in tables for column in table.columns]
-    other = {column.name.casefold() for column in columns if column.type is not ColumnType.TIMESTAMP}
-    return frozenset(column.name.casefold() for column in columns) - other
+    other = {fold(column.name) for column in columns if column.type is not ColumnType.TIMESTAMP}
+    return frozenset(fold(column.name) for column in columns) - other
 
 
 def _instants_by_name(names: Sequence[str], plan: _Plan) -> tuple[bool, ...]:
     """The output TIMESTAMPs told by name: for a `*` whose columns we did not foresee."""
-    return tuple(name.casefold() in plan.instant_names for name in names)
+    return tuple(fold(name) in plan.instant_names for name in names)
 
 
 class _InstantTypes:
@@ -325,10 +327,10 @@ class _InstantTypes:
         return False
 
     def _column_is_instant(self, column: exp.Column, scope: Scope | None) -> bool:
-        folded, qualifier = column.name.casefold(), column.table.casefold()
+        folded, qualifier = fold(column.name), fold(column.table)
         while scope is not None:  # outwards: a correlated subquery sees the columns around it
             for name, (_, source) in scope.selected_sources.items():
-                if qualifier in ("", name.casefold()):
+                if qualifier in ("", fold(name)):
                     for output, instant in self._source(source):
                         if output == folded:
                             return instant
@@ -338,9 +340,9 @@ class _InstantTypes:
     def _source(self, source: object) -> list[tuple[str, bool]]:
         if isinstance(source, Scope):
             return self._columns(source)
-        table = self._tables.get(source.name.casefold()) if isinstance(source, exp.Table) else None
+        table = self._tables.get(fold(source.name)) if isinstance(source, exp.Table) else None
         columns = table.columns if table is not None else ()
-        return [(column.name.casefold(), column.type is ColumnType.TIMESTAMP) for column in columns]
+        return [(fold(column.name), column.type is ColumnType.TIMESTAMP) for column in columns]
 
     def _columns(self, scope: Scope) -> list[tuple[str, bool]]:
         """Folded name and whether TIMESTAMP of each output column of a query.
@@ -360,20 +362,20 @@ class _InstantTypes:
         elif isinstance(scope.expression, exp.Query):
             for node in scope.expression.selects:
                 if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and node.is_star):
-                    qualifier = node.table.casefold() if isinstance(node, exp.Column) else ""
+                    qualifier = fold(node.table) if isinstance(node, exp.Column) else ""
                     for name, (reference, source) in scope.selected_sources.items():
-                        if qualifier == name.casefold():
+                        if qualifier == fold(name):
                             columns.extend(self._source(source))
                         elif not qualifier:
                             merged = _merged(reference.parent, columns)
                             columns.extend(c for c in self._source(source) if c[0] not in merged)
                 else:
-                    columns.append((node.alias_or_name.casefold(), self.is_instant(node, scope)))
+                    columns.append((fold(node.alias_or_name), self.is_instant(node, scope)))
                 if len(columns) > MOST_COLUMNS:
                     raise SqlError("SELECT", f"more than {MOST_COLUMNS} columns", "name the columns you need")
         renamed = scope.outer_columns  # WITH w(a, b) AS ..
         if len(renamed) == len(columns):
-            columns = [(name.casefold(), instant) for name, (_, instant) in zip(renamed, columns, strict=True)]
+            columns = [(fold(name), instant) for name, (_, instant) in zip(renamed, columns, strict=True)]
         return columns
 
 
@@ -383,7 +385,7 @@ def _merged(join: exp.Expr | None, before: Sequence[tuple[str, bool]]) -> set[st
         return set()
     if join.method.upper() == "NATURAL":
         return {name for name, _ in before}
-    return {identifier.name.casefold() for identifier in join.args.get("using") or ()}
+    return {fold(identifier.name) for identifier in join.args.get("using") or ()}
 
 
 def _align_scope(scope: Scope, types: _InstantTypes) -> bool:
@@ -471,7 +473,7 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
             raise BadParameter(position, refused.reason) from None
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, str) and not _has_utf8(value):
+    if isinstance(value, str) and not has_utf8(value):
         raise BadParameter(position, "a lone surrogate has no UTF-8 form")
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and value == value):
         return value
@@ -495,14 +497,6 @@ def _rowid(table: Table) -> str | None:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _has_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shortened(sql: str) -> str:

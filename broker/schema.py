@@ -8,10 +8,19 @@ all columns is what keeps the kernels few and small.
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass
 from enum import Enum
 
 from network.wire.errors import UnknownColumn
+
+
+def fold(name: str) -> str:
+    """A table's or column's name as names are compared: A to Z without regard to case, as SQLite does."""
+    return name.lower() if name.isascii() else name.translate(_LOWER)
+
+
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 class ColumnType(Enum):
@@ -52,9 +61,9 @@ class Table:
 
     def position(self, column: str) -> int:
         """Where a column stands, or UnknownColumn."""
-        folded = column.casefold()
+        folded = fold(column)
         for position, declared in enumerate(self.columns):
-            if declared.name.casefold() == folded:
+            if fold(declared.name) == folded:
                 return position
         raise UnknownColumn(column, self.name, tuple(c.name for c in self.columns))
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from broker.ingest import KEEP, Encoded
 from broker.schema import Table
+from network.compiled import kernel
 from network.wire.errors import BadValue, InvariantBroken
 
 SMALLEST_CAPACITY = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Updates:
     """What a batch did, one entry per row of the batch, in its order.
 
@@ -221,7 +221,7 @@ class TableStore:
         self._dirty = np.concatenate((self._dirty, np.zeros(extra, dtype=np.bool_)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _write(
     cells: NDArray[np.float64],
     alive: NDArray[np.bool_],

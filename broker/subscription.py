@@ -61,12 +61,11 @@ class Subscription(ABC):
     def drain(self) -> list[Event]:
         """The events since the last drain, oldest first; a Resync alone if some of them were dropped."""
         self._check_open()
-        lost = self._outbox.take_lost(self._listener)
-        if lost:
-            lost += len(self._outbox.take(self._listener).seqs)
-            self.dropped += lost
-            return [Resync(self._now(), self._start_again(), lost)]
         return self._changes()
+
+    def _resync(self, lost: int, answer: Any) -> Resync:
+        self.dropped += lost
+        return Resync(self._now(), answer, lost)
 
     def close(self) -> None:
         """Hear no more. Closing twice is fine."""
@@ -98,9 +97,6 @@ class Subscription(ABC):
     @abstractmethod
     def _changes(self) -> list[Event]: ...
 
-    @abstractmethod
-    def _start_again(self) -> Any: ...
-
 
 class ScalarSubscription(Subscription):
     """MIN, MAX, COUNT, SUM or AVG."""
@@ -120,12 +116,12 @@ class ScalarSubscription(Subscription):
         return self._scalar.answer(self._listener)
 
     def _changes(self) -> list[Event]:
+        lost = self._outbox.take_lost(self._listener)
         taken = self._outbox.take(self._listener)
+        if lost:
+            return [self._resync(lost + len(taken.seqs), self._answer())]
         values = map(self._scalar.read, taken.values, taken.rests)
         return [Change(seq, partial(_same, value)) for seq, value in zip(taken.seqs, values, strict=True)]
-
-    def _start_again(self) -> Any:
-        return self._answer()
 
 
 class CollectionSubscription(Subscription):
@@ -149,11 +145,14 @@ class CollectionSubscription(Subscription):
         self._predicates, self._row = predicates, row
         shown = None if query.shape.kind is Kind.DISTINCT else _row_type(query.columns)
         self._collection = Collection(channel.contents(predicates, row), shown, channel.audience.outbox.limit)
+        # One of many may be made long after it was admitted: what it missed till now is in the contents already.
+        self._collection.lost = len(self._outbox.take(listener).seqs) + self._outbox.take_lost(listener)
 
     def _answer(self) -> Any:
-        if self._outbox.take_lost(self._listener):
-            self._outbox.take(self._listener)
-            self._collection.lose(self._source.contents(self._predicates, self._row))
+        lost = self._outbox.take_lost(self._listener)
+        if lost:
+            lost += len(self._outbox.take(self._listener).seqs)
+            self._collection.lose(self._source.contents(self._predicates, self._row), lost)
         self._collection.hear(self._outbox.take(self._listener))
         return self._collection.answer()
 
@@ -163,17 +162,10 @@ class CollectionSubscription(Subscription):
         return self._collection.pending
 
     def _changes(self) -> list[Event]:
-        self._collection.hear(self._outbox.take(self._listener))
+        self._answer()
         if self._collection.lost:
-            lost = self._collection.take_lost()
-            self.dropped += lost
-            return [Resync(self._now(), self._collection.answer(), lost)]
+            return [self._resync(self._collection.take_lost(), self._collection.answer())]
         return list(self._collection.take())
-
-    def _start_again(self) -> Any:
-        self._collection.lose(self._source.contents(self._predicates, self._row))
-        self._collection.take_lost()
-        return self._collection.answer()
 
 
 def _same(value: Any) -> Any:

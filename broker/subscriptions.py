@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -30,51 +31,55 @@ class Subscriptions:
         query: ParsedQuery,
         channel: Channel,
         listeners: npt.NDArray[np.int64],
-        make: Callable[[int], Subscription],
-        close: Callable[[], None],
+        make: Callable[[int, Callable[[Subscription], None]], Subscription],
+        leave: Callable[[npt.NDArray[np.int64]], None],
     ) -> None:
         self.sql = query.sql
         self._channel = channel
         self._listeners = listeners
         self._make = make
-        self._close: Callable[[], None] | None = close
+        self._leave = leave
+        self._open = np.ones(len(listeners), np.bool_)
         self._made: dict[int, Subscription] = {}
 
     def __len__(self) -> int:
         return len(self._listeners)
 
     def __getitem__(self, i: int) -> Subscription:
-        self._check_open()
         n = len(self._listeners)
-        if not -n <= i < n:
-            raise IndexError(f"subscription {i} of {n}")
-        i %= n
-        if i not in self._made:
-            self._made[i] = self._make(i)
-        return self._made[i]
+        try:
+            at = range(n)[operator.index(i)]
+        except IndexError:
+            raise IndexError(f"subscription {i} of {n}") from None
+        if not self._open[at]:
+            raise SubscriptionClosed(self.sql)
+        if at not in self._made:
+            self._made[at] = self._make(at, lambda _: self._close_one(at))
+        return self._made[at]
 
     def __iter__(self) -> Iterator[Subscription]:
         return (self[i] for i in range(len(self)))
 
     @property
     def answers(self) -> npt.NDArray[Any]:
-        """All answers as a column: floats for MIN and MAX (NaN is NULL), objects for the rest."""
-        self._check_open()
+        """All answers as a column: for MIN and MAX of numbers floats (NaN is NULL), of timestamps datetime64 (NaT is
+        NULL), for the rest objects. SubscriptionClosed if one of them was closed."""
+        if not self._open.all():
+            raise SubscriptionClosed(self.sql)
         if isinstance(self._channel, ExtremumChannel):
-            values = self._channel.answers.values[self._listeners]
-            values[np.isinf(values)] = np.nan
-            return values
+            return self._channel.answer_column(self._listeners)
         answers = np.empty(len(self), dtype=object)
         answers[:] = [subscription.answer for subscription in self]
         return answers
 
     def close(self) -> None:
-        """Hear no more. Closing twice is fine."""
-        if self._close is not None:
-            close, self._close = self._close, None
-            close()
-            for subscription in self._made.values():
-                subscription._close = None  # one of ours: its listener is gone with the others
+        """Hear no more. Closing twice is fine, and so is having closed some of them before."""
+        listeners = self._listeners[self._open]
+        self._open[:] = False
+        for subscription in self._made.values():
+            subscription.close()  # only marks it: its listener leaves with the others
+        if len(listeners):
+            self._leave(listeners)
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +87,8 @@ class Subscriptions:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _check_open(self) -> None:
-        if self._close is None:
-            raise SubscriptionClosed(self.sql)
+    def _close_one(self, at: int) -> None:
+        if self._open[at]:
+            self._open[at] = False
+            del self._made[at]
+            self._leave(self._listeners[at : at + 1])

@@ -121,7 +121,7 @@ def texts_are_good(texts: Collection[str]) -> bool:
         return False
     if max(map(len, texts)) * 4 > LONGEST_TEXT_BYTES:  # a character takes at most 4 bytes
         return all(map(_text_is_good, texts))
-    return joined.isascii() or _text_has_utf8(joined)
+    return joined.isascii() or has_utf8(joined)
 
 
 def is_null(value: object) -> bool:
@@ -157,7 +157,7 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _text_has_utf8(text: str) -> bool:
+def has_utf8(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -250,6 +250,8 @@ def encode_numbers(column: Column, values: object) -> NDArray[np.float64]:
     plain, null = _plain(values)
     if isinstance(plain, list):
         return _list_codes(column, plain)
+    if plain.dtype.kind in "Mm" and column.type is not ColumnType.TIMESTAMP:
+        plain = plain.astype("M8[us]" if plain.dtype.kind == "M" else "m8[us]")  # nanoseconds would list as ints
     if plain.dtype.kind not in ("M" if column.type is ColumnType.TIMESTAMP else "fiu"):
         return _one_by_one(column, _masked_list(plain, null))
     return _array_codes(column, plain, null)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +34,7 @@ class TreeKeeper:
         self.grouping = Grouping(len(groups))
         self.wanted = 0  # 1 for MIN, 2 for MAX, 3 for both
         self.audiences: list[Audience] = []  # whose predicates name groups by number
-        self._latest: Updates | None = None
+        self._latest: weakref.ref[Updates] | None = None  # weak: a batch is not kept for this
         self._messages: Floats = np.empty((0, FIELDS))
         self._tally: Ints = np.zeros(6, np.int64)
 
@@ -46,10 +47,10 @@ class TreeKeeper:
 
     def update(self, updates: Updates) -> tuple[Floats, Ints]:
         """(messages, tally) of a batch, computed once however many channels ask."""
-        if updates is not self._latest:
+        if self._latest is None or updates is not self._latest():
             u = updates
             self._messages, self._tally = self._run(u.slots, u.existed, u.exists, u.old, u.new, self.wanted)
-            self._latest = updates
+            self._latest = weakref.ref(updates)
         return self._messages, self._tally
 
     def sweep(self, store: TableStore) -> None:

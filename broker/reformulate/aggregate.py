@@ -102,6 +102,9 @@ class AggregateChannel(Partitioned, ScalarChannel):
         self.answers.start(ids, state)
         return ids
 
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + self.answers.state.nbytes
+
     def answer(self, listener: int) -> Any:
         return self.read(*self.answers.answer(listener))
 

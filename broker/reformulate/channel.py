@@ -139,7 +139,7 @@ class Channel(ABC):
         )
 
     def memory_bytes(self) -> int:
-        """Bytes held for this channel: its index (if it has one) and its audience."""
+        """About what is held for this channel alone: its audience, and its tree where nobody shares it."""
         return self.audience.index.memory_bytes() + self.audience.outbox.memory_bytes()
 
     def points(self, predicates: Predicates) -> Floats:

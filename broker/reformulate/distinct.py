@@ -77,7 +77,7 @@ class DistinctChannel(CollectionChannel):
         source = np.where(appears, updates.new[:, update], updates.old[:, update])
         self._values = source[self.y]
         partition = [source[column] for column in self._partition]
-        self._places = self._partitions.numbers(partition, len(update))
+        self._places = np.ascontiguousarray(self._partitions.numbers(partition, len(update)))
         self.count(len(raw), tally[:3])
         texts, values = self.interner.texts, self._values
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from broker.messages import Messages
 from broker.reformulate.channel import Floats, Ints, ScalarChannel
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
+from broker.schema import ColumnType
 from broker.sql.query import Kind
 from broker.values import decode, decode_column
 from network.answers.extremum import ExtremumAnswers, heard
@@ -55,7 +57,7 @@ class ExtremumChannel(ScalarChannel):
         self.keeper.audiences.remove(self.audience)
 
     def memory_bytes(self) -> int:
-        return super().memory_bytes() + self.keeper.tree.memory_bytes()
+        return super().memory_bytes() + self.answers.values.nbytes
 
     @property
     def wants_sweep(self) -> bool:
@@ -117,6 +119,18 @@ class ExtremumChannel(ScalarChannel):
         ids = self.audience.admit(points, predicates.never)
         self.answers.start(ids, best)
         return ids
+
+    def answer_column(self, listeners: Ints) -> npt.NDArray[Any]:
+        """Many answers at once: floats with NaN, or for timestamps datetime64 with NaT, for NULL."""
+        values = self.answers.values[listeners]
+        empty = np.isinf(values)
+        if self._y_type is not ColumnType.TIMESTAMP:
+            values[empty] = np.nan
+            return values
+        values[empty] = 0.0
+        instants = values.astype(np.int64).astype("datetime64[us]")
+        instants[empty] = np.datetime64("NaT")
+        return instants
 
     def answer(self, listener: int) -> Any:
         return self.read(float(self.answers.values[listener]), 0.0)

@@ -115,7 +115,7 @@ class JoinChannel(RowsChannel):
         if low > high:
             return np.full_like(values, np.nan), np.full_like(values, np.nan)
         slack = np.abs(values) * 1e-15
-        with np.errstate(invalid="ignore"):  # inf * 0 where there is no bound at all
+        with np.errstate(invalid="ignore", over="ignore"):  # inf - inf without a bound; beyond all floats is all
             lows = values + low - slack - abs(low) * 1e-15
             highs = values + high + slack + abs(high) * 1e-15
         present = ~np.isnan(values)
@@ -126,7 +126,8 @@ class JoinChannel(RowsChannel):
     def _difference(self, cells: Sequence[Floats]) -> list[Floats]:
         if not self.band:
             return []
-        return [cells[1][self._columns[1]] - cells[0][self._columns[0]]]
+        with np.errstate(over="ignore"):  # an infinite difference is in one-sided bands, as in SQL
+            return [cells[1][self._columns[1]] - cells[0][self._columns[0]]]
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         self.keepers[side].update(updates)

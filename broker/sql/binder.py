@@ -97,6 +97,10 @@ class Binder:
         if len(columns) != len(self.slots):
             raise self._wrong_count(len(columns))
         codes: list[CodeColumn] = []
+        for position, values in enumerate(columns):
+            if not _is_column(values):
+                got = type(values).__name__
+                raise BadParameter(position + 1, f"needs a column of values, a list or an array, got {got}")
         n = len(columns[0]) if len(columns) else count
         for slot, values in zip(self.slots, columns, strict=True):
             if len(values) != n:
@@ -152,3 +156,10 @@ def _is_value(code: Code) -> bool:
     """Whether a row can equal it: a text, or a number that is one finite float."""
     down, up = code
     return bool(down == up) and down not in (INFINITY, -INFINITY)
+
+
+def _is_column(values: object) -> bool:
+    """Whether something is values in an order: a text, a set, a mapping or one number is not, nor are masked values."""
+    if isinstance(values, str | bytes | dict | set | frozenset) or np.ma.isMaskedArray(values):
+        return False
+    return hasattr(values, "__len__") and hasattr(values, "__getitem__") and getattr(values, "ndim", 1) == 1

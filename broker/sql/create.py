@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from broker.schema import Column, ColumnType, Table
+from broker.schema import Column, ColumnType, Table, fold
 from broker.sql.text import check_only, describe, read_statement, refuse, shorten
 from network.wire.errors import SqlError
 
@@ -111,9 +111,9 @@ def _checked(name: str, columns: list[Column], keys: list[str]) -> Table:
         raise SqlError(name, f"it has {len(columns)} columns", f"at most {MAXIMUM_COLUMNS} are accepted")
     seen: set[str] = set()
     for column in columns:
-        if column.name.casefold() in seen:
+        if fold(column.name) in seen:
             raise SqlError(column.name, "two columns have this name", "names compare without regard to case")
-        seen.add(column.name.casefold())
+        seen.add(fold(column.name))
     if not keys:
         raise SqlError(name, "the table has no primary key", _KEY_HINT)
     if len(keys) > 1:
@@ -178,8 +178,8 @@ def _table_name(node: object) -> str:
         raise SqlError(shorten(str(node)), "a table has a plain name", _GRAMMAR)
     check_only(node, {"this"}, "a table has a plain name, without database or alias", _GRAMMAR)
     name = _name(node.this)
-    if name.casefold().startswith("sqlite_"):
-        raise SqlError(name, "names beginning with sqlite_ belong to the database", "choose another name")
+    if fold(name).startswith(("sqlite_", "pragma_")):
+        raise SqlError(name, "names beginning with sqlite_ or pragma_ belong to the database", "choose another name")
     return name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from fractions import Fraction
 from typing import Final
@@ -18,6 +18,7 @@ import numpy as np
 
 from broker.sql.bounds import Code, code_of
 from broker.sql.text import shorten
+from broker.values import Refused, check_text
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,7 +42,7 @@ class Domain(Enum):
 
     NUMBER = "a number"
     TEXT = "a str"
-    INSTANT = "a datetime (naive means UTC) or ISO-8601 text"
+    INSTANT = "a datetime (naive means UTC), a date or ISO-8601 text"
     DURATION = "a number of seconds or a timedelta"
 
 
@@ -78,11 +79,10 @@ def encode_text(value: object) -> Code:
     if not isinstance(value, str):
         raise _wrong(value, Domain.TEXT)
     text = str(value)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise Unfit("takes text without half surrogate pairs") from None
+    try:
+        check_text(text)
+    except Refused as refused:
+        raise Unfit(f"cannot be compared with this text: {refused.reason}") from None
     return text, text
 
 
@@ -97,6 +97,8 @@ def encode_instant(value: object) -> Code:
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
         return _encode_datetime64(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
         raise _wrong(value, Domain.INSTANT)
     return code_of(_whole_microseconds(value - (_EPOCH if value.utcoffset() is None else _EPOCH_UTC)))
@@ -169,5 +171,7 @@ def _wrong(value: object, domain: Domain) -> Unfit:
 def _shown(value: object) -> str:
     """Type and, for plain values, the value itself: a stranger's object may have any repr."""
     plain = isinstance(value, str | bool | int | float | complex | np.generic)
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"int of {value.bit_length()} bits"
     text = repr(value[:60] if isinstance(value, str) else value) if plain else ""
     return f"{type(value).__name__} {shorten(text)}".rstrip()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from broker.schema import Column, Table
+from broker.schema import Column, Table, fold
 from broker.sql.query import Ref
 from broker.sql.text import check_only, describe, refuse
 from network.wire.errors import SqlError, UnknownColumn, UnknownTable
@@ -51,9 +51,9 @@ class Scope:
 
     def side(self, name: str) -> int:
         """Which table an alias or table name means."""
-        folded = name.casefold()
+        folded = fold(name)
         for side, known in enumerate(self.names):
-            if known.casefold() == folded:
+            if fold(known) == folded:
                 return side
         raise UnknownTable(name, self.names)
 
@@ -69,17 +69,17 @@ class Scope:
         return [ref for ref in every if ref != merged]
 
     def _unqualified(self, name: str) -> Ref:
-        folded = name.casefold()
+        folded = fold(name)
         found = [
             Ref(side, position)
             for side, table in enumerate(self.tables)
             for position, column in enumerate(table.columns)
-            if column.name.casefold() == folded
+            if fold(column.name) == folded
         ]
         if not found:
             known = tuple(column.name for table in self.tables for column in table.columns)
             raise UnknownColumn(name, ", ".join(table.name for table in self.tables), known)
-        if len(found) > 1 and (self.using is None or self.using.casefold() != folded):
+        if len(found) > 1 and (self.using is None or fold(self.using) != folded):
             choices = " or ".join(f"{table}.{name}" for table in self.names)
             raise SqlError(name, "both tables have a column of this name", f"write {choices}")
         return found[0]
@@ -98,7 +98,7 @@ def read_scope(select: exp.Select, catalog: Mapping[str, Table]) -> Scope:
     names, tables = tuple(name for name, _ in sources), tuple(table for _, table in sources)
     if len(tables) == 2 and tables[0] == tables[1]:
         refuse(joins[0], "a table cannot be joined with itself", "join two different tables")
-    if len({name.casefold() for name in names}) < len(names):
+    if len({fold(name) for name in names}) < len(names):
         refuse(joins[0], f"both tables are called {names[0]}", "give each its own alias")
     return Scope(tables, names, _using(joins[0], tables) if joins else None)
 
@@ -111,7 +111,7 @@ def _source(node: object, catalog: Mapping[str, Table]) -> tuple[str, Table]:
     alias = node.args.get("alias")
     if alias is not None:
         check_only(alias, {"this"}, "an alias is one name", _TABLE_HINT)
-    table = catalog.get(node.name.casefold())
+    table = catalog.get(fold(node.name))
     if table is None:
         raise UnknownTable(node.name, tuple(known.name for known in catalog.values()))
     return node.alias or table.name, table

@@ -75,7 +75,7 @@ class ParsedQuery:
 
 
 def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
-    """Read one SELECT; `catalog` maps casefolded names to tables.
+    """Read one SELECT; `catalog` maps folded names to tables.
 
     Raises SqlError for anything outside the language, UnknownTable and UnknownColumn for names.
     """

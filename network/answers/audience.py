@@ -8,6 +8,7 @@ import numpy as np
 
 from network.answers.outbox import Outbox
 from network.matching.index import PointIndex
+from network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ class Audience:
     def __init__(self, dimensions: int, event_limit: int) -> None:
         self.index = PointIndex(max(1, dimensions))
         self.outbox = Outbox(event_limit)
-        self._free: list[int] = []
+        self._free: dict[int, None] = {}  # in the order they left
         self._used = 0
         self._silent: set[int] = set()  # listeners that no message can ever concern: not in the index
 
@@ -47,9 +48,7 @@ class Audience:
     def admit(self, points: Floats, never: npt.NDArray[np.bool_] | None = None) -> Ints:
         """Numbers for new listeners with these predicates (n, dimensions); `never` marks those that match nothing."""
         n = len(points)
-        left = max(0, len(self._free) - n)
-        numbers = self._free[left:]
-        del self._free[left:]
+        numbers = [self._free.popitem()[0] for _ in range(min(n, len(self._free)))]
         numbers.extend(range(self._used, self._used + n - len(numbers)))
         self._used = max(self._used, max(numbers, default=-1) + 1)
         ids = np.array(numbers, np.int64)
@@ -68,11 +67,13 @@ class Audience:
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners and what waited for them."""
         leaving = set(ids.tolist())
+        if len(leaving) < len(ids) or not leaving.isdisjoint(self._free) or max(leaving, default=-1) >= self._used:
+            raise InvariantBroken("audience: a listener leaves who is not here")
         self.outbox.forget(ids)
         silent = leaving & self._silent
         self._silent -= silent
         self.index.delete(np.array(sorted(leaving - silent), np.int64))
-        self._free.extend(leaving)
+        self._free.update(dict.fromkeys(leaving))
 
     def around(
         self, old: tuple[Floats, Floats], new: tuple[Floats, Floats]

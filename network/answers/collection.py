@@ -76,9 +76,9 @@ class Collection:
             for i, (seq, delta) in enumerate(changes)
         ]
 
-    def lose(self, contents: dict[Any, Any]) -> None:
-        """Events were lost: begin again with the contents as they are now."""
-        self.lost += 1 + len(self._changes)
+    def lose(self, contents: dict[Any, Any], lost: int) -> None:
+        """So many events were lost: begin again with the contents as they are now."""
+        self.lost += lost + len(self._changes)
         self._changes.clear()
         self._contents, self._answer = contents, None
 

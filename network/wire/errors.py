@@ -12,7 +12,9 @@ The branch tells the caller what to do::
     │   ├── BadBatch              the rows as a whole have a wrong form
     │   ├── BadParameter          a bound parameter is missing, too many, or of the wrong type
     │   ├── TableInUse            the table cannot go while subscriptions read it
-    │   └── SubscriptionClosed    the subscription was closed before
+    │   ├── SubscriptionClosed    the subscription was closed before
+    │   ├── UnknownChannel        no open channel of that name
+    │   └── BadSetting            a setting is out of its range
     └── InvariantBroken           a bug in this code: stop and report it
 
 Fields are attributes, so no caller ever parses a text; `args` are the fields, so each error
@@ -130,6 +132,28 @@ class SubscriptionClosed(UsageError):
 
     def __str__(self) -> str:
         return f"the subscription `{self.sql}` is closed; subscribe again"
+
+
+class UnknownChannel(UsageError):
+    """No open channel of that name."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(channel)
+        self.channel = channel
+
+    def __str__(self) -> str:
+        return f"no open channel {self.channel!r}; engine.statistics() lists them"
+
+
+class BadSetting(UsageError):
+    """A setting has a value that cannot work."""
+
+    def __init__(self, setting: str, value: object, reason: str) -> None:
+        super().__init__(setting, value, reason)
+        self.setting, self.value, self.reason = setting, value, reason
+
+    def __str__(self) -> str:
+        return f"{self.setting} = {self.value!r}: {self.reason}"
 
 
 class InvariantBroken(HullcastError):
