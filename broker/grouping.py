@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -33,23 +32,24 @@ class Grouping:
             return np.zeros(n)
         if self.width == 1:
             return columns[0]
-        null = np.isnan(columns[0])
-        for column in columns[1:]:
-            null = null | np.isnan(column)
-        combinations = list(zip(*(column.tolist() for column in columns), strict=True))
-        if null.any():
-            for i in np.flatnonzero(null).tolist():
-                combinations[i] = ()  # NaN is no key: it does not equal itself
-        self._numbers.setdefault((), np.nan)
-        numbers = np.fromiter(map(self._numbers.get, combinations, repeat(-1.0)), np.float64, n)
-        if (numbers < 0).any():
-            for combination in dict.fromkeys(combinations):
-                if combination not in self._numbers:
-                    self._numbers[combination] = self._next
-                    self._combinations[self._next] = combination
-                    self._next += 1
-            numbers = np.fromiter(map(self._numbers.__getitem__, combinations), np.float64, n)
+        table = np.array(columns).T
+        there = ~np.isnan(table).any(axis=1)
+        numbers = np.full(n, np.nan)
+        # Python sees each combination once, however many rows have it.
+        distinct, which = np.unique(table[there], axis=0, return_inverse=True)
+        numbers[there] = np.array([self._number(combination) for combination in map(tuple, distinct.tolist())])[
+            which.reshape(-1)
+        ]
         return numbers
+
+    def _number(self, combination: tuple[float, ...]) -> float:
+        number = self._numbers.get(combination)
+        if number is None:
+            number = self._next
+            self._numbers[combination] = number
+            self._combinations[number] = combination
+            self._next += 1
+        return number
 
     def columns(self, numbers: Floats) -> list[Floats]:
         """The columns of codes behind group numbers."""

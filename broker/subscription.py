@@ -148,21 +148,26 @@ class CollectionSubscription(Subscription):
         # One of many may be made long after it was admitted: what it missed till now is in the contents already.
         self._collection.lost = len(self._outbox.take(listener).seqs) + self._outbox.take_lost(listener)
 
-    def _answer(self) -> Any:
+    def _listen(self) -> None:
+        """Bring the contents up to date."""
         lost = self._outbox.take_lost(self._listener)
         if lost:
             lost += len(self._outbox.take(self._listener).seqs)
             self._collection.lose(self._source.contents(self._predicates, self._row), lost)
         self._collection.hear(self._outbox.take(self._listener))
+
+    def _answer(self) -> Any:
+        self._listen()
         return self._collection.answer()
 
     @property
     def pending(self) -> int:
-        self._answer()
+        self._check_open()
+        self._listen()
         return self._collection.pending
 
     def _changes(self) -> list[Event]:
-        self._answer()
+        self._listen()
         if self._collection.lost:
             return [self._resync(self._collection.take_lost(), self._collection.answer())]
         return list(self._collection.take())
@@ -176,5 +181,15 @@ def _same(value: Any) -> Any:
 def _row_type(columns: tuple[str, ...]) -> Callable[[Any], Any]:
     """Rows are tuples with the output columns as names, where those are identifiers."""
     row: Any = namedtuple("Row", columns, rename=True)  # type: ignore[misc]  # names are known at run time only
+
+    def reduce(self: Any) -> tuple[Any, ...]:
+        """For pickle, which cannot find such a type by its name."""
+        return _make_row, (columns, tuple(self))
+
+    setattr(row, "__reduce__", reduce)  # noqa: B010
     made: Callable[[Any], Any] = row._make
     return made
+
+
+def _make_row(columns: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return _row_type(columns)(values)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from broker.sql.query import Predicates, Shape
     from broker.store import TableStore, Updates
 
+#: From so many predicates on, sorting the rows once is cheaper than looking at all of them each time.
+WORTH_SORTING = 8
+
 
 class AggregateChannel(Partitioned, ScalarChannel):
     """COUNT(*), COUNT(y), SUM(y) or AVG(y) over boxes. A count is the sum of ones."""
@@ -80,27 +83,51 @@ class AggregateChannel(Partitioned, ScalarChannel):
         if not len(self.audience) or not len(messages):
             return
         (old, old_y), (new, new_y) = self._old, self._new
-        self._told += self.answers.hear(self.audience, old.queries(), new.queries(), messages.seqs, old_y, new_y)
+        self._told += self.answers.hear(
+            self.audience, old.queries(), new.queries(), messages.seqs, old_y, new_y, self._taken_anew
+        )
 
     def admit(self, predicates: Predicates) -> Ints:
-        store = self.stores[0]
-        slots = store.live_slots()
-        places, y = self._side(store.cells[:, slots], np.ones(len(slots), np.bool_))
-        y = np.where(places.there, y, np.nan)
-        columns, lows, highs = list(places.columns), predicates.low, predicates.high
         points = self.points(predicates)
-        if places.partition is not None:
-            columns.append(places.partition)
-            lows = np.column_stack((lows, points[:, -1]))
-            highs = np.column_stack((highs, points[:, -1]))
-        state = np.empty((len(lows), 3))
-        table = np.array(columns).reshape(len(columns), len(slots))
-        sums_in_boxes(table, y, np.ascontiguousarray(lows), np.ascontiguousarray(highs), state)
+        state = self._states(points)
         if predicates.never is not None:
             state[predicates.never] = 0.0
         ids = self.audience.admit(points, predicates.never)
         self.answers.start(ids, state)
         return ids
+
+    def _taken_anew(self, listeners: Ints) -> Floats:
+        return self._states(self.audience.index.points_of(listeners))
+
+    def _states(self, points: Floats) -> Floats:
+        """The state of each predicate (as a point of the matching index) over the rows there are now."""
+        store = self.stores[0]
+        slots = store.live_slots()
+        places, y = self._side(store.cells[:, slots], np.ones(len(slots), np.bool_))
+        y = np.where(places.there, y, np.nan)
+        d = len(places.columns)
+        columns, lows, highs = (
+            list(places.columns),
+            [points[:, 2 * i] for i in range(d)],
+            [points[:, 2 * i + 1] for i in range(d)],
+        )
+        if places.partition is not None:
+            columns.append(places.partition)
+            lows.append(points[:, -1])
+            highs.append(points[:, -1])
+        table = np.array(columns).reshape(len(columns), len(slots))
+        n = len(points)
+        starts, stops = np.zeros(n, np.int64), np.full(n, len(slots))
+        if n >= WORTH_SORTING and columns:
+            order = np.argsort(table[0])
+            table, y = table[:, order], y[order]
+            starts, stops = np.searchsorted(table[0], lows[0]), np.searchsorted(table[0], highs[0], "right")
+        state = np.zeros((n, 4))
+        low, high = np.array(lows).reshape(-1, n).T, np.array(highs).reshape(-1, n).T
+        sums_in_boxes(
+            np.ascontiguousarray(table), y, np.ascontiguousarray(low), np.ascontiguousarray(high), starts, stops, state
+        )
+        return state
 
     def memory_bytes(self) -> int:
         return super().memory_bytes() + self.answers.state.nbytes

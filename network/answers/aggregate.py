@@ -9,6 +9,8 @@ import numpy as np
 from network.compiled import kernel, part
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from network.answers.audience import Audience
@@ -17,28 +19,31 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 COUNT, SUM, EXACT_SUM, AVG = 0, 1, 2, 3
-FUNCTIONS = {"COUNT": COUNT, "SUM": SUM, "EXACT_SUM": EXACT_SUM, "AVG": AVG}
+
+
+ROWS, HIGH, LOW, LOST_BITS = 0, 1, 2, 3  # columns of a state
 
 
 class AggregateAnswers:
     """Per listener the number of rows in its range and their sum, as an unevaluated pair of floats (high + low).
 
     The pair holds 106 bits, so that adding and taking away rows for days leaves no drift: the answer is the sum
-    of the rows there are now, rounded once. (Beyond a spread of 2^106 between rows bits are lost, as in any
-    finite sum.) Whole numbers are exact up to 2^106. An empty range has the sum 0 exactly.
+    of the rows there are now, rounded once. What even 106 bits could not hold is bounded by LOST_BITS; as soon as
+    that could show in the answer (after a row a quadrillion times as large as the rest came and went, or an
+    overflow) the listener is *suspect*, and its sum is taken anew from the rows. An empty range has the sum 0 exactly.
     """
 
     def __init__(self, function: int) -> None:
         self.function = function
-        self.state: Floats = np.zeros((16, 3))  # rows, high, low
+        self.state: Floats = np.zeros((16, 4))
         self._marks: Ints = np.full(16, -1, np.int64)
         self._mark = 0
 
     def start(self, ids: Ints, state: Floats) -> None:
-        """Set the first (rows, high, low) of new listeners."""
+        """Set the first states of new listeners."""
         highest = int(ids.max(initial=-1)) + 1
         if highest > len(self.state):
-            grown = np.zeros((max(highest, 2 * len(self.state)), 3))
+            grown = np.zeros((max(highest, 2 * len(self.state)), 4))
             grown[: len(self.state)] = self.state
             self.state = grown
             self._marks = np.full(len(grown), -1, np.int64)
@@ -56,43 +61,79 @@ class AggregateAnswers:
         seqs: Ints,
         old_y: Floats,
         new_y: Floats,
+        take_anew: Callable[[Ints], Floats],
     ) -> int:
         """Take messages in order. `old` and `new` are the query boxes around the row's places (an empty box where
-        it had or has none), `old_y` and `new_y` what it counted for. Returns how many were told."""
-        told = 0
+        it had or has none), `old_y` and `new_y` what it counted for; `take_anew` gives the states of listeners as
+        of the end of the batch. Returns how many were told."""
+        told, suspects = 0, set[int]()
         for was, now in audience.around(old, new):
-            who, what, values, rests = _fold(
+            who, what, values, rests, doubted = _fold(
                 self.function, self.state, self._marks, self._mark, *was, *now, old_y, new_y
             )
             self._mark += len(seqs)
             audience.outbox.put(who, seqs[what], values, rests)
             told += len(who)
+            suspects.update(doubted.tolist())
+        if suspects:
+            self._correct(audience, np.array(sorted(suspects)), seqs, take_anew)
         return told
+
+    def _correct(self, audience: Audience, ids: Ints, seqs: Ints, take_anew: Callable[[Ints], Floats]) -> None:
+        """Replace the states of suspects, and what their last event of this batch says."""
+        folded = [self.answer(i) for i in ids.tolist()]
+        self.state[ids] = take_anew(ids)
+        for i, before in zip(ids.tolist(), folded, strict=True):
+            value, rest = self.answer(i)
+            if not _same(value, rest, *before):
+                audience.outbox.amend(i, int(seqs[0]), int(seqs[-1]), value, rest)
 
 
 @part
 def _add(state: Floats, i: int, y: float, rows: int) -> None:
     """Add y and the rows to the pair (two-sum, then renormalise: Dekker 1971)."""
-    high, low = state[i, 1], state[i, 2]
+    high, low = state[i, HIGH], state[i, LOW]
+    state[i, ROWS] += rows
     total = high + y
-    part_of_y = total - high
-    error = (high - (total - part_of_y)) + (y - part_of_y) + low
-    state[i, 1] = total + error
-    state[i, 2] = error - (state[i, 1] - total)
-    state[i, 0] += rows
-    if state[i, 0] == 0:
-        state[i, 1] = state[i, 2] = 0.0
+    if state[i, ROWS] == 0:
+        state[i, HIGH] = state[i, LOW] = state[i, LOST_BITS] = 0.0
+    elif not np.isfinite(total):
+        state[i, HIGH], state[i, LOW], state[i, LOST_BITS] = total, 0.0, np.inf
+    else:
+        from_y = total - high
+        error = (high - (total - from_y)) + (y - from_y)
+        rest = error + low
+        from_low = rest - error
+        state[i, LOST_BITS] += abs((error - (rest - from_low)) + (low - from_low))
+        state[i, HIGH] = total + rest
+        state[i, LOW] = rest - (state[i, HIGH] - total)
+
+
+@part
+def _is_suspect(function: int, state: Floats, i: int) -> bool:
+    """Whether the bits lost so far could show in the answer."""
+    lost = state[i, LOST_BITS]
+    if lost == 0.0 or function == COUNT:
+        return False
+    high, low = state[i, HIGH], state[i, LOW]
+    return function == EXACT_SUM or not (high + (low + lost) == high and high + (low - lost) == high)
+
+
+@kernel
+def _same(value: float, rest: float, other: float, other_rest: float) -> bool:
+    """Whether two answers are equal; NULL (NaN) equals NULL."""
+    return (value == other or (value != value and other != other)) and rest == other_rest
 
 
 @kernel
 def _answer(function: int, state: Floats, i: int) -> tuple[float, float]:
     if function == COUNT:
-        return state[i, 0], 0.0
-    if state[i, 0] == 0:
+        return state[i, ROWS], 0.0
+    if state[i, ROWS] == 0:
         return np.nan, 0.0
     if function == AVG:
-        return state[i, 1] / state[i, 0], 0.0
-    return state[i, 1], state[i, 2] if function == EXACT_SUM else 0.0
+        return state[i, HIGH] / state[i, ROWS], 0.0
+    return state[i, HIGH], state[i, LOW] if function == EXACT_SUM else 0.0
 
 
 @kernel
@@ -107,11 +148,15 @@ def _fold(
     new_listeners: Ints,
     old_y: Floats,
     new_y: Floats,
-) -> tuple[Ints, Ints, Floats, Floats]:
-    """Merge the two columns of pairs by message; tell the listeners whose answer is another than before."""
+) -> tuple[Ints, Ints, Floats, Floats, Ints]:
+    """Merge the two columns of pairs by message; tell the listeners whose answer is another than before.
+
+    Returns (who, message, value, rest) of those told, and the suspects.
+    """
     room = len(old_listeners) + len(new_listeners)
     who, what = np.empty(room, np.int64), np.empty(room, np.int64)
     values, rests = np.empty(room), np.empty(room)
+    suspects, doubted = np.empty(room, np.int64), 0
     told, a, b = 0, 0, 0
     while a < len(old_listeners) or b < len(new_listeners):
         if b == len(new_listeners) or (a < len(old_listeners) and old_messages[a] <= new_messages[b]):
@@ -138,21 +183,25 @@ def _fold(
         mark += 1
         kept = first
         for k in range(first, told):
+            if _is_suspect(function, state, who[k]):
+                suspects[doubted] = who[k]
+                doubted += 1
             value, rest = _answer(function, state, who[k])
-            same = (value == values[k] or (value != value and values[k] != values[k])) and rest == rests[k]
-            if not same:
+            if not _same(value, rest, values[k], rests[k]):
                 who[kept], what[kept], values[kept], rests[kept] = who[k], message, value, rest
                 kept += 1
         told = kept
-    return who[:told], what[:told], values[:told], rests[:told]
+    return who[:told], what[:told], values[:told], rests[:told], suspects[:doubted]
 
 
 @kernel
-def sums_in_boxes(columns: Floats, y: Floats, lows: Floats, highs: Floats, state: Floats) -> None:
-    """First states: for each box (n, d) the rows, given as columns (d, rows), that lie in it. y NaN does not count."""
+def sums_in_boxes(
+    columns: Floats, y: Floats, lows: Floats, highs: Floats, starts: Ints, stops: Ints, state: Floats
+) -> None:
+    """The states of boxes (n, d) over rows given as columns (d, rows): for box i, rows starts[i] to stops[i] are
+    looked at. A row whose y is NaN does not count."""
     for i in range(len(lows)):
-        state[i, 0] = state[i, 1] = state[i, 2] = 0.0
-        for row in range(len(y)):
+        for row in range(starts[i], stops[i]):
             inside = y[row] == y[row]
             for d in range(columns.shape[0]):
                 inside = inside and lows[i, d] <= columns[d, row] <= highs[i, d]

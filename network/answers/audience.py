@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from network.answers.outbox import Outbox
 from network.matching.index import PointIndex
+from network.matching.search import report_some
 from network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 #: Pairs (message, listener) handled at once. More would only cost memory: a message may concern everybody.
 PAIRS = 1 << 18
-FIRST_CHUNK = 16
 
 
 class Audience:
@@ -67,7 +67,8 @@ class Audience:
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners and what waited for them."""
         leaving = set(ids.tolist())
-        if len(leaving) < len(ids) or not leaving.isdisjoint(self._free) or max(leaving, default=-1) >= self._used:
+        unknown = any(map(self._free.__contains__, leaving)) or max(leaving, default=-1) >= self._used
+        if unknown or len(leaving) < len(ids):
             raise InvariantBroken("audience: a listener leaves who is not here")
         self.outbox.forget(ids)
         silent = leaving & self._silent
@@ -80,28 +81,11 @@ class Audience:
     ) -> Iterator[tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
         """Pairs (messages, listeners) for the query boxes around the old places, and the same for the new ones,
         for some messages at a time."""
-
-        def report(start: int, stop: int) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-            was, who_was = self.index.report_many(old[0][start:stop], old[1][start:stop])
-            now, who_is = self.index.report_many(new[0][start:stop], new[1][start:stop])
-            return (was + start, who_was), (now + start, who_is)
-
-        return in_chunks(len(old[0]), report, lambda pairs: len(pairs[0][1]) + len(pairs[1][1]))
-
-
-Pairs = TypeVar("Pairs")
-
-
-def in_chunks(
-    n: int, report: Callable[[int, int], Pairs], weigh: Callable[[Any], int] = lambda pairs: len(pairs[1])
-) -> Iterator[Pairs]:
-    """What `report(start, stop)` gives for n messages, so many at a time that the pairs stay few."""
-    start, size = 0, FIRST_CHUNK
-    while start < n:
-        stop = min(n, start + size)
-        pairs = report(start, stop)
-        weight = weigh(pairs)
-        if weight:
-            yield pairs
-        size = max(1, min(4 * size, size * PAIRS // max(1, weight)))
-        start = stop
+        tree, n, start = self.index.arrays, len(old[0]), 0
+        while start < n:
+            stop, was, who_was = report_some(tree, *old, start, n, PAIRS)
+            stop, now, who_is = report_some(tree, *new, start, stop, PAIRS)
+            kept = int(np.searchsorted(was, stop))
+            if kept or len(now):
+                yield (was[:kept], who_was[:kept]), (now, who_is)
+            start = stop

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
+from sortedcontainers import SortedDict
+
 from network.answers.events import Change
 from network.answers.rows import ENTER, LEAVE
+from network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +28,11 @@ class Collection:
     """
 
     def __init__(self, contents: dict[Any, Any], shown: Callable[[Any], Any] | None, limit: int) -> None:
-        self._contents = contents
         self._shown = shown
         self._limit = limit
+        self._contents = self._kept(contents)
         self._changes: deque[tuple[int, _Delta]] = deque()
-        self._answer: Any = None
+        self._latest: weakref.ref[_History] | None = None
         self.lost = 0
 
     @property
@@ -38,28 +42,27 @@ class Collection:
 
     def answer(self) -> Any:
         """The whole collection now."""
-        if self._answer is None:
-            self._answer = self._present(self._contents)
-        return set(self._answer) if self._shown is None else list(self._answer)
+        return self._present(self._contents)
 
     def hear(self, taken: Taken) -> None:
         """Fold events in, oldest first."""
         if not taken.seqs:
             return
-        self._answer = None
+        self._part_from_history()
+        contents = self._contents
         events = zip(taken.seqs, taken.values, taken.items, strict=True)
         for seq, same_update in groupby(events, key=lambda event: event[0]):
             delta = _Delta()
             for _, how, item in same_update:
                 key, row = cast("tuple[Any, Any]", item)
-                delta.note(key, self._contents.get(key, _NOTHING), _NOTHING if how == LEAVE else row)
+                delta.note(key, contents.get(key, _NOTHING), _NOTHING if how == LEAVE else row)
                 if how == LEAVE:
-                    del self._contents[key]
+                    del contents[key]
                 else:
-                    assert how != ENTER or key not in self._contents, "a row enters once"
-                    self._contents[key] = row
-            if delta.before:
-                self._changes.append((seq, delta))
+                    if how == ENTER and key in contents:
+                        raise InvariantBroken(f"collection: {key!r} enters twice")
+                    contents[key] = row
+            self._changes.append((seq, delta))
         while len(self._changes) > self._limit:
             self._changes.popleft()
             self.lost += 1
@@ -69,18 +72,17 @@ class Collection:
         if not self._changes:
             return []
         changes, self._changes = list(self._changes), deque()
-        deltas = [delta for _, delta in changes]
-        final = dict(self._contents)
+        history = _History(self._contents, [delta for _, delta in changes], self._present)
+        self._latest = weakref.ref(history)
         return [
-            delta.event(seq, partial(self._present_then, final, deltas, i), self._show)
-            for i, (seq, delta) in enumerate(changes)
+            delta.event(seq, partial(history.answer_after, i), self._show) for i, (seq, delta) in enumerate(changes)
         ]
 
     def lose(self, contents: dict[Any, Any], lost: int) -> None:
         """So many events were lost: begin again with the contents as they are now."""
         self.lost += lost + len(self._changes)
         self._changes.clear()
-        self._contents, self._answer = contents, None
+        self._contents = self._kept(contents)
 
     def take_lost(self) -> int:
         """How many changes were lost since last asked; none is pending after a loss."""
@@ -88,20 +90,41 @@ class Collection:
         self._changes.clear()
         return lost
 
-    def _present(self, contents: dict[Any, Any]) -> Any:
-        if self._shown is None:
-            return set(contents)
-        return [self._shown(contents[key]) for key in sorted(contents)]
+    def _part_from_history(self) -> None:
+        """Before the contents change: events that somebody still holds get a copy of them as they are."""
+        history = None if self._latest is None else self._latest()
+        if history is not None and history.final is self._contents:
+            history.final = self._contents.copy()
+        self._latest = None
 
-    def _present_then(self, final: dict[Any, Any], deltas: list[_Delta], i: int) -> Any:
-        """The answer right after change i: the final one with all later changes undone."""
-        contents = dict(final)
-        for delta in reversed(deltas[i + 1 :]):
-            delta.undo(contents)
-        return self._present(contents)
+    def _kept(self, contents: dict[Any, Any]) -> dict[Any, Any]:
+        """Rows are kept in the order of their keys, so that showing them all need not sort."""
+        return contents if self._shown is None else SortedDict(contents)
+
+    def _present(self, contents: dict[Any, Any]) -> Any:
+        return set(contents) if self._shown is None else list(map(self._shown, contents.values()))
 
     def _show(self, row: Any) -> Any:
         return row if self._shown is None else self._shown(row)
+
+
+class _History:
+    """What the events of one drain share: the contents after the last of them, and what each of them did."""
+
+    __slots__ = ("__weakref__", "_deltas", "_present", "final")
+
+    def __init__(self, final: dict[Any, Any], deltas: list[_Delta], present: Callable[[dict[Any, Any]], Any]) -> None:
+        self.final, self._deltas, self._present = final, deltas, present
+
+    def answer_after(self, i: int) -> Any:
+        """The answer right after change i: the final one with all later changes undone."""
+        later = self._deltas[i + 1 :]
+        if not later:
+            return self._present(self.final)
+        contents = self.final.copy()
+        for delta in reversed(later):
+            delta.undo(contents)
+        return self._present(contents)
 
 
 _NOTHING: Any = object()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 #: None, a number, a timestamp, a set of values, or a list of rows: whatever the SQL gives.
@@ -28,6 +29,9 @@ class Change:
         """The whole answer as of `seq`."""
         return self._answer()
 
+    def __reduce__(self) -> tuple[Any, ...]:  # with the answer itself: what it would be computed from stays here
+        return Change, (self.seq, partial(_same, self.answer), self.entered, self.left, self.changed)
+
     def __repr__(self) -> str:
         parts = [f"seq={self.seq}"]
         if not (self.entered or self.left or self.changed):  # a single value: short enough to show
@@ -43,6 +47,10 @@ class Resync:
     seq: int
     answer: Answer
     lost: int
+
+
+def _same(answer: Answer) -> Answer:
+    return answer
 
 
 Event = Change | Resync

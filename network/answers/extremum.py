@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from network.answers.audience import in_chunks
+from network.answers.audience import PAIRS
 from network.matching.duality import in_rectangles
 
 if TYPE_CHECKING:
@@ -23,11 +22,14 @@ Ints = npt.NDArray[np.int64]
 def heard(
     audience: Audience, inner_l: Floats, inner_r: Floats, outer_l: Floats, outer_r: Floats, partitions: Floats
 ) -> Iterator[tuple[Ints, Ints]]:
-    """(messages, listeners) of rectangle messages, some at a time; see `in_rectangles`."""
-    return in_chunks(
-        len(inner_l),
-        partial(in_rectangles, audience.index.arrays, inner_l, inner_r, outer_l, outer_r, partitions),
-    )
+    """(messages, listeners) of rectangle messages, some messages at a time; see `in_rectangles`."""
+    start = 0
+    while start < len(inner_l):
+        start, messages, listeners = in_rectangles(
+            audience.index.arrays, inner_l, inner_r, outer_l, outer_r, partitions, start, PAIRS
+        )
+        if len(messages):
+            yield messages, listeners
 
 
 class ExtremumAnswers:

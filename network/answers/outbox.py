@@ -112,6 +112,14 @@ class Outbox:
         self._release()
         return Taken(events[:, SEQ].tolist(), numbers[:, 0].tolist(), numbers[:, 1].tolist(), items)
 
+    def amend(self, subscription: int, since_seq: int, seq: int, value: float, rest: float) -> None:
+        """Correct what the last event of a subscription says, if it is since `since_seq`; else add one at `seq`."""
+        last = self._lists[subscription, TAIL] & (len(self._events) - 1)
+        if self._lists[subscription, WAITING] and self._events[last, SEQ] >= since_seq:
+            self._numbers[last] = value, rest
+        else:
+            self.put(np.array([subscription]), np.array([seq]), np.array([value]), np.array([rest]))
+
     def waiting(self, subscription: int) -> int:
         """How many events wait for a subscription."""
         return int(self._lists[subscription, WAITING])
@@ -169,9 +177,12 @@ class Outbox:
         self._numbers: Floats = np.empty((capacity, 2))
 
     def _make_room(self, wanted: int) -> None:
-        """Double the ring, up to the limit, until it holds as many events more."""
-        start, end, _ = self._state.tolist()
+        """Close the holes if that is enough; else double the ring, up to the limit, until it holds so many more."""
+        start, end, live = self._state.tolist()
         capacity = len(self._events)
+        if end - start + wanted > capacity and 2 * live <= end - start:
+            self._close_holes()
+            start, end, _ = self._state.tolist()
         while capacity < self.limit and end - start + wanted > capacity:
             capacity *= 2
         if capacity > len(self._events):
@@ -181,6 +192,25 @@ class Outbox:
             self._allocate(capacity)
             self._events[new] = events[old]
             self._numbers[new] = numbers[old]
+
+    def _close_holes(self) -> None:
+        """Move the waiting events together, in order. At least half are holes then, so it pays for itself."""
+        start, end, live = self._state.tolist()
+        positions = np.arange(start, end)
+        places = positions & (len(self._events) - 1)
+        waits = self._events[places, SUBSCRIPTION] >= 0
+        old, places = positions[waits], places[waits]
+        events, numbers = self._events[places], self._numbers[places]
+
+        def moved(numbers_of_positions: Ints) -> Ints:
+            """Old positions as new ones; -1, the end of a chain, stays."""
+            return np.where(numbers_of_positions < 0, -1, start + np.searchsorted(old, numbers_of_positions))
+
+        events[:, NEXT] = moved(events[:, NEXT])
+        self._lists[:, HEAD:WAITING] = moved(self._lists[:, HEAD:WAITING])
+        places = np.arange(start, start + live) & (len(self._events) - 1)
+        self._events[places], self._numbers[places] = events, numbers
+        self._state[END] = start + live
 
 
 @kernel

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from network.compiled import kernel
 from network.matching.search import STACK, report
-from network.matching.tree import Tree
+from network.matching.tree import Tree, longer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -73,16 +73,18 @@ def in_rectangles(
     outer_r: Floats,
     partitions: Floats,
     start: int,
-    stop: int,
-) -> tuple[Ints, Ints]:
-    """Pairs (message, id of a range in its rectangle) of the messages start to stop, in order.
+    enough: int,
+) -> tuple[int, Ints, Ints]:
+    """Pairs (message, id of a range in its rectangle) of the messages from `start` on, in order.
 
-    `partitions` is NO_PARTITIONS where the points have none.
+    Stops after the message that made it `enough` pairs, and says where: a message may concern everybody, and so may
+    the next one. `partitions` is NO_PARTITIONS where the points have none.
     """
     width = 2 if len(partitions) == 0 else 3
     low, high, stack = np.empty(width), np.empty(width), np.empty(STACK, np.int64)
     messages, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
-    for i in range(start, stop):
+    i = start
+    while i < len(inner_l) and used < enough:
         low[0] = outer_l[i] if outer_l[i] == -np.inf else np.nextafter(outer_l[i], np.inf)
         high[0] = inner_l[i]
         low[1] = inner_r[i]
@@ -92,10 +94,8 @@ def in_rectangles(
         before = used
         ids, used = report(tree, low, high, ids, used, stack)
         if used > len(messages):
-            larger = np.empty(len(ids), np.int64)
-            for k in range(before):
-                larger[k] = messages[k]
-            messages = larger
+            messages = longer(messages, before, len(ids) - before)
         for k in range(before, used):
             messages[k] = i
-    return messages[:used], ids[:used]
+        i += 1
+    return i, messages[:used], ids[:used]

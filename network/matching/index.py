@@ -123,7 +123,9 @@ class PointIndex:
 
     def report_many(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> tuple[Ints, Ints]:
         """For m boxes all pairs (row of the box, id of a point in it) as two columns, ordered by row."""
-        return search.report_many(self._tree, *self._boxes(lows, highs))
+        low, high = self._boxes(lows, highs)
+        _, rows, ids = search.report_some(self._tree, low, high, 0, len(low), EVERY)
+        return rows, ids
 
     def count_many(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Ints:
         """For each of m boxes the number of points in it."""
@@ -137,6 +139,10 @@ class PointIndex:
         """All points (n, k), by rising id."""
         places = self._tree.place_of[self._tree.place_of >= 0]
         return self._tree.coordinates.reshape(-1, self._dimensions)[places]
+
+    def points_of(self, ids: Ints) -> Floats:
+        """The points of some present ids."""
+        return self._tree.coordinates.reshape(-1, self._dimensions)[self._tree.place_of[ids]]
 
     def memory_bytes(self) -> int:
         """Bytes held by the arrays, used or not."""

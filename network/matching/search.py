@@ -107,29 +107,24 @@ def count(tree: Tree, low: Floats, high: Floats, stack: Ints, enough: int) -> in
     return total
 
 
-@part
-def exists(tree: Tree, low: Floats, high: Floats, stack: Ints) -> bool:
-    """Does any point lie in the box?"""
-    return count(tree, low, high, stack, 1) > 0
-
-
 @kernel
-def report_many(tree: Tree, lows: Floats, highs: Floats) -> tuple[Ints, Ints]:
-    """All pairs (row of the query, id of a point in its box) as two columns, ordered by query."""
+def report_some(tree: Tree, lows: Floats, highs: Floats, start: int, stop: int, enough: int) -> tuple[int, Ints, Ints]:
+    """Pairs (row of the query, id of a point in its box) of the queries start to stop, ordered by query.
+
+    Ends after the query that made it `enough` pairs, and says where: a caller can thus bound its memory.
+    """
     stack = np.empty(STACK, np.int64)
-    out = np.empty(max(256, 4 * len(lows)), np.int64)
-    ends = np.empty(len(lows), np.int64)
-    used = 0
-    for query in range(len(lows)):
+    queries, out, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
+    query = start
+    while query < stop and used < enough:
+        before = used
         out, used = report(tree, lows[query], highs[query], out, used, stack)
-        ends[query] = used
-    queries = np.empty(used, np.int64)
-    begin = 0
-    for query in range(len(lows)):
-        for i in range(begin, ends[query]):
+        if used > len(queries):
+            queries = longer(queries, before, len(out) - before)
+        for i in range(before, used):
             queries[i] = query
-        begin = ends[query]
-    return queries, out[:used]
+        query += 1
+    return query, queries[:used], out[:used]
 
 
 @kernel

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network.matching.duality import NO_PARTITIONS, around_points, box_points, in_rectangles
-from network.matching.index import PointIndex
+from network.matching.index import EVERY, PointIndex
 
 INFINITE = float("inf")
 finite = st.integers(-3, 3).map(float)
@@ -38,7 +38,7 @@ def test_a_rectangle_finds_the_ranges_it_concerns(messages: list[tuple[float, fl
     index = PointIndex(2)
     index.insert(np.arange(len(RANGES)), np.array(RANGES))
     inner_l, inner_r, outer_l, outer_r = np.array(messages).T.copy()
-    found, ids = in_rectangles(index.arrays, inner_l, inner_r, outer_l, outer_r, NO_PARTITIONS, 0, len(messages))
+    _, found, ids = in_rectangles(index.arrays, inner_l, inner_r, outer_l, outer_r, NO_PARTITIONS, 0, EVERY)
     expected = [
         (k, i) for k, message in enumerate(messages) for i, (x1, x2) in enumerate(RANGES) if concerned(x1, x2, *message)
     ]
@@ -50,7 +50,7 @@ def test_only_ranges_of_the_same_partition_are_found() -> None:
     index = PointIndex(3)
     index.insert(np.arange(2), np.array([[0.0, 5.0, 7.0], [0.0, 5.0, 8.0]]))
     one = np.array([1.0])
-    found, ids = in_rectangles(index.arrays, one, one, one - 2, one + 9, np.array([8.0]), 0, 1)
+    _, found, ids = in_rectangles(index.arrays, one, one, one - 2, one + 9, np.array([8.0]), 0, EVERY)
     assert (found.tolist(), ids.tolist()) == ([0], [1])
 
 
