@@ -57,7 +57,7 @@ class Interner:
       I4  a pinned code is in use.
 
     Cost: `encode` one dict lookup a row at C speed, plus judging and storing each text not seen before.
-    Memory is bounded by twice the live texts plus SWEEP_SLACK, if the owner sweeps when told.
+    If the owner sweeps when told, there are never more texts than twice what the last sweep kept, plus SWEEP_SLACK.
     """
 
     def __init__(self) -> None:

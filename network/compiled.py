@@ -1,6 +1,6 @@
 """The one way to compile a function in this project: `@kernel`.
 
-Python touches batches, kernels touch rows (DESIGN.md, "The way of an update"). Every kernel is compiled with
+Python touches batches, kernels touch rows. Every kernel is compiled with
 the same options, so that any kernel may call any other:
 
   cache=True           compiled once per machine and kept beside the source; a started process only loads it.

@@ -1,7 +1,7 @@
 """The A2B-tree: rows ordered by (group, x, y), every subtree knowing its least and greatest y.
 
 See A2BTREE.md for pictures. This file is the face; `nodes.py` keeps the structure, `find.py` searches it, and
-`broker/reformulate/extremum.py` runs a batch of updates over it.
+`broker/reformulate/kernel.py` runs a batch of updates over it.
 """
 
 from __future__ import annotations

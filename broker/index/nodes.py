@@ -7,7 +7,7 @@ holds the tree's own figures. Node addresses and row slots are whole numbers and
     inner   header | group x INNER | x x INNER | y x INNER | least x INNER | greatest x INNER | child x INNER
 
 so `m[leaf + X + i]` is the x of a leaf's entry i, and a search reads one stretch of memory per node. One array
-because a kernel call pays for every array it is given, both to run and to compile (ten arrays: seven times slower).
+because a kernel call pays for every array it is given, to run and to compile (ten took almost twice as long).
 
 Entries are ordered by (group, x, y). `least` and `greatest` are the extremes of y below a child.
 

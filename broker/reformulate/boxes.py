@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from broker.grouping import Grouping
 from broker.reformulate.channel import Booleans, Channel, Floats
 from network.matching.duality import around_points
+
+#: Columns of some rows by their position in the table: just the columns that matter.
+Cells = Mapping[int, Floats]
 
 
 class Places:
@@ -60,8 +63,8 @@ class Partitioned(Channel):
     def sweep(self) -> None:
         self.grouping.sweep(self.audience.partitions())  # only subscriptions hold partitions: rows pass through
 
-    def places(self, cells: Sequence[Floats], there: Booleans, extra: Sequence[Floats] = ()) -> Places:
-        """Where rows lie: each side's (columns, n) array gives the range columns; `extra` follows them."""
+    def places(self, cells: Sequence[Cells | Floats], there: Booleans, extra: Sequence[Floats] = ()) -> Places:
+        """Where rows lie: each side's columns give the range columns; `extra` follows them."""
         columns = [cells[ref.side][ref.column] for ref in self.shape.ranges]
         partition = None
         if self.shape.partition:

@@ -14,7 +14,7 @@ from network.answers.audience import Audience
 from network.matching.duality import box_points
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from broker.interning import Interner
     from broker.messages import Messages
@@ -158,8 +158,8 @@ class Channel(ABC):
         ]
         return self.partition_numbers(columns, n)
 
-    def partition_columns(self, cells: Sequence[Floats]) -> list[Floats]:
-        """The shape's partition columns out of each side's (columns, n) array."""
+    def partition_columns(self, cells: Sequence[Mapping[int, Floats] | Floats]) -> list[Floats]:
+        """The shape's partition columns out of each side's columns."""
         return [cells[ref.side][ref.column] for ref in self.shape.partition]
 
     def column_name(self, ref: Ref) -> str:

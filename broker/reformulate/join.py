@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.index.keeper import TreeKeeper
     from broker.interning import Interner
     from broker.messages import Messages
-    from broker.reformulate.boxes import Places
+    from broker.reformulate.boxes import Cells, Places
     from broker.sql.query import Predicates, Shape
     from broker.store import TableStore, Updates
 
@@ -123,7 +123,7 @@ class JoinChannel(RowsChannel):
         highs[present & np.isnan(highs)] = np.inf
         return lows, highs
 
-    def _difference(self, cells: Sequence[Floats]) -> list[Floats]:
+    def _difference(self, cells: Sequence[Cells]) -> list[Floats]:
         if not self.band:
             return []
         with np.errstate(over="ignore"):  # an infinite difference is in one-sided bands, as in SQL
@@ -133,30 +133,30 @@ class JoinChannel(RowsChannel):
         self.keepers[side].update(updates)
         at = np.flatnonzero(self.changed(side, updates))
         column, other = self._columns[side], 1 - side
-        before, after = updates.old[:, at], updates.new[:, at]
-        old_lows, old_highs = self._interval(side, before[column])
-        lows, highs = self._interval(side, after[column])
+        old_lows, old_highs = self._interval(side, updates.old[column][at])
+        lows, highs = self._interval(side, updates.new[column][at])
         which, partners, flags = probe(self.keepers[other].tree.memory, old_lows, old_highs, lows, highs)
-        partner = self.stores[other].cells[:, partners]
-        mine_before, mine_after = before[:, which], after[:, which]
-        was, now = flags & OLD != 0, flags & NEW != 0
-        cells_before = [mine_before, partner] if side == 0 else [partner, mine_before]
-        cells_after = [mine_after, partner] if side == 0 else [partner, mine_after]
-        old: Places = self.places(cells_before, was, self._difference(cells_before))
-        new: Places = self.places(cells_after, now, self._difference(cells_after))
+        rows = at[which]
+        partner = self.taken(other, self.stores[other].cells, partners)
+        before = [self.taken(side, updates.old, rows), partner]
+        after = [self.taken(side, updates.new, rows), partner]
+        if side == 1:
+            before.reverse()
+            after.reverse()
+        old: Places = self.places(before, flags & OLD != 0, self._difference(before))
+        new: Places = self.places(after, flags & NEW != 0, self._difference(after))
         heard = len(np.unique(which))
         self.count(len(which), np.array([len(updates) - heard, heard, 0]))
-        return self.describe(at[which] + first_seq, cells_before, cells_after, old, new)
+        return self.describe(rows + first_seq, before, after, old, new)
 
     def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
         left, right = self.stores
         slots = left.live_slots()
-        cells = left.cells[:, slots]
-        lows, highs = self._interval(0, cells[self._columns[0]])
+        lows, highs = self._interval(0, left.cells[self._columns[0]][slots])
         nowhere = np.full(len(slots), np.nan)
         which, partners, _ = probe(self.keepers[1].tree.memory, nowhere, nowhere, lows, highs)
-        both = [cells[:, which], right.cells[:, partners]]
+        both = [self.taken(0, left.cells, slots[which]), self.taken(1, right.cells, partners)]
         places = self.places(both, np.ones(len(which), np.bool_), self._difference(both))
         keep = self.selected(places, predicates, i)
-        both = [side[:, keep] for side in both]
+        both = [{column: values[keep] for column, values in side.items()} for side in both]
         return dict(self.shown(both, [both[0][left.table.key], both[1][right.table.key]]))

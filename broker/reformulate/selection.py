@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from broker.messages import Messages
-from broker.reformulate.boxes import Partitioned, Places
+from broker.reformulate.boxes import Cells, Partitioned, Places
 from broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, differs
 from broker.values import decode_column
 from network.answers.rows import RowAnswers
@@ -34,7 +34,7 @@ class RowsChannel(Partitioned, CollectionChannel):
         self.answers = RowAnswers()
         self._old: Places
         self._new: Places
-        self._shown: Sequence[Floats]  # each side's cells of the messages, after the update (before it: for keys)
+        self._shown: Sequence[Cells]  # each side's columns of the messages, after the update
         self._keys: list[Floats]
         self._altered: Booleans
 
@@ -44,6 +44,10 @@ class RowsChannel(Partitioned, CollectionChannel):
         refs = {*shape.ranges, *shape.partition, *shape.projection}
         return tuple(sorted({ref.column for ref in refs if ref.side == side}))
 
+    def taken(self, side: int, cells: Floats, rows: Ints | slice) -> Cells:
+        """Of some rows of a (columns, n) array the columns that messages need: the relevant ones, and the key."""
+        return {column: cells[column][rows] for column in {*self.relevant(side), self.stores[side].table.key}}
+
     def changed(self, side: int, updates: Updates) -> Booleans:
         """Which updates can change an answer."""
         changed: Booleans = updates.existed != updates.exists
@@ -52,9 +56,9 @@ class RowsChannel(Partitioned, CollectionChannel):
         return changed
 
     def describe(
-        self, seqs: Ints, before: Sequence[Floats], after: Sequence[Floats], old: Places, new: Places
+        self, seqs: Ints, before: Sequence[Cells], after: Sequence[Cells], old: Places, new: Places
     ) -> Messages:
-        """Messages out of each side's cells before and after."""
+        """Messages out of each side's columns before and after."""
         self._old, self._new, self._shown = old, new, after
         self._keys = []
         for store, was, now in zip(self.stores, before, after, strict=True):
@@ -81,7 +85,7 @@ class RowsChannel(Partitioned, CollectionChannel):
 
         return Messages(self.name, seqs, columns)
 
-    def _decoded(self, ref: Ref, cells: Sequence[Floats], texts: Texts) -> Column:
+    def _decoded(self, ref: Ref, cells: Sequence[Cells], texts: Texts) -> Column:
         column = self.tables[ref.side].columns[ref.column]
         return np.array(decode_column(column.type, cells[ref.side][ref.column], texts), dtype=object)
 
@@ -94,10 +98,11 @@ class RowsChannel(Partitioned, CollectionChannel):
 
     def _items(self, heard: Ints) -> list[tuple[Any, Any]]:
         """(key, shown row) of some messages."""
-        return self.shown([cells[:, heard] for cells in self._shown], [codes[heard] for codes in self._keys])
+        cells = [{column: values[heard] for column, values in side.items()} for side in self._shown]
+        return self.shown(cells, [codes[heard] for codes in self._keys])
 
-    def shown(self, cells: Sequence[Floats], keys: Sequence[Floats]) -> list[tuple[Any, Any]]:
-        """(key, shown row) of rows given as each side's cells and key codes."""
+    def shown(self, cells: Sequence[Cells], keys: Sequence[Floats]) -> list[tuple[Any, Any]]:
+        """(key, shown row) of rows given as each side's columns and key codes."""
         texts = self.interner.texts
         key_columns = [
             decode_column(table.key_column.type, codes, texts) for table, codes in zip(self.tables, keys, strict=True)
@@ -129,7 +134,7 @@ class SelectionChannel(RowsChannel):
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         at = np.flatnonzero(self.changed(0, updates))
-        before, after = updates.old[:, at], updates.new[:, at]
+        before, after = self.taken(0, updates.old, at), self.taken(0, updates.new, at)
         old = self.places([before], updates.existed[at])
         new = self.places([after], updates.exists[at])
         self.count(len(at), np.array([len(updates) - len(at), len(at), 0]))
@@ -137,8 +142,8 @@ class SelectionChannel(RowsChannel):
 
     def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
         store = self.stores[0]
-        slots = store.live_slots()
-        cells = store.cells[:, slots]
-        keep = self.selected(self.places([cells], np.ones(len(slots), np.bool_)), predicates, i)
-        cells = cells[:, keep]
+        cells = self.taken(0, store.cells, store.live_slots())
+        there = np.ones(len(store), np.bool_)
+        keep = self.selected(self.places([cells], there), predicates, i)
+        cells = {column: values[keep] for column, values in cells.items()}
         return dict(self.shown([cells], [cells[store.table.key]]))

@@ -1,7 +1,7 @@
 """A subscription after parsing: its shape (which channel it belongs to) and its predicate.
 
 `Shape` is the identity of a channel: two subscriptions with equal shapes hear the same messages
-and differ only in their predicate. `Predicate` is the stateless half: a closed box over the
+and differ only in their predicate. `Predicates` are the stateless half: closed boxes over the
 shape's range columns and one value per partition column.
 """
 

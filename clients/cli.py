@@ -1,0 +1,107 @@
+"""The command `hullcast`: finds the subcommand, runs it, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Exit codes: 0 fine, 1 the command ran and its answer is no, 2 it could not run, 130 interrupted (as shells do).
+FINE, NO, FAILED, INTERRUPTED = 0, 1, 2, 130
+
+WIDTH_IN_A_FILE = 120  # where there is no terminal to ask
+
+#: The subcommands, in the order of the help text: name, one line about it, and the module that has it. A module is
+#: imported only when its command runs, so that `hullcast --help` does not wait for numba.
+COMMANDS: tuple[tuple[str, str, str], ...] = (
+    ("demo", "a tour in the terminal: live answers over a synthetic stock market", "clients.commands.demo"),
+    ("bench", "measure the engine beside the thesis and beside baselines", "clients.commands.bench"),
+    ("warm", "compile the kernels now, rather than at the first update", "clients.commands.warm"),
+)
+
+
+class Command(Protocol):
+    """What a module of `clients.commands` offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+
+    def run(self, arguments: argparse.Namespace, console: Console) -> int:
+        """Do it; the exit code."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH_IN_A_FILE
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser, wanted = _parser(words)
+    try:
+        arguments = parser.parse_args(words)
+        if wanted is None:
+            parser.print_help()
+            return FAILED if words else FINE
+        return wanted.run(arguments, console)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away (`hullcast ... | head`): not our failure
+        sys.stderr.close()  # or Python complains when it flushes at exit
+        return FINE
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        line = " ".join(str(error).split())
+        sys.stderr.write(f"hullcast: {line}\n")
+        return FAILED
+
+
+def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Command | None]:
+    """The parser, with the arguments of the one command that is asked for, and that command."""
+    parser = argparse.ArgumentParser(
+        prog="hullcast",
+        description="Subscribe to SQL: publish/subscribe whose subscriptions are SQL queries.",
+        epilog="`hullcast COMMAND --help` tells more about a command. Start with `hullcast demo`.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    subparsers = parser.add_subparsers(metavar="COMMAND", dest="command")
+    name = next((word for word in words if not word.startswith("-")), None)
+    wanted: Command | None = None
+    for command, about, module in COMMANDS:
+        subparser = subparsers.add_parser(command, help=about, description=about[0].upper() + about[1:] + ".")
+        if command == name:
+            wanted = _load(module)
+            wanted.add_arguments(subparser)
+    return parser, wanted
+
+
+def _load(module: str) -> Command:
+    return import_module(module)
+
+
+class _Version(argparse.Action):
+    """Prints the version; asks for it only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from hullcast import __version__
+
+        sys.stdout.write(f"hullcast {__version__}\n")
+        parser.exit()
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether an error is one that Hullcast raises on purpose."""
+    from network.wire.errors import HullcastError
+
+    return isinstance(error, HullcastError)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

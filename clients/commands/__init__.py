@@ -1,0 +1,1 @@
+"""The subcommands of `hullcast`, one module each."""

@@ -1,0 +1,122 @@
+"""`hullcast bench engine` and `hullcast bench nodes`: measurements beside the thesis and beside baselines."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from clients.commands.arguments import whole
+from clients.commands.warm import warm_with_bar
+from sim.bench.engine import run as measure
+from sim.bench.engine import steps, write_json
+from sim.bench.figures import check, draw
+from sim.bench.nodes import ROWS, SIZES, measure_nodes
+from sim.bench.report import show
+from sim.bench.settings import FULL, QUICK, SECTIONS
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of both benchmarks."""
+    parser.set_defaults(bench=None, parser=parser)
+    which = parser.add_subparsers(metavar="WHAT", dest="bench", required=True)
+    engine = which.add_parser(
+        "engine",
+        help="messages, time, throughput and memory of the engine",
+        description="Reproduces the thesis's Tables 5.2 and 5.3 and Figures 5.6 and 5.7 and measures throughput. "
+        "Times are medians of interleaved rounds, but for the brute-force baselines and the single row. "
+        "Goals are judged at the end; the exit code is 0 either way.",
+        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in SECTIONS.items()) + ".",
+    )
+    engine.add_argument("--quick", action="store_true", help="fewer sizes and rounds: about a minute")
+    engine.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
+    )
+    engine.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+    engine.add_argument(
+        "--only",
+        action="append",
+        choices=list(SECTIONS),
+        default=[],
+        metavar="SECTION",
+        help="one section; may be repeated",
+    )
+    nodes = which.add_parser(
+        "nodes",
+        help="node size of the A2B-tree",
+        description="Runs the S-CN kernel over copies of the package that differ in the number of entries of a tree's "
+        "node, in processes of their own.",
+    )
+    nodes.add_argument("--sizes", type=whole(4), nargs="+", default=list(SIZES), help="values of INNER")
+    nodes.add_argument("--rows", type=whole(1), nargs="+", default=list(ROWS), help="table sizes")
+    nodes.add_argument("--updates", type=whole(1), default=50_000, help="updates a round (default 50000)")
+    nodes.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run the benchmark that is asked for."""
+    return _engine(arguments, console) if arguments.bench == "engine" else _nodes(arguments, console)
+
+
+def _engine(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        check()
+    warm_with_bar(console)
+    settings = replace(QUICK if arguments.quick else FULL, seed=arguments.seed)
+    with _bar(console, steps(settings, arguments.only)) as tick:
+        report = measure(settings, arguments.only, tick)
+    show(report, console)
+    if arguments.json is not None:
+        write_json(report, arguments.json)
+        paths = [arguments.json, *draw(report, arguments.json.parent)]
+        console.print("written: " + ", ".join(map(str, paths)), soft_wrap=True)
+    return 0
+
+
+def _nodes(arguments: argparse.Namespace, console: Console) -> int:
+    with _bar(console, 2 * len(arguments.sizes)) as tick:
+        found = measure_nodes(
+            arguments.sizes, arguments.rows, updates=arguments.updates, seed=arguments.seed, tick=tick
+        )
+    table = Table(title="S-CN kernel, ns an update", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("entries of an inner node")
+    for n in arguments.rows:
+        table.add_column(f"{n:,} rows", justify="right")
+    best = {n: min(size.ns[n] for size in found) for n in arguments.rows}
+    for size in found:
+        cells = [
+            f"[bold]{size.ns[n]:,.0f}[/]" if size.ns[n] == best[n] else f"{size.ns[n]:,.0f}" for n in arguments.rows
+        ]
+        table.add_row(f"{size.inner}{' (as shipped)' if size.shipped else ''}", *cells)
+    console.print(table)
+    return 0
+
+
+@contextmanager
+def _bar(console: Console, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar that moves with every tick and goes away at the end; nothing where there is no terminal."""
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total)
+        begun = False
+
+        def tick(what: str) -> None:
+            nonlocal begun
+            progress.update(task, advance=1 if begun else 0, description=what)
+            begun = True
+
+        yield tick

@@ -1,0 +1,1 @@
+"""Benchmarks: what the engine costs, beside the thesis and beside baselines measured in the same run."""

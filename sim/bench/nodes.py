@@ -1,0 +1,120 @@
+"""Node size of the A2B-tree, measured: copies of the package that differ in INNER alone run the kernel benchmark.
+
+INNER is a constant that the compiler folds into every address, so each size is another program: a copy in a
+temporary folder, with a cache of compiled code of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from network.wire.errors import HullcastError, UsageError
+from sim.bench.subjects import KernelSubject
+from sim.bench.timing import in_turns, us
+from sim.workloads import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sim.bench.timing import Subject
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGES = ("broker", "network", "sim")
+NODES = Path("broker/index/nodes.py")
+INNER = re.compile(r"^INNER = (\d+)$", re.MULTILINE)
+SIZES = (8, 16, 32, 64)
+ROWS = (10_000, 100_000, 1_000_000)
+BATCH = 1_000
+
+
+class MeasurementFailed(HullcastError):
+    """A copy of the package could not be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSize:
+    """Nanoseconds an update, by rows, with one node size."""
+
+    inner: int
+    shipped: bool  # the size in the source as it is
+    ns: dict[int, float]
+
+
+def measure_nodes(
+    sizes: Sequence[int] = SIZES,
+    rows: Sequence[int] = ROWS,
+    *,
+    updates: int = 50_000,
+    rounds: int = 7,
+    visits: int = 2,
+    seed: int = 0,
+    tick: Callable[[str], None] = lambda what: None,
+) -> tuple[NodeSize, ...]:
+    """Visit every copy in turns, `visits` times; the median over all of a size's rounds."""
+    shipped = _shipped()
+    found: dict[int, dict[int, list[float]]] = {size: {n: [] for n in rows} for size in sizes}
+    with _copies(sizes) as folders:
+        for visit in range(visits):
+            for size in sizes:
+                tick(f"INNER = {size}" + ("" if visit else ", compiling"))
+                for n, ns in _visit(folders[size], rows, updates, rounds, seed).items():
+                    found[size][n].append(ns)
+    return tuple(
+        NodeSize(size, size == shipped, {n: median(values) for n, values in found[size].items()}) for size in sizes
+    )
+
+
+def kernel_ns(rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict[int, float]:
+    """Nanoseconds an update of the kernel, by rows, in this process."""
+    subjects: dict[str, Subject] = {}
+    for n in rows:
+        load = Workload(n, root=seed)
+        subjects[str(n)] = KernelSubject(load.rows, load.changes((rounds + 1) * updates), updates, BATCH)
+    runs = in_turns(subjects, rounds, lambda what: None)
+    return {n: 1e3 * us(runs[str(n)]) for n in rows}
+
+
+def _shipped() -> int:
+    match = INNER.search((ROOT / NODES).read_text(encoding="utf-8"))
+    if match is None:
+        raise UsageError(f"{NODES} has no line `INNER = <number>`: `bench nodes` cannot vary it")
+    return int(match[1])
+
+
+@contextmanager
+def _copies(sizes: Sequence[int]) -> Iterator[dict[int, Path]]:
+    """A copy of the packages for each size."""
+    with TemporaryDirectory(prefix="hullcast-nodes-") as temporary:
+        folders = {}
+        for size in sizes:
+            folders[size] = folder = Path(temporary) / f"inner-{size}"
+            for package in PACKAGES:
+                shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+            source = folder / NODES
+            source.write_text(INNER.sub(f"INNER = {size}", source.read_text(encoding="utf-8")), encoding="utf-8")
+        yield folders
+
+
+def _visit(folder: Path, rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict[int, float]:
+    command = [sys.executable, "-m", "sim.bench.nodes", json.dumps([list(rows), updates, rounds, seed])]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise MeasurementFailed(f"the copy {folder.name} failed: {last}")
+    return {int(n): float(ns) for n, ns in json.loads(done.stdout).items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(kernel_ns(*json.loads(sys.argv[1]))))

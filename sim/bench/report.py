@@ -1,0 +1,166 @@
+"""The benchmark's report in the terminal: tables with ours and the thesis's figures side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+
+from sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, chance
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sim.bench.engine import Report
+    from sim.bench.goals import Goal
+    from sim.bench.tables import Cost, RowsSection, SubscriptionsSection
+    from sim.bench.throughput import ThroughputSection
+
+
+def show(report: Report, console: Console) -> None:
+    """Print everything that was measured."""
+    here = report.machine
+    console.print(
+        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]}; Python {here['python']}, numba "
+        f"{here['numba']}; medians of {report.settings.rounds} interleaved rounds "
+        "where not said otherwise",
+        style="dim",
+    )
+    if report.rows is not None:
+        _show_rows(report.rows, chance(report.settings), console)
+    if report.subscriptions is not None:
+        _show_subscriptions(report.subscriptions, console)
+    if report.throughput is not None:
+        _show_throughput(report.throughput, console)
+    if report.goals:
+        console.print()
+        console.print(_goals(report.goals))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        pad_edge=False,
+    )
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+    return table
+
+
+def _costs(title: str, first: str, lines: tuple[Cost, ...], *, by_rows: bool) -> Table:
+    kernel = ("ceiling\nus", "kernel\nus") if by_rows else ()
+    headings = (
+        "S-CN\nmsgs",
+        "\nthesis",
+        "S-UN\nmsgs",
+        "\nthesis",
+        *kernel,
+        "S-CN\nus",
+        "\ngrowth",
+        "S-UN\nus",
+        "S-UN/\nS-CN",
+    )
+    table = _table(title, f"\n{first}", *headings)
+    for line in lines:
+        thesis = (f"{line.thesis[0]:.2f}", f"{line.thesis[1]:,.0f}") if line.thesis else ("", "")
+        extra = (_number(line.ceiling_us), _number(line.kernel_us)) if by_rows else ()
+        table.add_row(
+            f"{line.rows if by_rows else line.subscriptions:,}",
+            f"{line.messages:.2f}",
+            thesis[0],
+            f"{line.told:,.0f}",
+            thesis[1],
+            *extra,
+            _number(line.engine_us),
+            f"{line.growth.median:.2f}x",
+            _number(line.unicast_us),
+            f"{line.unicast_ratio.median:.1f}x",
+        )
+    return table
+
+
+def _show_rows(section: RowsSection, luck: float, console: Console) -> None:
+    title = f"Table 5.2, Figure 5.6: per update, {section.lines[0].subscriptions:,} subscriptions"
+    console.print()
+    console.print(_costs(title, "rows", section.lines, by_rows=True))
+    low, high = THESIS_UNICAST
+    console.print(
+        f"thesis: S-CN time x{THESIS_GROWTH} from 10k to 100k rows, S-UN {low} to {high} times S-CN. Ceiling: a static "
+        "min-tree doing the same searches, writing nothing. Growth and S-UN/S-CN are medians of the ratios round by "
+        "round, so on a busy machine they need not equal the ratio of the columns. S-UN's messages hang on rare "
+        f"spikes: one deviation of chance is {luck:.0%} in this run.",
+        style="dim",
+    )
+    table = _table(
+        "without an index of subscriptions: every answer computed anew", "rows", "scan us", "search us", "all, s"
+    )
+    for line in section.requery:
+        table.add_row(f"{line.rows:,}", _number(line.scan_us), _number(line.search_us), f"{line.round_s:,.1f}")
+    console.print()
+    console.print(table)
+
+
+def _show_subscriptions(section: SubscriptionsSection, console: Console) -> None:
+    title = f"Table 5.3, Figure 5.7: per update, {section.lines[0].rows:,} rows"
+    console.print()
+    console.print(_costs(title, "subscriptions", section.lines, by_rows=False))
+    console.print(
+        "S-CN knows no subscription, so its column cannot grow: what it varies by is this machine's noise. Below: one "
+        "timing each, no rounds.",
+        style="dim",
+    )
+    table = _table("updates/s", "subscriptions", "each by itself", "Electric (docs)", "S-UN here", "S-CN here")
+    lines = {line.subscriptions: line for line in section.lines}
+    flat = f"{1e6 / section.lines[0].engine_us:,.0f}"
+    for point in section.curve:
+        line = lines.get(point.subscriptions)
+        table.add_row(
+            f"{point.subscriptions:,}",
+            f"{point.per_subscriber:,.0f}",
+            f"{point.electric:,.0f}" if point.electric else "",
+            f"{1e6 / line.unicast_us:,.0f}" if line else "",
+            f"{1e6 / line.engine_us:,.0f}" if line else flat,
+        )
+    console.print()
+    console.print(table)
+
+
+def _show_throughput(section: ThroughputSection, console: Console) -> None:
+    table = _table(f"throughput, {section.rows:,} rows", "range MIN", "updates/s", "us", "messages")
+    for rate in section.by_batch:
+        table.add_row(rate.name, f"{rate.rate:,.0f}", _number(rate.us), f"{rate.messages:.2f}")
+    table.add_row("one row as a dict", f"{1e6 / section.single_us:,.0f}", _number(section.single_us), "")
+    console.print()
+    console.print(table)
+    size = section.by_type[0].batch
+    table = _table(f"by type, batches of {size:,}", "subscription type", "updates/s", "us", "messages")
+    for rate in section.by_type:
+        table.add_row(rate.name, f"{rate.rate:,.0f}", _number(rate.us), f"{rate.messages:.2f}")
+    console.print()
+    console.print(table)
+    table = _table("memory, one range-MIN channel", "rows", "bytes a row, counted", "resident")
+    for line in section.memory:
+        table.add_row(f"{line.rows:,}", f"{line.counted:,.0f}", f"{line.resident:,.0f}")
+    console.print()
+    console.print(table)
+
+
+def _goals(goals: tuple[Goal, ...]) -> Table:
+    table = _table("goals", "goal", "target", "measured", "", "share")
+    for goal in goals:
+        verdict = "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
+        table.add_row(goal.name, goal.target, goal.measured, verdict, f"{goal.share:.0%}")
+    return table
+
+
+def _number(value: float | None) -> str:
+    """Three digits or so."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,0 +1,194 @@
+"""Tables 5.2 and 5.3 of the thesis, measured: S-CN and S-UN by rows and by subscriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
+from sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
+from sim.bench.timing import in_turns, messages_per_update, ratio, us
+from sim.workloads import SPIKES, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sim.bench.settings import Settings
+    from sim.bench.timing import Spread, Subject
+
+#: The thesis's figures: messages per non-ignorable update, (S-CN, unicast).
+TABLE_5_2 = {
+    20_000: (2.10, 726.0),
+    40_000: (2.15, 671.0),
+    60_000: (2.18, 678.0),
+    80_000: (2.20, 655.0),
+    100_000: (2.22, 654.0),
+}
+TABLE_5_3 = {
+    200_000: (2.08, 303.0),
+    400_000: (2.08, 616.0),
+    600_000: (2.08, 909.0),
+    800_000: (2.08, 1218.0),
+    1_000_000: (2.08, 1441.0),
+}
+#: What it says of Figures 5.6 and 5.7: S-CN +20 % from 10k to 100k rows; S-UN costs 2.5 to 3.5 times as much.
+THESIS_GROWTH = 1.2
+THESIS_UNICAST = (2.5, 3.5)
+
+#: Of the subscriptions' number around a random x, over the ranges of Table 5.1: deviation / mean (computed once).
+COVER_VARIATION = 0.88
+
+#: Electric's own figures for filters it cannot index (its documentation): shapes to changes a second.
+ELECTRIC = {10: 1_400.0, 100: 140.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One line of a table: messages and microseconds per update."""
+
+    rows: int
+    subscriptions: int
+    messages: float  # S-CN
+    told: float  # S-UN
+    kernel_us: float | None
+    ceiling_us: float | None
+    engine_us: float
+    unicast_us: float
+    unicast_ratio: Spread  # S-UN / S-CN as served
+    growth: Spread  # S-CN as served / the same at the first line
+    kernel_growth: Spread | None
+    kernel_ratio: Spread | None  # kernel / ceiling
+    thesis: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Updates a second against the number of subscriptions, when each one is evaluated by itself."""
+
+    subscriptions: int
+    per_subscriber: float
+    electric: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Requery:
+    """Answering every subscription anew, from a sample."""
+
+    rows: int
+    subscriptions: int
+    scan_us: float
+    search_us: float
+    round_s: float  # all subscriptions once, the faster way
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSection:
+    """By the number of rows."""
+
+    lines: tuple[Cost, ...]
+    requery: tuple[Requery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsSection:
+    """By the number of subscriptions."""
+
+    lines: tuple[Cost, ...]
+    curve: tuple[Curve, ...]
+
+
+def by_rows(settings: Settings, tick: Callable[[str], None]) -> RowsSection:
+    """Table 5.2 and Figure 5.6."""
+    subjects: dict[str, Subject] = {}
+    requery = []
+    for n in settings.rows:
+        tick(f"{n:,} rows: filling tables, {settings.subscriptions:,} subscriptions")
+        load = Workload(n, root=settings.seed)
+        ranges = load.ranges(settings.subscriptions)
+        changes = load.changes((settings.rounds + 1) * settings.updates)
+        few = changes.slice(0, (settings.rounds + 1) * settings.unicast_updates)
+        subjects[f"ceiling {n}"] = CeilingSubject(load.rows, changes, settings.updates)
+        subjects[f"kernel {n}"] = KernelSubject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"engine {n}"] = EngineSubject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"unicast {n}"] = UnicastSubject(load.rows, few, settings.unicast_updates, settings.batch, ranges)
+        samples = min(settings.requeries, settings.subscriptions)
+        scan, search = requery_us(load.rows, ranges, samples)
+        requery.append(
+            Requery(n, settings.subscriptions, scan, search, min(scan, search) * 1e-6 * settings.subscriptions)
+        )
+    runs = in_turns(_by_kind(subjects), settings.rounds, tick)
+    first = settings.rows[0]
+    lines = []
+    for n in settings.rows:
+        ceiling, kernel, engine = runs[f"ceiling {n}"], runs[f"kernel {n}"], runs[f"engine {n}"]
+        unicast = runs[f"unicast {n}"]
+        assert [run.messages for run in kernel] == [run.messages for run in ceiling], "two trees, the same messages"
+        lines.append(
+            Cost(
+                n,
+                settings.subscriptions,
+                messages_per_update(engine),
+                messages_per_update(unicast),
+                us(kernel),
+                us(ceiling),
+                us(engine),
+                us(unicast),
+                ratio(unicast, engine),
+                ratio(engine, runs[f"engine {first}"]),
+                ratio(kernel, runs[f"kernel {first}"]),
+                ratio(kernel, ceiling),
+                TABLE_5_2.get(n),
+            )
+        )
+    return RowsSection(tuple(lines), tuple(requery))
+
+
+def by_subscriptions(settings: Settings, tick: Callable[[str], None]) -> SubscriptionsSection:
+    """Table 5.3 and Figure 5.7; and the curve of evaluating every subscription by itself."""
+    load = Workload(settings.fewest_rows, root=settings.seed)
+    changes = load.changes((settings.rounds + 1) * settings.updates)
+    few = changes.slice(0, (settings.rounds + 1) * settings.unicast_updates)
+    subjects: dict[str, Subject] = {}
+    for n in settings.sweep:
+        tick(f"{n:,} subscriptions")
+        subjects[f"engine {n}"] = EngineSubject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"unicast {n}"] = UnicastSubject(
+            load.rows, few, settings.unicast_updates, settings.batch, load.ranges(n)
+        )
+    runs = in_turns(_by_kind(subjects), settings.rounds, tick)
+    first = settings.sweep[0]
+    lines = tuple(
+        Cost(
+            settings.fewest_rows,
+            n,
+            messages_per_update(runs[f"engine {n}"]),
+            messages_per_update(runs[f"unicast {n}"]),
+            None,
+            None,
+            us(runs[f"engine {n}"]),
+            us(runs[f"unicast {n}"]),
+            ratio(runs[f"unicast {n}"], runs[f"engine {n}"]),
+            ratio(runs[f"engine {n}"], runs[f"engine {first}"]),
+            None,
+            None,
+            TABLE_5_3.get(n) if settings.fewest_rows == 10_000 else None,
+        )
+        for n in settings.sweep
+    )
+    curve = []
+    for n in settings.curve:
+        tick(f"every one of {n:,} subscriptions by itself")
+        rate = per_subscriber_rate(load.ranges(n), changes, settings.curve_seconds)
+        curve.append(Curve(n, rate, ELECTRIC.get(n)))
+    return SubscriptionsSection(lines, tuple(curve))
+
+
+def _by_kind(subjects: dict[str, Subject]) -> dict[str, Subject]:
+    """S-UN last in every round: it sweeps the processor's caches, which would fall on whoever comes next."""
+    return dict(sorted(subjects.items(), key=lambda item: item[0].startswith("unicast")))
+
+
+def chance(settings: Settings) -> float:
+    """Relative deviation of S-UN's messages: nearly all come from spikes, of which a run has few."""
+    spikes = settings.rounds * settings.unicast_updates * SPIKES / (1 + SPIKES)
+    return float(((1 + COVER_VARIATION**2) / max(1.0, spikes)) ** 0.5)

@@ -1,0 +1,172 @@
+"""Throughput by batch size and by subscription type, the latency of a single row, and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from broker.engine import Engine
+from sim.bench.memory import check_psutil, measure_memory
+from sim.bench.subjects import EngineSubject, engine_of
+from sim.bench.timing import Run, in_turns, messages_per_update, us
+from sim.seeds import generator
+from sim.workloads import DOMAIN, RANGE_MIN, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sim.bench.memory import Memory
+    from sim.bench.settings import Settings
+    from sim.bench.timing import Subject
+
+GROUPS = 10_000  # values of G, and rows of OTHER: an update meets about one partner
+BAND = DOMAIN / GROUPS / 2
+
+#: Type to (its queries, the column that the updates change).
+TYPES: dict[str, tuple[tuple[str, ...], str]] = {
+    "MIN": (("SELECT MIN(Y) FROM WIDE WHERE X BETWEEN ? AND ?",), "Y"),
+    "MAX": (("SELECT MAX(Y) FROM WIDE WHERE X BETWEEN ? AND ?",), "Y"),
+    "MIN and MAX": (
+        ("SELECT MIN(Y) FROM WIDE WHERE X BETWEEN ? AND ?", "SELECT MAX(Y) FROM WIDE WHERE X BETWEEN ? AND ?"),
+        "Y",
+    ),
+    "DISTINCT": (("SELECT DISTINCT G FROM WIDE WHERE X BETWEEN ? AND ?",), "G"),
+    "COUNT": (("SELECT COUNT(*) FROM WIDE WHERE Y BETWEEN ? AND ?",), "Y"),
+    "SUM": (("SELECT SUM(Y) FROM WIDE WHERE X BETWEEN ? AND ?",), "Y"),
+    "AVG": (("SELECT AVG(Y) FROM WIDE WHERE X BETWEEN ? AND ?",), "Y"),
+    "selection": (("SELECT ID, Y FROM WIDE WHERE X BETWEEN ? AND ? AND Y < 5000",), "Y"),
+    "equality join": (("SELECT ID, OTHER_ID FROM WIDE JOIN OTHER USING (G) WHERE Y BETWEEN ? AND ?",), "Y"),
+    "band join": (("SELECT ID, OTHER_ID FROM WIDE JOIN OTHER ON B - Y BETWEEN ? AND ?",), "Y"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Updates a second of one setting."""
+
+    name: str
+    batch: int
+    rate: float
+    us: float
+    messages: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputSection:
+    """What a batch, a type, a single row and a row's memory cost."""
+
+    rows: int
+    by_batch: tuple[Rate, ...]
+    by_type: tuple[Rate, ...]
+    single_us: float
+    memory: tuple[Memory, ...]
+
+
+def throughput(settings: Settings, tick: Callable[[str], None]) -> ThroughputSection:
+    """The whole section."""
+    check_psutil()
+    memory = []
+    for n in settings.rows:
+        tick(f"memory of {n:,} rows")
+        memory.append(measure_memory(n, settings.seed))
+    batches, single = _by_batch(settings, tick)
+    types = _by_type(settings, tick)
+    return ThroughputSection(settings.types_rows, batches, types, single, tuple(memory))
+
+
+def _by_batch(settings: Settings, tick: Callable[[str], None]) -> tuple[tuple[Rate, ...], float]:
+    load = Workload(settings.types_rows, root=settings.seed)
+    subjects: dict[str, Subject] = {}
+    for size in settings.batches:
+        tick(f"batches of {size:,}")
+        # as many updates for small batches as a round may take, whole batches for large ones
+        per_round = max(size, min(settings.updates, settings.single_updates * max(1, size)))
+        changes = load.changes((settings.rounds + 1) * per_round)
+        subjects[str(size)] = EngineSubject(load.rows, changes, per_round, size)
+    runs = in_turns(subjects, settings.rounds, tick)
+    rates = tuple(
+        Rate(
+            f"batches of {size:,}",
+            size,
+            1e6 / us(runs[str(size)]),
+            us(runs[str(size)]),
+            messages_per_update(runs[str(size)]),
+        )
+        for size in settings.batches
+    )
+    return rates, _single_us(load, settings)
+
+
+def _single_us(load: Workload, settings: Settings) -> float:
+    """Median time of an upsert of one row given as a dict."""
+    engine = engine_of(load.rows)
+    engine.open_channel(RANGE_MIN)
+    changes = load.changes(settings.single_updates, name="single")
+    rows = [{"ID": i, "Y": y} for i, y in zip(changes.ids.tolist(), changes.y.tolist(), strict=True)]
+    times = []
+    for row in rows:
+        started = perf_counter()
+        engine.upsert("POINTS", row)
+        times.append(perf_counter() - started)
+    return 1e6 * median(times)
+
+
+class _TypeSubject:
+    """An engine with the channels of one type open, and batches that change its column."""
+
+    def __init__(self, kind: str, settings: Settings) -> None:
+        queries, column = TYPES[kind]
+        n = settings.types_rows
+        random = generator(settings.seed, "types", n)
+        self._engine = Engine()
+        self._engine.execute("CREATE TABLE WIDE (ID INTEGER PRIMARY KEY, X REAL, Y REAL, G INTEGER)")
+        self._engine.execute("CREATE TABLE OTHER (OTHER_ID INTEGER PRIMARY KEY, G INTEGER, B REAL)")
+        columns: dict[str, Any] = {
+            "ID": np.arange(n),
+            "X": random.uniform(0, DOMAIN, n),
+            "Y": random.uniform(0, DOMAIN, n),
+            "G": random.integers(0, GROUPS, n),
+        }
+        self._engine.upsert("WIDE", columns)
+        other = np.arange(GROUPS)
+        self._engine.upsert("OTHER", {"OTHER_ID": other, "G": other, "B": random.uniform(0, DOMAIN, GROUPS)})
+        self._channels = [self._engine.open_channel(query, -BAND, BAND) for query in queries]
+        self._rounds = []
+        for _ in range(settings.rounds + 1):
+            batches = []
+            for _ in range(0, settings.updates, settings.batch):
+                ids = random.integers(0, n, settings.batch)
+                values = (
+                    random.integers(0, GROUPS, settings.batch)
+                    if column == "G"
+                    else random.uniform(0, DOMAIN, settings.batch)
+                )
+                batches.append({"ID": ids, column: values})
+            self._rounds.append(batches)
+
+    def run(self, turn: int) -> Run:
+        """Publish, batch by batch."""
+        messages, updates = 0, 0
+        started = perf_counter()
+        for columns in self._rounds[turn]:
+            batch = self._engine.upsert("WIDE", columns)
+            updates += len(batch)
+            for channel in self._channels:
+                messages += len(batch.messages[channel])
+        return Run(perf_counter() - started, updates, messages)
+
+
+def _by_type(settings: Settings, tick: Callable[[str], None]) -> tuple[Rate, ...]:
+    subjects: dict[str, Subject] = {}
+    for kind in TYPES:
+        tick(f"subscription type {kind}")
+        subjects[kind] = _TypeSubject(kind, settings)
+    runs = in_turns(subjects, settings.rounds, tick)
+    return tuple(
+        Rate(kind, settings.batch, 1e6 / us(runs[kind]), us(runs[kind]), messages_per_update(runs[kind]))
+        for kind in TYPES
+    )

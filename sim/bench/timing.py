@@ -1,0 +1,76 @@
+"""Timing: several things measured in turns, so that a busy moment of the machine falls on all of them alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One round of one subject."""
+
+    seconds: float
+    updates: int
+    messages: int = 0
+
+    @property
+    def us(self) -> float:
+        """Microseconds an update."""
+        return 1e6 * self.seconds / max(1, self.updates)
+
+
+class Subject(Protocol):
+    """Something that can be measured again and again; each round has updates of its own."""
+
+    def run(self, turn: int) -> Run:
+        """Round number `turn`, from 0 on, each once and in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median and its quartiles."""
+
+    q1: float
+    median: float
+    q3: float
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Median and quartiles of one or more values."""
+    ordered = sorted(values)
+    if len(ordered) == 1:
+        return Spread(ordered[0], ordered[0], ordered[0])
+    q1, middle, q3 = quantiles(ordered, method="inclusive")
+    return Spread(q1, middle, q3)
+
+
+def in_turns(subjects: Mapping[str, Subject], rounds: int, tick: Callable[[str], None]) -> dict[str, list[Run]]:
+    """Measure all subjects once a round, and one round more, the first, that only warms caches."""
+    runs: dict[str, list[Run]] = {name: [] for name in subjects}
+    for turn in range(rounds + 1):
+        tick(f"round {turn} of {rounds}" if turn else "first round, not counted")
+        for name, subject in subjects.items():
+            run = subject.run(turn)
+            if turn:
+                runs[name].append(run)
+    return runs
+
+
+def us(runs: Sequence[Run]) -> float:
+    """Microseconds an update, the median of the rounds."""
+    return median(run.us for run in runs)
+
+
+def ratio(ours: Sequence[Run], baseline: Sequence[Run]) -> Spread:
+    """How many times the baseline's time ours takes, round by round."""
+    return spread(one.us / other.us for one, other in zip(ours, baseline, strict=True))
+
+
+def messages_per_update(runs: Sequence[Run]) -> float:
+    """Over all rounds together."""
+    return sum(run.messages for run in runs) / max(1, sum(run.updates for run in runs))

@@ -1,0 +1,215 @@
+"""The command line, mostly as a user meets it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import hullcast
+from clients import cli, warm
+from clients.commands import demo
+from clients.demo.judge import Judge
+from clients.demo.scenario import WATCHED, Scenario
+from clients.demo.screen import shown
+from network.wire.errors import UsageError
+from sim.stocks import stock_trace
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+ROOT = Path(__file__).parent.parent.parent
+SMALL_DEMO = ("demo", "--seconds", "0", "--rows", "60", "--updates", "1200", "--subscriptions", "500")
+
+
+def hull(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "clients.cli", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("demo",), ("bench",), ("bench", "engine"), ("bench", "nodes"), ("warm",)])
+def test_every_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*words, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert " ".join(("usage: hullcast", *words)) in text
+    assert len(text.splitlines()) > 5
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    text = capsys.readouterr().out
+    for name, _, _ in cli.COMMANDS:
+        assert re.search(rf"^    {name}\b", text, re.MULTILINE)
+
+
+def test_help_does_not_wait_for_the_engine() -> None:
+    script = "import sys; from clients import cli; cli.main([]); assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"hullcast {hullcast.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nonsense",),
+        ("demo", "--rows", "0"),
+        ("demo", "--seconds", "-1"),
+        ("demo", "--seconds", "nan"),
+        ("demo", "--updates", "many"),
+        ("bench",),
+        ("bench", "engine", "--only", "nothing"),
+    ],
+)
+def test_bad_arguments_are_refused_with_code_2(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    assert stop.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_errors_of_ours_are_one_line_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demo", "--rows", "100000000"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("hullcast: a market has 1 to")
+    assert captured.err.count("\n") == 1
+
+
+class Failing:
+    """A command that ends with a given exception."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """None."""
+
+    def run(self, arguments: argparse.Namespace, console: Console) -> int:
+        """Fail."""
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UsageError("one\nand two"), 2, "hullcast: one and two\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 0, None),
+    ],
+)
+def test_exit_codes(
+    error: BaseException,
+    code: int,
+    said: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "_load", lambda module: Failing(error))
+    if said is None:
+        monkeypatch.setattr(sys, "stderr", open(os.devnull, "w"))  # noqa: SIM115  (the command closes it)
+    assert cli.main(["warm"]) == code
+    if said is not None:
+        assert capsys.readouterr().err == said
+
+
+def test_an_error_that_is_not_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_load", lambda module: Failing(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["warm"])
+
+
+def test_the_demo_runs_without_a_terminal_and_all_answers_are_equal() -> None:
+    done = hull(*SMALL_DEMO)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout  # no control codes
+    assert "600 answers checked with SQLite: all equal" in done.stdout  # 10 subscriptions x 10 times + 500
+    assert re.search(r"messages per update: \d+\.\d\d described \(S-CN\), [\d.,]+ if each", done.stdout)
+    assert done.stderr == ""
+
+
+def test_the_demo_tells_when_an_answer_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "warm_with_bar", lambda console, plain: None)
+    monkeypatch.setattr(Judge, "count_wrong_minima", lambda *_: 2)
+    assert cli.main(SMALL_DEMO) == 1
+    assert "2 of 600 answers differ from SQLite" in capsys.readouterr().out
+
+
+def test_the_judge_sees_a_wrong_answer() -> None:
+    trace = stock_trace(20, 100, root=1)
+    scenario, judge = Scenario(trace, 50, 1), Judge(trace.start)
+    answers = scenario.background_answers
+    assert judge.count_wrong_minima(scenario.low, scenario.high, answers) == 0
+    answers[np.flatnonzero(~np.isnan(answers))[0]] += 1
+    assert judge.count_wrong_minima(scenario.low, scenario.high, answers) == 1
+    sums = next(watched for watched in scenario.watched if watched.kind == "SUM")
+    assert judge.agrees(sums.sql, sums.answer)
+    assert not judge.agrees(sums.sql, sums.answer * (1 + 1e-6))
+    judge.close()
+
+
+def test_every_kind_of_subscription_is_watched() -> None:
+    kinds = {kind for kind, _ in WATCHED}
+    assert kinds >= {"MIN", "MAX", "DISTINCT", "COUNT", "SUM", "AVG", "rows", "join", "band join"}
+
+
+def test_answers_are_shown_in_a_few_words() -> None:
+    assert (shown(None), shown(1234.5), shown(1234)) == ("NULL", "1,234.50", "1,234")
+    assert shown(set()) == shown([]) == "nothing"
+    assert shown({"B", "A"}) == "A, B"
+    assert shown([("A", 1.0), ("B", 2.5), ("C", 3.0), ("D", 4.0), ("E", 5.0)]) == "A 1, B 2.5, C 3, +2"
+
+
+def test_warming_twice_compiles_nothing() -> None:
+    warm.warm()
+    seen: list[tuple[int, int]] = []
+    warmth = warm.warm(lambda done, total, name: seen.append((done, total)))
+    assert warmth.was_cached
+    assert not warm.is_cold()
+    assert len(seen) == 1  # only "all done"
+    assert seen[0][0] == seen[0][1] > 10
+
+
+@pytest.mark.slow
+def test_the_two_halves_leave_little_to_compile(tmp_path: Path) -> None:
+    """On an empty cache the helper processes do nearly all of the work."""
+    script = (
+        "from clients import warm\n"
+        "assert warm.is_cold()\n"
+        "here = []\n"
+        "watched = warm._watched\n"
+        "warm._compile_in_parts(lambda *_: None, 1)\n"
+        "assert not warm.is_cold()\n"
+        "with watched(here.append):\n"
+        "    warm.run_everything()\n"
+        "print(len(here))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) <= 2

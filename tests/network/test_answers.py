@@ -1,0 +1,314 @@
+"""What messages do to answers: the outbox against a model, sums against fractions, collections against dicts."""
+
+from __future__ import annotations
+
+from collections import deque
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, sums_in_boxes
+from network.answers.audience import Audience
+from network.answers.collection import Collection
+from network.answers.outbox import Outbox, Taken
+from network.answers.rows import CHANGE, ENTER, LEAVE
+
+# --- the outbox ----------------------------------------------------------------------------------------------------
+
+Waiting = tuple[int, int, float, float, object]  # subscription, seq, value, rest, item
+
+
+class OutboxHistory(RuleBasedStateMachine):
+    """Events come for some and are taken by some; the model is a list in which what was taken leaves a hole."""
+
+    @initialize(limit=st.sampled_from([1, 2, 3, 8, 60, 1500, 4000]))
+    def start(self, limit: int) -> None:
+        self.outbox = Outbox(limit)
+        self.limit = next(2**k for k in range(13) if 2**k >= limit)
+        self.ring: deque[Waiting | None] = deque()
+        self.lost: dict[int, int] = {}
+        self.subscriptions = 8
+        self.outbox.reserve(8)
+        self.seq = 0
+        self.named = 0
+
+    @rule(more=st.integers(1, 30))
+    def reserve(self, more: int) -> None:
+        if self.subscriptions < 100:
+            self.subscriptions += more
+            self.outbox.reserve(self.subscriptions)
+
+    @rule(seed=st.integers(0, 2**32 - 1), n=st.sampled_from([0, 1, 2, 7, 100, 900]), with_items=st.booleans())
+    def put(self, seed: int, n: int, with_items: bool) -> None:
+        rng = np.random.default_rng(seed)
+        who = rng.integers(0, rng.integers(1, self.subscriptions, endpoint=True), n)
+        seqs = self.seq + np.sort(rng.integers(1, 5, n))
+        self.seq += 5
+        values, rests = rng.integers(0, 9, n).astype(float), rng.random(n)
+        items = [f"item {self.named + i}" for i in range(3)] if with_items else []
+        self.named += len(items)
+        places = rng.integers(0, 3, n)
+        if with_items:
+            self.outbox.put(who, seqs, values, rests, places, items)
+        else:
+            self.outbox.put(who, seqs, values, rests)
+        for event in zip(who.tolist(), seqs.tolist(), values.tolist(), rests.tolist(), places.tolist(), strict=True):
+            if len(self.ring) == self.limit:
+                oldest = self.ring.popleft()
+                assert oldest is not None
+                self.lost[oldest[0]] = self.lost.get(oldest[0], 0) + 1
+                self.close_up()
+            self.ring.append((*event[:4], items[event[4]] if with_items else None))
+
+    @rule(subscription=st.integers(0, 7))
+    def take(self, subscription: int) -> None:
+        expected = [event for event in self.ring if event is not None and event[0] == subscription]
+        assert self.outbox.waiting(subscription) == len(expected)
+        taken = self.outbox.take(subscription)
+        assert list(zip(taken.seqs, taken.values, taken.rests, taken.items, strict=True)) == [e[1:] for e in expected]
+        self.ring = deque(None if event is not None and event[0] == subscription else event for event in self.ring)
+        self.close_up()
+
+    @rule(subscription=st.integers(0, 7))
+    def take_lost(self, subscription: int) -> None:
+        assert self.outbox.take_lost(subscription) == self.lost.pop(subscription, 0)
+
+    @rule()
+    def take_all(self) -> None:
+        for subscription in range(self.subscriptions):
+            self.take(subscription)
+        assert len(self.outbox._chunks) == 0, "items go with their events"
+
+    def close_up(self) -> None:
+        while self.ring and self.ring[0] is None:
+            self.ring.popleft()
+
+    @invariant()
+    def structure_is_sound(self) -> None:
+        if hasattr(self, "outbox"):
+            self.outbox.check()
+            assert len(self.outbox) == sum(event is not None for event in self.ring) <= self.limit
+            assert self.outbox.limit == self.limit
+
+
+TestOutboxHistory = OutboxHistory.TestCase
+TestOutboxHistory.settings = settings(max_examples=120, stateful_step_count=30)
+
+
+def test_an_outbox_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="room for one event"):
+        Outbox(0)
+
+
+# --- sums ----------------------------------------------------------------------------------------------------------
+
+
+def boxes(x: list[float | None]) -> Any:
+    """Query boxes around places; an empty box where there is none."""
+    lows, highs = np.full((len(x), 2), -np.inf), np.full((len(x), 2), np.inf)
+    highs[:, 0] = lows[:, 1] = [np.nan if value is None else value for value in x]
+    absent = np.array([value is None for value in x])
+    lows[absent], highs[absent] = np.inf, -np.inf
+    return lows, highs
+
+
+RANGES = np.array([(0.0, 9.0), (2.0, 5.0), (4.0, 4.0), (-np.inf, 3.0), (7.0, 6.0)])
+#: Doubles that span 53 + 40 bits: any sum of a few of them fits the 106 bits of a pair exactly.
+NUMBERS = st.builds(lambda m, e: float(m) * 2.0**e, st.integers(-(2**53), 2**53), st.integers(-20, 20))
+SOME = st.none() | st.tuples(st.integers(0, 9).map(float), NUMBERS)
+
+
+@pytest.mark.parametrize("function", [COUNT, SUM, EXACT_SUM, AVG])
+@given(histories=st.lists(st.lists(st.tuples(st.integers(0, 5), SOME), min_size=1, max_size=8), max_size=8))
+@settings(max_examples=60)
+def test_sums_are_those_of_fractions(
+    function: int, histories: list[list[tuple[int, tuple[float, float] | None]]]
+) -> None:
+    audience, answers = Audience(2, 1 << 14), AggregateAnswers(function)
+    ids = audience.admit(RANGES)
+    answers.start(ids, np.zeros((len(ids), 4)))
+    rows: dict[int, tuple[float, float]] = {}
+    seq = 0
+    for updates in histories:
+        old: list[tuple[float, float] | None] = []
+        expected: dict[int, list[tuple[int, tuple[float, float]]]] = {i: [] for i in ids.tolist()}
+        before = {i: shown(function, rows, i) for i in ids.tolist()}
+        for t, (row, new) in enumerate(updates):
+            old.append(rows.pop(row, None))
+            if new is not None:
+                rows[row] = new
+            for i in ids.tolist():
+                now = shown(function, rows, i)
+                if repr(now) != repr(before[i]):
+                    expected[i].append((seq + t, now))
+                    before[i] = now
+        news = [new for _, new in updates]
+        told = answers.hear(
+            audience,
+            boxes([place and place[0] for place in old]),
+            boxes([place and place[0] for place in news]),
+            np.arange(seq, seq + len(updates)),
+            np.array([place[1] if place else np.nan for place in old]),
+            np.array([place[1] if place else np.nan for place in news]),
+            never_needed,
+        )
+        seq += len(updates)
+        assert told == sum(map(len, expected.values()))
+        for i in ids.tolist():
+            held = [y for x, y in rows.values() if RANGES[i, 0] <= x <= RANGES[i, 1]]
+            count, high, low, lost_bits = answers.state[i].tolist()
+            assert lost_bits == 0
+            assert count == len(held)
+            assert Fraction(high) + Fraction(low) == sum(map(Fraction, held))
+            assert repr(answers.answer(i)) == repr(shown(function, rows, i))
+            taken = audience.outbox.take(i)
+            assert repr(list(zip(taken.seqs, zip(taken.values, taken.rests, strict=True), strict=True))) == repr(
+                expected[i]
+            )
+
+
+def never_needed(ids: Any) -> Any:
+    """In place of the rows: sums that fit a pair need not be taken anew."""
+    raise AssertionError(f"the sums of {ids} fit, yet were doubted")
+
+
+def shown(function: int, rows: dict[int, tuple[float, float]], i: int) -> tuple[float, float]:
+    """(value, rest) as the definition has it: the exact sum rounded once, and what rounding left."""
+    held = [Fraction(y) for x, y in rows.values() if RANGES[i, 0] <= x <= RANGES[i, 1]]
+    if function == COUNT:
+        return float(len(held)), 0.0
+    if not held:
+        return np.nan, 0.0
+    total = sum(held, Fraction(0))
+    value = float(total)
+    if function == AVG:
+        return value / len(held) + 0.0, 0.0
+    return value, float(total - Fraction(value)) if function == EXACT_SUM else 0.0
+
+
+@given(points=st.lists(st.tuples(st.integers(0, 9).map(float), NUMBERS | st.just(np.nan)), max_size=20))
+def test_first_sums_are_those_of_fractions(points: list[tuple[float, float]]) -> None:
+    state = np.zeros((len(RANGES), 4))
+    columns = np.array([[x for x, _ in points]]).reshape(1, len(points))
+    y = np.array([value for _, value in points])
+    starts, stops = np.zeros(len(RANGES), np.int64), np.full(len(RANGES), len(points))
+    lows, highs = np.ascontiguousarray(RANGES[:, :1]), np.ascontiguousarray(RANGES[:, 1:])
+    sums_in_boxes(columns, y, lows, highs, starts, stops, state)
+    for (low, high), (count, total, rest, _) in zip(RANGES.tolist(), state.tolist(), strict=True):
+        held = [value for x, value in points if low <= x <= high and value == value]
+        assert count == len(held)
+        assert Fraction(total) + Fraction(rest) == sum(map(Fraction, held))
+
+
+# --- collections -----------------------------------------------------------------------------------------------------
+
+
+class CollectionHistory(RuleBasedStateMachine):
+    """Rows enter, change and leave, several at one update; the model is a dict per update."""
+
+    @initialize(rows=st.booleans(), limit=st.sampled_from([2, 5, 1000]), first=st.sets(st.integers(0, 5)))
+    def start(self, rows: bool, limit: int, first: set[int]) -> None:
+        self.now: dict[int, Any] = {key: (key, 0) if rows else key for key in first}
+        self.limit = limit
+        self.rows = rows
+        self.collection = Collection(dict(self.now), tuple if rows else None, limit)
+        self.expected: list[tuple[int, dict[int, Any], dict[int, Any]]] = []
+        self.lost = 0
+        self.seq = 0
+
+    def shown(self, contents: dict[int, Any]) -> Any:
+        return [contents[key] for key in sorted(contents)] if self.rows else set(contents)
+
+    @rule(updates=st.lists(st.sets(st.integers(0, 5), min_size=1, max_size=3), max_size=6), seed=st.integers(0, 999))
+    def hear(self, updates: list[set[int]], seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        taken = Taken([], [], [], [])
+        for keys in updates:
+            self.seq += 1
+            before = dict(self.now)
+            for key in keys:
+                row = (key, self.seq) if self.rows else key
+                how = ENTER if key not in self.now else CHANGE if self.rows and rng.random() < 0.5 else LEAVE
+                if how == LEAVE:
+                    del self.now[key]
+                else:
+                    self.now[key] = row
+                taken.seqs.append(self.seq)
+                taken.values.append(how)
+                taken.rests.append(0.0)
+                taken.items.append((key, row))
+            self.expected.append((self.seq, before, dict(self.now)))
+        self.collection.hear(taken)
+        over = max(0, len(self.expected) - self.limit)
+        self.lost += over
+        del self.expected[:over]
+        assert self.collection.pending == len(self.expected)
+        assert self.collection.lost == self.lost
+
+    @rule()
+    def take(self) -> None:
+        if self.lost:
+            assert self.collection.take_lost() == self.lost + len(self.expected)
+            self.lost = 0
+            self.expected.clear()
+        changes = self.collection.take()
+        assert [change.seq for change in changes] == [seq for seq, _, _ in self.expected]
+        for change, (_, before, after) in zip(changes, self.expected, strict=True):
+            assert change.answer == self.shown(after)
+            assert sorted(change.entered) == sorted(after[key] for key in after if key not in before)
+            assert sorted(change.left) == sorted(before[key] for key in before if key not in after)
+            changed = [(before[key], after[key]) for key in after if key in before and before[key] != after[key]]
+            assert sorted(change.changed) == sorted(changed)
+        self.expected.clear()
+        assert self.collection.take() == []
+
+    @rule(lost=st.integers(1, 9))
+    def begin_again(self, lost: int) -> None:
+        """Events were lost on the way: contents come anew, and nothing pending counts as heard."""
+        self.collection.lose(dict(self.now), lost)
+        self.lost += lost + len(self.expected)
+        self.expected.clear()
+        assert self.collection.lost == self.lost
+
+    @invariant()
+    def the_answer_is_the_models(self) -> None:
+        if hasattr(self, "collection"):
+            answer = self.collection.answer()
+            assert answer == self.shown(self.now)
+            answer.clear()  # a copy: the caller may do with it as it likes
+            assert self.collection.answer() == self.shown(self.now)
+
+
+TestCollectionHistory = CollectionHistory.TestCase
+TestCollectionHistory.settings = settings(max_examples=100, stateful_step_count=20)
+
+
+# --- the audience ----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=20))
+def test_listeners_have_distinct_small_numbers_and_leave_nothing_behind(steps: list[tuple[bool, int]]) -> None:
+    audience = Audience(2, 64)
+    here: list[int] = []
+    most = 0
+    for comes, n in steps:
+        if comes:
+            never = np.arange(n) % 3 == 2
+            ids = audience.admit(np.tile([0.0, 9.0], (n, 1)), never)
+            assert not set(ids.tolist()) & set(here)
+            assert all(audience.outbox.waiting(i) == 0 for i in ids.tolist())
+            here += ids.tolist()
+            audience.outbox.put(ids, np.arange(n), np.zeros(n))
+        else:
+            leaving, here = here[:n], here[n:]
+            audience.dismiss(np.array(leaving, np.int64))
+        most = max(most, len(here))
+        assert len(audience) == len(here)
+        assert audience.capacity == most
+        audience.index.check()
+        audience.outbox.check()
