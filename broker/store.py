@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from broker.ingest import KEEP, Encoded
+from broker.keys import KeyMap
 from broker.schema import Table
 from network.compiled import kernel
 from network.wire.errors import BadValue, InvariantBroken
@@ -41,7 +41,7 @@ class TableStore:
     """Rows live in slots: columns of `cells`, found by the code of their key.
 
         slot     0     1     2     3        capacity 4, high water 3
-        key      A     -     C     .        _slot_of {A: 0, C: 2}
+        key      A     -     C     .        keys A: 0, C: 2
         PER     3.0   NaN   7.0   NaN       _free [1]; slot 3 was never used
         alive    x           x
 
@@ -49,12 +49,12 @@ class TableStore:
     batch, so within one `Updates` a slot means one row.
 
     Invariants (`check` tests them; every property test calls it after every step):
-      S1  `_slot_of` maps the key codes of the live rows, and only those, to their slots.
+      S1  `_keys` maps the key codes of the live rows, and only those, to their slots.
       S2  a slot that is not alive holds NaN in every column (so an absent row's `old` needs no branch).
       S3  live slots and `_free` divide 0.._high_water-1 without overlap.
       S4  no cell is infinite (KEEP was resolved), and no live row has NULL in a NOT NULL column or the key.
 
-    Cost: `apply` and `remove` one dict operation a row plus O(columns) compiled; growth by doubling.
+    Cost: `apply` and `remove` one hash lookup and O(columns) a row, compiled; growth by doubling.
     """
 
     def __init__(self, table: Table) -> None:
@@ -64,7 +64,7 @@ class TableStore:
         self.alive: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
         self._dirty: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
         self._tracked = False
-        self._slot_of: dict[float, int] = {}
+        self._keys = KeyMap()
         self._free: list[int] = []
         self._high_water = 0
         self._required = [
@@ -73,13 +73,13 @@ class TableStore:
 
     def __len__(self) -> int:
         """The number of live rows."""
-        return len(self._slot_of)
+        return len(self._keys)
 
     def apply(self, encoded: Encoded) -> Updates:
         """Insert or change rows in order; BadValue before any change if a new row lacks a NOT NULL column."""
         given = np.ascontiguousarray(encoded.cells)
         width, n = given.shape
-        slots = self._slots_for_one(encoded) if n == 1 else self._slots_for(encoded)
+        slots = self._slots_for(encoded)
         existed = np.empty(n, np.bool_)
         exists = np.empty(n, np.bool_)
         old = np.empty((width, n))
@@ -91,10 +91,7 @@ class TableStore:
     def remove(self, key_codes: NDArray[np.float64]) -> Updates:
         """Delete rows by key, in order; an absent key is an update that changes nothing."""
         n = len(key_codes)
-        if n == 1:
-            return self._remove_one(float(key_codes[0]))
-        # pop, not get: a key's second occurrence finds nothing, as it must
-        slots = np.fromiter(map(self._slot_of.pop, key_codes.tolist(), repeat(-1)), np.int64, n)
+        slots = self._keys.remove(np.ascontiguousarray(key_codes))
         existed = slots >= 0
         freed = slots[existed]
         old = np.full((len(self.table.columns), n), np.nan)
@@ -105,10 +102,6 @@ class TableStore:
         self._free.extend(freed.tolist())
         self.version += 1
         return Updates(slots, existed, np.zeros(n, dtype=np.bool_), old, np.full_like(old, np.nan))
-
-    def slot(self, key_code: float) -> int | None:
-        """Where the row with this key lives, if it does."""
-        return self._slot_of.get(key_code)
 
     def live_slots(self) -> NDArray[np.int64]:
         """The slots of all rows, ascending."""
@@ -130,15 +123,15 @@ class TableStore:
 
     def memory_bytes(self) -> int:
         """About what the store holds, in bytes."""
-        keys = sys.getsizeof(self._slot_of) + 56 * len(self._slot_of)  # a float and an int object each
         arrays = self.cells.nbytes + self.alive.nbytes + self._dirty.nbytes
-        return arrays + keys + sys.getsizeof(self._free) + 32 * len(self._free)
+        return arrays + self._keys.memory_bytes() + sys.getsizeof(self._free) + 32 * len(self._free)
 
     def check(self) -> None:
         """InvariantBroken unless S1 to S4 hold."""
         live = self.live_slots()
         keys = self.cells[self.table.key, live]
-        if dict(zip(keys.tolist(), live.tolist(), strict=True)) != self._slot_of or len(live) != len(self):
+        self._keys.check()
+        if not np.array_equal(self._keys.find(keys), live) or len(live) != len(self):
             raise InvariantBroken("S1: keys and live slots do not match")
         if not np.isnan(self.cells[:, ~self.alive]).all():
             raise InvariantBroken("S2: a dead slot holds a value")
@@ -148,45 +141,19 @@ class TableStore:
         if np.isinf(self.cells).any() or np.isnan(required).any():
             raise InvariantBroken("S4: a KEEP or a forbidden NULL was stored")
 
-    def _remove_one(self, key: float) -> Updates:
-        """`remove` of one key, without the index arrays."""
-        slot = self._slot_of.pop(key, -1)
-        absent = np.full((len(self.table.columns), 1), np.nan)
-        old = absent
-        if slot >= 0:
-            old = self.cells[:, slot : slot + 1].copy()
-            self.cells[:, slot] = np.nan
-            self.alive[slot] = False
-            self._dirty[slot] = True
-            self._free.append(slot)
-        self.version += 1
-        return Updates(np.array([slot]), np.array([slot >= 0]), np.array([False]), old, absent)
-
-    def _slots_for_one(self, encoded: Encoded) -> NDArray[np.int64]:
-        key = float(encoded.cells[self.table.key, 0])
-        slot = self._slot_of.get(key)
-        if slot is None:
-            if encoded.partial and self._required:
-                self._refuse_incomplete(encoded.cells, np.zeros(1, dtype=np.int64))
-            slot = self._allocate(1)[0]
-            self._slot_of[key] = slot
-        slots = np.empty(1, np.int64)
-        slots[0] = slot
-        return slots
-
     def _slots_for(self, encoded: Encoded) -> NDArray[np.int64]:
         """The slot of each row, giving new keys one; refuses before anything changed."""
-        codes = encoded.cells[self.table.key]
-        slots = np.fromiter(map(self._slot_of.get, codes.tolist(), repeat(-1)), np.int64, len(codes))
+        codes = np.ascontiguousarray(encoded.cells[self.table.key])
+        slots = self._keys.find(codes)
+        if (slots[0] if len(slots) == 1 else slots.min(initial=0)) >= 0:
+            return slots
         missing = np.flatnonzero(slots < 0)
-        if len(missing):
-            if encoded.partial and self._required:
-                _, first = np.unique(codes[missing], return_index=True)  # later occurrences are not new rows
-                self._refuse_incomplete(encoded.cells, np.sort(missing[first]))
-            keys = codes[missing].tolist()
-            fresh = dict.fromkeys(keys)
-            self._slot_of.update(zip(fresh, self._allocate(len(fresh)), strict=True))
-            slots[missing] = np.fromiter(map(self._slot_of.__getitem__, keys), np.int64, len(keys))
+        if encoded.partial and self._required:
+            _, first = np.unique(codes[missing], return_index=True)  # later occurrences are not new rows
+            self._refuse_incomplete(encoded.cells, np.sort(missing[first]))
+        fresh = self._allocate(len(missing))  # too many, if a new key occurs more than once
+        slots, taken = self._keys.assign(codes, np.array(fresh, np.int64))
+        self._free.extend(fresh[taken:])
         return slots
 
     def _refuse_incomplete(self, given: NDArray[np.float64], new_rows: NDArray[np.int64]) -> None:

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 #: Entries a node: 3 leaf entries take the room of 2 inner ones. Measured: see A2BTREE.md, "Node size".
-INNER = 32
+INNER = 48
 LEAF = INNER * 3 // 2
 FEW_INNER = INNER // 4  # below this a node takes from, or merges with, a neighbour
 FEW_LEAF = LEAF // 4

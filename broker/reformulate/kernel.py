@@ -244,11 +244,11 @@ def _look_ahead(m: Floats, leaf_of: Ints, slots: Ints, update: int) -> None:
         leaf = leaf_of[slot]
         if leaf >= 0:
             i = position_of(m, leaf, slot)
-            prefetch(m, leaf + X + i)
-            prefetch(m, leaf + GROUP + i)
-            prefetch(m, leaf + Y + i)
-            prefetch(m, leaf + Y + (i - 8 if i >= 8 else 0))
-            prefetch(m, leaf + Y + i + 8)
+            near = i - 8 if i >= 8 else 0
+            for k in range(near, i + 9, 8):
+                prefetch(m, leaf + X + k)
+                prefetch(m, leaf + GROUP + k)
+                prefetch(m, leaf + Y + k)
 
 
 @part
