@@ -12,7 +12,16 @@ from broker.reformulate.channel import Floats, Ints, ScalarChannel, differs
 from broker.schema import ColumnType
 from broker.sql.query import Kind
 from broker.values import decode_column
-from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, sums_in_boxes
+from network.answers.aggregate import (
+    AVG,
+    COUNT,
+    EXACT_SUM,
+    LOST_BITS,
+    SUM,
+    AggregateAnswers,
+    exact_state,
+    sums_in_boxes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,18 +72,18 @@ class AggregateChannel(Partitioned, ScalarChannel):
         self.count(n, np.array([len(updates) - n, n, 0]))
         at = np.flatnonzero(matters)
         texts = self.interner.texts
-        sides = (("OLD", *self._old, updates.old), ("NEW", *self._new, updates.new))
+        sides = (("old", *self._old, updates.old), ("new", *self._new, updates.new))
 
         def columns() -> dict[str, Column]:
             named: dict[str, Column] = {}
             for prefix, places, y, cells in sides:
                 for ref, column in zip(self.shape.ranges, places.columns, strict=True):
-                    named[f"{prefix}_{self.column_name(ref)}"] = np.where(places.there, column, np.nan)
+                    named[f"{prefix}.{self.column_name(ref)}"] = np.where(places.there, column, np.nan)
                 for ref in self.shape.partition:
                     declared = self.tables[0].columns[ref.column]
                     values = decode_column(declared.type, cells[ref.column, at], texts)
-                    named[f"{prefix}_{declared.name}"] = np.array(values, dtype=object)
-                named[f"{prefix}_Y"] = np.where(places.there, y, np.nan)
+                    named[f"{prefix}.{declared.name}"] = np.array(values, dtype=object)
+                named[f"{prefix.upper()}_Y"] = np.where(places.there, y, np.nan)
             return named
 
         return Messages(self.name, at + first_seq, columns)
@@ -97,10 +106,13 @@ class AggregateChannel(Partitioned, ScalarChannel):
         return ids
 
     def _taken_anew(self, listeners: Ints) -> Floats:
-        return self._states(self.audience.index.points_of(listeners))
+        return self._states(self.audience.index.points_of(listeners), exact=True)
 
-    def _states(self, points: Floats) -> Floats:
-        """The state of each predicate (as a point of the matching index) over the rows there are now."""
+    def _states(self, points: Floats, exact: bool = False) -> Floats:
+        """The state of each predicate (as a point of the matching index) over the rows there are now.
+
+        Where bits were lost, or `exact` is asked for, all bits of the rows are added up before rounding.
+        """
         store = self.stores[0]
         slots = store.live_slots()
         places, y = self._side(store.cells[:, slots], np.ones(len(slots), np.bool_))
@@ -127,6 +139,12 @@ class AggregateChannel(Partitioned, ScalarChannel):
         sums_in_boxes(
             np.ascontiguousarray(table), y, np.ascontiguousarray(low), np.ascontiguousarray(high), starts, stops, state
         )
+        doubted = range(n) if exact else np.flatnonzero(state[:, LOST_BITS]).tolist()
+        for i in doubted:
+            inside = ~np.isnan(y)
+            for column, lower, upper in zip(table, low[i].tolist(), high[i].tolist(), strict=True):
+                inside &= (lower <= column) & (column <= upper)
+            state[i] = exact_state(y[inside].tolist())
         return state
 
     def memory_bytes(self) -> int:

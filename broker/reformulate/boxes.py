@@ -18,24 +18,33 @@ class Places:
     """The points of messages before and after an update: one column a dimension, and the partition.
 
     `there` says where there is such a point at all: no row, or a NULL in a range or partition column, and it
-    is in nobody's box.
+    is in nobody's box. A place that is no float64 (a difference of large integers) lies between the one in
+    `columns` and the one in `uppers`, which are neighbours; elsewhere the two are the same.
     """
 
-    def __init__(self, columns: Sequence[Floats], partition: Floats | None, there: Booleans) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Floats],
+        partition: Floats | None,
+        there: Booleans,
+        uppers: Sequence[Floats] | None = None,
+    ) -> None:
         for column in columns:
             there = there & ~np.isnan(column)
         if partition is not None:
             there = there & ~np.isnan(partition)
         self.columns, self.partition, self.there = columns, partition, there
+        self.uppers = columns if uppers is None else uppers
 
     def take(self, rows: Booleans) -> Places:
         """Some of the points."""
         partition = None if self.partition is None else self.partition[rows]
-        return Places([column[rows] for column in self.columns], partition, self.there[rows])
+        uppers = [column[rows] for column in self.uppers]
+        return Places([column[rows] for column in self.columns], partition, self.there[rows], uppers)
 
     def queries(self) -> tuple[Floats, Floats]:
         """The query boxes that find the subscriptions around each point; empty boxes where there is none."""
-        return around_points(self.columns, self.partition, self.there)
+        return around_points(self.columns, self.partition, self.there, self.uppers)
 
 
 class Partitioned(Channel):
@@ -63,10 +72,13 @@ class Partitioned(Channel):
     def sweep(self) -> None:
         self.grouping.sweep(self.audience.partitions())  # only subscriptions hold partitions: rows pass through
 
-    def places(self, cells: Sequence[Cells | Floats], there: Booleans, extra: Sequence[Floats] = ()) -> Places:
-        """Where rows lie: each side's columns give the range columns; `extra` follows them."""
+    def places(
+        self, cells: Sequence[Cells | Floats], there: Booleans, extra: Sequence[tuple[Floats, Floats]] = ()
+    ) -> Places:
+        """Where rows lie: each side's columns give the range columns; `extra` (lower, upper) follows them."""
         columns = [cells[ref.side][ref.column] for ref in self.shape.ranges]
         partition = None
         if self.shape.partition:
             partition = self.grouping.numbers(self.partition_columns(cells), len(there))
-        return Places([*columns, *extra], partition, there)
+        uppers = [*columns, *(upper for _, upper in extra)]
+        return Places([*columns, *(lower for lower, _ in extra)], partition, there, uppers)

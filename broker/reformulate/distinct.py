@@ -83,9 +83,10 @@ class DistinctChannel(CollectionChannel):
 
         def columns() -> dict[str, Column]:
             named: dict[str, Column] = {}
-            for column, codes in zip((*self._partition, self.y), (*partition, values), strict=True):
+            for column, codes in zip(self._partition, partition, strict=True):
                 declared = self.tables[0].columns[column]
-                named[declared.name] = np.array(decode_column(declared.type, codes, texts), dtype=object)
+                named[f"by.{declared.name}"] = np.array(decode_column(declared.type, codes, texts), dtype=object)
+            named["VALUE"] = np.array(decode_column(self._y_type, values, texts), dtype=object)
             named["APPEARS"] = appears
             for field, name in ((INNER_L, "X"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):
                 named[name] = fields[field]

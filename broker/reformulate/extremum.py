@@ -90,7 +90,7 @@ class ExtremumChannel(ScalarChannel):
             named: dict[str, Column] = {}
             for ref, codes in zip(self.shape.partition, partition, strict=True):
                 column = self.tables[0].columns[ref.column]
-                named[column.name] = np.array(decode_column(column.type, codes, texts), dtype=object)
+                named[f"by.{column.name}"] = np.array(decode_column(column.type, codes, texts), dtype=object)
             named["NEWMIN" if self.sign > 0 else "NEWMAX"] = fields[BEST]
             for field, name in ((INNER_L, "INNER_L"), (INNER_R, "INNER_R"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):
                 named[name] = fields[field]

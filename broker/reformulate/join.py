@@ -15,6 +15,7 @@ import numpy as np
 from broker.index.nodes import COUNT, NEXT, ROW, X, seek
 from broker.reformulate.channel import Floats, Ints
 from broker.reformulate.selection import RowsChannel
+from broker.schema import ColumnType
 from network.compiled import kernel
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class JoinChannel(RowsChannel):
         self.keepers = keepers
         self.band = shape.on.band
         self._columns = (shape.on.left, shape.on.right)
+        kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
+        self._whole = ColumnType.REAL not in kinds
         self._low, self._high = (np.inf, -np.inf) if self.band else (0.0, 0.0)
 
     def relevant(self, side: int) -> tuple[int, ...]:
@@ -123,11 +126,22 @@ class JoinChannel(RowsChannel):
         highs[present & np.isnan(highs)] = np.inf
         return lows, highs
 
-    def _difference(self, cells: Sequence[Cells]) -> list[Floats]:
+    def _difference(self, cells: Sequence[Cells]) -> list[tuple[Floats, Floats]]:
+        """right - left as SQL has it, from below and from above.
+
+        Rounded for REAL, as SQL rounds it; exact for whole numbers, whose difference may be no float64.
+        """
         if not self.band:
             return []
-        with np.errstate(over="ignore"):  # an infinite difference is in one-sided bands, as in SQL
-            return [cells[1][self._columns[1]] - cells[0][self._columns[0]]]
+        left, right = cells[0][self._columns[0]], cells[1][self._columns[1]]
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite difference is in one-sided bands, as in SQL
+            difference = right - left
+            if not self._whole:
+                return [(difference, difference)]
+            from_right = difference + left
+            error = (right - from_right) - (left - (from_right - difference))
+        lower = np.where(error < 0, np.nextafter(difference, -np.inf), difference)
+        return [(lower, np.where(error > 0, np.nextafter(difference, np.inf), difference))]
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         self.keepers[side].update(updates)

@@ -73,14 +73,16 @@ class RowsChannel(Partitioned, CollectionChannel):
         def columns() -> dict[str, Column]:
             named: dict[str, Column] = {}
             for store, codes in zip(self.stores, keys, strict=True):
-                name = "KEY" if len(self.stores) == 1 else f"{store.table.name}.KEY"
+                name = "KEY" if len(self.stores) == 1 else f"key.{store.table.name}"
                 named[name] = np.array(decode_column(store.table.key_column.type, codes, texts), dtype=object)
-            for prefix, places, cells in (("OLD", old, before), ("NEW", new, after)):
-                named[f"{prefix}_THERE"] = places.there
+            for prefix, places, cells in (("old", old, before), ("new", new, after)):
+                named[f"{prefix.upper()}_THERE"] = places.there
+                if len(places.columns) > len(self.shape.ranges):  # a band join: the difference is the last place
+                    named[f"{prefix.upper()}_DIFFERENCE"] = places.columns[-1]
                 for ref in (*self.shape.ranges, *self.shape.partition):
-                    named[f"{prefix}_{self.column_name(ref)}"] = self._decoded(ref, cells, texts)
+                    named[f"{prefix}.{self.column_name(ref)}"] = self._decoded(ref, cells, texts)
             for ref in self.shape.projection:
-                named[self.column_name(ref)] = self._decoded(ref, after, texts)
+                named[f"row.{self.column_name(ref)}"] = self._decoded(ref, after, texts)
             return named
 
         return Messages(self.name, seqs, columns)
@@ -122,8 +124,8 @@ class RowsChannel(Partitioned, CollectionChannel):
         keep = places.there.copy()
         if predicates.never is not None and predicates.never[i]:
             keep[:] = False
-        for d, column in enumerate(places.columns):
-            keep &= (predicates.low[i, d] <= column) & (column <= predicates.high[i, d])
+        for d, (column, upper) in enumerate(zip(places.columns, places.uppers, strict=True)):
+            keep &= (predicates.low[i, d] <= column) & (upper <= predicates.high[i, d])
         if places.partition is not None:
             keep &= places.partition == self.partition_of(predicates)[i]
         return keep

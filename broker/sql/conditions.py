@@ -134,6 +134,14 @@ class ConditionReader:
             return
         if len(operands) > 1:
             refuse(node, "the difference is compared with more than one value", _BAND_HINT)
+        apart = (
+            (left.columns and right.columns) or (left.operands and left.columns) or (right.operands and right.columns)
+        )
+        if operands and apart and ColumnType.REAL in (self.scope.column(ref).type for ref in (first, second)):
+            # SQL would round the sum before it compares, we the difference: equal for whole numbers only
+            refuse(
+                node, "REAL columns are compared by their difference, as rounding makes a sum another thing", _BAND_HINT
+            )
         slot = self._meet_band(node, first, second)
         turned = -1 if {ref.side: sign for sign, ref in columns}[1] < 0 else 1
         operand: Operand = Given((0.0, 0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -207,3 +208,14 @@ def sums_in_boxes(
                 inside = inside and lows[i, d] <= columns[d, row] <= highs[i, d]
             if inside:
                 _add(state, i, y[row], 1)
+
+
+def exact_state(values: list[float]) -> tuple[float, float, float, float]:
+    """The state of rows given by value, from their exact sum (Shewchuk's, as in math.fsum)."""
+    try:
+        high = math.fsum(values)
+        low = math.fsum((*values, -high))
+        lost = abs(math.fsum((*values, -high, -low)))
+    except OverflowError:  # beyond every float, perhaps only on the way: as SQL, which adds one by one
+        high, low, lost = sum(values), 0.0, math.inf
+    return float(len(values)), high, low, lost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
@@ -33,12 +33,13 @@ class Collection:
         self._contents = self._kept(contents)
         self._changes: deque[tuple[int, _Delta]] = deque()
         self._latest: weakref.ref[_History] | None = None
+        self._silent = 0  # changes that show nothing new: they are kept for the history only
         self.lost = 0
 
     @property
     def pending(self) -> int:
         """Changes waiting to be taken."""
-        return len(self._changes)
+        return len(self._changes) - self._silent
 
     def answer(self) -> Any:
         """The whole collection now."""
@@ -63,32 +64,39 @@ class Collection:
                         raise InvariantBroken(f"collection: {key!r} enters twice")
                     contents[key] = row
             self._changes.append((seq, delta))
+            self._silent += delta.silent
         while len(self._changes) > self._limit:
-            self._changes.popleft()
+            self._silent -= self._changes.popleft()[1].silent
             self.lost += 1
 
     def take(self) -> list[Change]:
         """The changes not yet taken, oldest first."""
         if not self._changes:
             return []
-        changes, self._changes = list(self._changes), deque()
+        changes, self._changes, self._silent = list(self._changes), deque(), 0
         history = _History(self._contents, [delta for _, delta in changes], self._present)
         self._latest = weakref.ref(history)
         return [
-            delta.event(seq, partial(history.answer_after, i), self._show) for i, (seq, delta) in enumerate(changes)
+            delta.event(seq, partial(history.answer_after, i), self._show)
+            for i, (seq, delta) in enumerate(changes)
+            if not delta.silent
         ]
 
     def lose(self, contents: dict[Any, Any], lost: int) -> None:
         """So many events were lost: begin again with the contents as they are now."""
-        self.lost += lost + len(self._changes)
-        self._changes.clear()
+        self.lost += lost + self.pending
+        self._forget()
         self._contents = self._kept(contents)
 
     def take_lost(self) -> int:
         """How many changes were lost since last asked; none is pending after a loss."""
-        lost, self.lost = self.lost + len(self._changes), 0
-        self._changes.clear()
+        lost, self.lost = self.lost + self.pending, 0
+        self._forget()
         return lost
+
+    def _forget(self) -> None:
+        self._changes.clear()
+        self._silent = 0
 
     def _part_from_history(self) -> None:
         """Before the contents change: events that somebody still holds get a copy of them as they are."""
@@ -142,6 +150,14 @@ class _Delta:
     def note(self, key: Any, before: Any, after: Any) -> None:
         self.before.setdefault(key, before)
         self.after[key] = after
+
+    @property
+    def silent(self) -> bool:
+        """Whether the same rows are shown as before, under other keys: a join may exchange equal pairs."""
+        if len(self.before) == 1:
+            return False
+        before = Counter(row for row in self.before.values() if row is not _NOTHING)
+        return before == Counter(row for row in self.after.values() if row is not _NOTHING)
 
     def undo(self, contents: dict[Any, Any]) -> None:
         for key, row in self.before.items():

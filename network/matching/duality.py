@@ -50,14 +50,21 @@ def box_points(low: Floats, high: Floats, partitions: Floats | None = None) -> F
 
 
 def around_points(
-    columns: Sequence[Floats], partitions: Floats | None, there: npt.NDArray[np.bool_]
+    columns: Sequence[Floats],
+    partitions: Floats | None,
+    there: npt.NDArray[np.bool_],
+    uppers: Sequence[Floats] | None = None,
 ) -> tuple[Floats, Floats]:
-    """Query boxes, lows and highs, for the boxes around points given as columns; empty where there is no point."""
+    """Query boxes, lows and highs, for the boxes around points given as columns; empty where there is no point.
+
+    With `uppers`, for the boxes around the small intervals from `columns` to `uppers`.
+    """
     d, n = len(columns), len(there)
     width = max(1, 2 * d + (partitions is not None))
     lows, highs = np.full((n, width), -np.inf), np.full((n, width), np.inf)
-    for i, column in enumerate(columns):
-        highs[:, 2 * i] = lows[:, 2 * i + 1] = column
+    for i, (column, upper) in enumerate(zip(columns, columns if uppers is None else uppers, strict=True)):
+        highs[:, 2 * i] = column
+        lows[:, 2 * i + 1] = upper
     if partitions is not None:
         lows[:, 2 * d] = highs[:, 2 * d] = partitions
     lows[~there], highs[~there] = np.inf, -np.inf

@@ -205,7 +205,7 @@ def test_each_of_many_updates_tells_just_the_ranges_whose_extremum_changed(funct
         at = messages.seqs - step.batch.first_seq
         match = np.tile(concerned(messages.columns), (1, parts))
         if by:
-            match &= messages.columns["P"][:, None] == np.repeat(PARTS, len(ENDS))
+            match &= messages.columns["by.P"][:, None] == np.repeat(PARTS, len(ENDS))
         which, whom = np.nonzero(match)
         told = np.zeros((len(step.keys), len(known)), np.int64)
         np.add.at(told, (at[which], whom), 1)
@@ -239,7 +239,7 @@ def test_each_of_many_updates_tells_just_the_ranges_where_a_value_appears_or_van
         truth = np.stack([(inside & (y == value)[:, None, :]).any(2) for value in range(YS + 1)], axis=2)
         messages = only(step.batch)
         at = messages.seqs - step.batch.first_seq
-        value = np.array([YS if v is None else v for v in messages.columns["Y"]], np.int64)
+        value = np.array([YS if v is None else v for v in messages.columns["VALUE"]], np.int64)
         appears = messages.columns["APPEARS"]
         which, whom = np.nonzero(concerned(messages.columns, "X", "X"))
         told = np.zeros((*truth[1:].shape, 2), np.int64)
@@ -290,7 +290,7 @@ def test_each_of_many_updates_moves_counts_and_sums_by_just_its_part(what: str, 
         assert len(np.unique(at)) == len(at), "one message an update"
         delta = np.zeros((2, len(step.keys), len(ENDS)))
         for prefix, way in (("OLD", -1.0), ("NEW", 1.0)):
-            x, y = columns[f"{prefix}_X"], columns[f"{prefix}_Y"]
+            x, y = columns[f"{prefix.lower()}.X"], columns[f"{prefix}_Y"]
             hit = (x[:, None] >= X1) & (x[:, None] <= X2)
             delta[0, at] += way * hit
             delta[1, at] += way * np.where(hit, y[:, None], 0.0)
@@ -331,9 +331,9 @@ def test_each_of_many_updates_moves_a_row_into_out_of_or_within_just_the_right_b
         assert columns["KEY"].tolist() == mine[at].tolist()
         there = {}
         for prefix in ("OLD", "NEW"):
-            x = np.array([np.nan if v is None else v for v in columns[f"{prefix}_X"]], np.float64)[:, None]
+            x = np.array([np.nan if v is None else v for v in columns[f"{prefix.lower()}.X"]], np.float64)[:, None]
             there[prefix] = columns[f"{prefix}_THERE"][:, None] & (x >= X1) & (x <= X2)
-        shown = np.array([np.nan if v is None else v for v in columns["Y"]], np.float64)
+        shown = np.array([np.nan if v is None else v for v in columns["row.Y"]], np.float64)
         told = np.zeros_like(truth)
         changed = differs(shown, step.y[at, mine[at]])[:, None]  # a subscriber compares with the row it holds
         told[at] = np.where(
@@ -407,16 +407,15 @@ def test_each_of_many_updates_moves_just_the_right_pairs(band: bool) -> None:
         truth = np.where(now & ~was, 1, np.where(was & ~now, 3, 2 * (was & now & altered)))
         columns = only(step.batch).columns
         at = columns["seq"] - step.batch.first_seq
-        keys = [columns["R.KEY"].astype(np.int64), columns["S.KEY"].astype(np.int64)]
+        keys = [columns["key.R"].astype(np.int64), columns["key.S"].astype(np.int64)]
         assert (keys[side] == mine[at]).all()
         partner = keys[1 - side]
         assert len(set(zip(at.tolist(), partner.tolist(), strict=True))) == len(at), "a pair is told of once an update"
         told = np.zeros_like(truth)
         sides = {}
         for prefix in ("OLD", "NEW"):
-            r_y, s_y = (_numbers(columns[f"{prefix}_{name}.Y"]) for name in "RS")
-            mine_x = step.x[at + (prefix == "NEW"), mine[at]]
-            difference = (partner_x[0, partner] - mine_x) * (1 if side == 0 else -1)  # no column tells it yet
+            r_y, s_y = (_numbers(columns[f"{prefix.lower()}.{name}.Y"]) for name in "RS")
+            difference = columns[f"{prefix}_DIFFERENCE"] if band else np.zeros(len(at))
             hit = (low[:, 0] <= difference) & (difference <= high[:, 0]) if band else np.True_
             sides[prefix] = columns[f"{prefix}_THERE"] & hit & (y1[:, 0] <= r_y) & (r_y <= y2[:, 0]) & (s_y >= y3[:, 0])
         old, new = sides["OLD"], sides["NEW"]

@@ -144,7 +144,7 @@ def test_the_store_grows_by_doubling_and_keeps_its_rows() -> None:
     assert store.cells.shape[1] == 2 * SMALLEST_CAPACITY
     code = interner.find("7")
     assert code is not None
-    (slot,) = np.flatnonzero(store.cells[0] == code)
+    (slot,) = np.flatnonzero(store.cells[TABLE.key] == code)
     assert store.cells[2, slot] == 7
 
 
