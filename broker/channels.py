@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.index.keeper import TreeKeeper
 from broker.reformulate.aggregate import AggregateChannel
 from broker.reformulate.distinct import DistinctChannel
 from broker.reformulate.extremum import ExtremumChannel
 from broker.reformulate.join import JoinChannel
+from broker.reformulate.keeper import TreeKeeper
 from broker.reformulate.selection import SelectionChannel
 from broker.sql.query import Kind, Ref
 from network.wire.errors import UnknownChannel

@@ -18,9 +18,9 @@ Column = npt.NDArray[Any]
 class Messages:
     """The messages of one channel for one batch, in the order of the updates.
 
-    `columns` is what goes out: `seq` and, by kind of channel, the fields named in ARCHITECTURE.md. Columns of the user's
-    tables have a prefix (`by.`, `old.`, `new.`, `row.`), so that no name of theirs can be taken for one of ours. Made when
-    first asked for, because most batches are only matched, not looked at.
+    `columns` is what goes out: `seq` and, by kind of channel, the fields named in ARCHITECTURE.md. Columns of the
+    user's tables have a prefix (`by.`, `old.`, `new.`, `row.`), so that no name of theirs can be taken for one of
+    ours. Made when first asked for, because most batches are only matched, not looked at.
     """
 
     def __init__(self, channel: str, seqs: Ints, columns: Callable[[], dict[str, Column]]) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from broker.grouping import Grouping
-from broker.index.keeper import TreeKeeper
 from broker.messages import Messages
 from broker.reformulate.channel import CollectionChannel, Floats, Ints
+from broker.reformulate.keeper import TreeKeeper
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from broker.values import decode_column
 from network.answers.extremum import heard

@@ -19,9 +19,9 @@ from network.matching.duality import NO_PARTITIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.index.keeper import TreeKeeper
     from broker.interning import Interner
     from broker.messages import Column
+    from broker.reformulate.keeper import TreeKeeper
     from broker.sql.query import Predicates, Shape
     from broker.store import TableStore, Updates
 

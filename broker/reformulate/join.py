@@ -21,10 +21,10 @@ from network.compiled import kernel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.index.keeper import TreeKeeper
     from broker.interning import Interner
     from broker.messages import Messages
     from broker.reformulate.boxes import Cells, Places
+    from broker.reformulate.keeper import TreeKeeper
     from broker.sql.query import Predicates, Shape
     from broker.store import TableStore, Updates
 

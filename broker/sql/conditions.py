@@ -134,14 +134,8 @@ class ConditionReader:
             return
         if len(operands) > 1:
             refuse(node, "the difference is compared with more than one value", _BAND_HINT)
-        apart = (
-            (left.columns and right.columns) or (left.operands and left.columns) or (right.operands and right.columns)
-        )
-        if operands and apart and ColumnType.REAL in (self.scope.column(ref).type for ref in (first, second)):
-            # SQL would round the sum before it compares, we the difference: equal for whole numbers only
-            refuse(
-                node, "REAL columns are compared by their difference, as rounding makes a sum another thing", _BAND_HINT
-            )
+        if operands and not _is_difference(left, right) and not _is_difference(right, left):
+            self._refuse_reals(node, first, second)
         slot = self._meet_band(node, first, second)
         turned = -1 if {ref.side: sign for sign, ref in columns}[1] < 0 else 1
         operand: Operand = Given((0.0, 0.0))
@@ -187,6 +181,11 @@ class ConditionReader:
         self._meet_once(node, JoinOn(left.column, right.column, band=True))
         return Slot(self.scope.label(right, left), domain)
 
+    def _refuse_reals(self, node: exp.Expr, *refs: Ref) -> None:
+        """SQL would round the sum before it compares, and we the difference: the same for whole numbers only."""
+        if any(self.scope.column(ref).type is ColumnType.REAL for ref in refs):
+            refuse(node, "REAL columns are compared by their difference: a rounded sum is another thing", _BAND_HINT)
+
     def _meet_once(self, node: exp.Expr, on: JoinOn) -> None:
         """Two tables meet in one way; saying the same again, or bounding the same band again, is fine."""
         if self.on is not None and self.on != on:
@@ -196,6 +195,11 @@ class ConditionReader:
     def _mismatch(self, left: int, right: int) -> str:
         labels = [self.scope.label(Ref(side, place)) for side, place in enumerate((left, right))]
         return f"{' and '.join(labels)} cannot be joined this way"
+
+
+def _is_difference(one: Side, other: Side) -> bool:
+    """Whether one side is the difference of two columns, and the other a value."""
+    return not one.operands and not other.columns
 
 
 def read_conditions(select: exp.Select, scope: Scope) -> ConditionReader:

@@ -6,9 +6,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from broker.engine import Engine
-from broker.index.keeper import TreeKeeper
 from broker.ingest import ingest
 from broker.interning import Interner
+from broker.reformulate.keeper import TreeKeeper
 from broker.store import TableStore
 from sim.bench.timing import Run
 from sim.workloads import CREATE, RANGE_MIN
