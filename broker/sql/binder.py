@@ -99,7 +99,8 @@ class Binder:
         codes: list[CodeColumn] = []
         for position, values in enumerate(columns):
             if not _is_column(values):
-                got = type(values).__name__
+                dimensions = getattr(values, "ndim", 1)
+                got = type(values).__name__ if dimensions == 1 else f"{dimensions} dimensions"
                 raise BadParameter(position + 1, f"needs a column of values, a list or an array, got {got}")
         n = len(columns[0]) if len(columns) else count
         for slot, values in zip(self.slots, columns, strict=True):
