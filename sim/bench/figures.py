@@ -110,7 +110,7 @@ def _costs(axes: Any, xs: Sequence[int], lines: Sequence[Cost]) -> None:
                 f"{line.engine_us:.2f} us" if line is lines[0] else f"{line.growth.median:.2f}x of {short(xs[0])}",
                 (x, line.engine_us),
                 textcoords="offset points",
-                xytext=(0, -16),
+                xytext=(0, 7),
                 ha="center",
                 color=GREEN,
             )
