@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.reformulate.aggregate import AggregateChannel
+from broker.reformulate.channel import Opening
 from broker.reformulate.distinct import DistinctChannel
 from broker.reformulate.extremum import ExtremumChannel
 from broker.reformulate.join import JoinChannel
@@ -83,24 +84,24 @@ class Channels:
 
     def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
         name = channel_name(shape, stores)
-        common = (name, shape, stores, self._interner, self._event_limit)
+        opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit)
         match shape.kind:
             case Kind.MIN | Kind.MAX:
                 assert shape.y is not None, "S2"
                 x = shape.ranges[0].column if shape.ranges else None
                 groups = tuple(ref.column for ref in shape.partition)
-                return ExtremumChannel(*common, self._keeper(shape, stores[0], x, shape.y.column, groups))
+                return ExtremumChannel(opening, self._keeper(shape, stores[0], x, shape.y.column, groups))
             case Kind.DISTINCT:
-                return DistinctChannel(*common)
+                return DistinctChannel(opening)
             case Kind.COUNT | Kind.SUM | Kind.AVG:
-                return AggregateChannel(*common)
+                return AggregateChannel(opening)
             case Kind.SELECT:
-                return SelectionChannel(*common)
+                return SelectionChannel(opening)
             case Kind.JOIN:
                 assert shape.on is not None, "S3"
                 left = self._keeper(shape, stores[0], shape.on.left, None, ())
                 right = self._keeper(shape, stores[1], shape.on.right, None, ())
-                return JoinChannel(*common, (left, right))
+                return JoinChannel(opening, (left, right))
 
     def _keeper(
         self, shape: Shape, store: TableStore, x: int | None, y: int | None, groups: tuple[int, ...]

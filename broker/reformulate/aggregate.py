@@ -8,7 +8,7 @@ import numpy as np
 
 from broker.messages import Messages
 from broker.reformulate.boxes import Partitioned, Places
-from broker.reformulate.channel import Floats, Ints, ScalarChannel, differs
+from broker.reformulate.channel import Floats, Ints, Opening, ScalarChannel, differs
 from broker.schema import ColumnType
 from broker.sql.query import Kind
 from broker.values import decode_column
@@ -24,12 +24,9 @@ from network.answers.aggregate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from broker.interning import Interner
     from broker.messages import Column
-    from broker.sql.query import Predicates, Shape
-    from broker.store import TableStore, Updates
+    from broker.sql.query import Predicates
+    from broker.store import Updates
 
 #: From so many predicates on, sorting the rows once is cheaper than looking at all of them each time.
 WORTH_SORTING = 8
@@ -38,10 +35,9 @@ WORTH_SORTING = 8
 class AggregateChannel(Partitioned, ScalarChannel):
     """COUNT(*), COUNT(y), SUM(y) or AVG(y) over boxes. A count is the sum of ones."""
 
-    def __init__(
-        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
-    ) -> None:
-        super().__init__(name, shape, stores, interner, event_limit)
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        shape = opening.shape
         self.y = None if shape.y is None else shape.y.column
         whole = self.y is not None and self.tables[0].columns[self.y].type is ColumnType.INTEGER
         functions = {Kind.COUNT: COUNT, Kind.SUM: EXACT_SUM if whole else SUM, Kind.AVG: AVG}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,16 @@ class ChannelStatistics:
     memory_bytes: int
 
 
+class Opening(NamedTuple):
+    """What every channel is opened with."""
+
+    name: str
+    shape: Shape
+    stores: tuple[TableStore, ...]  # of the tables it reads, left one first
+    interner: Interner
+    event_limit: int
+
+
 class Channel(ABC):
     """One query shape while somebody wants it: it keeps what the shape needs, and turns updates into messages.
 
@@ -56,14 +66,9 @@ class Channel(ABC):
     second matches the description with this process's own subscriptions.
     """
 
-    def __init__(
-        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
-    ) -> None:
-        self.name = name
-        self.shape = shape
-        self.stores = tuple(stores)
-        self.interner = interner
-        self.audience = Audience(self.coordinates(shape), event_limit)
+    def __init__(self, opening: Opening) -> None:
+        self.name, self.shape, self.stores, self.interner, event_limit = opening
+        self.audience = Audience(self.coordinates(self.shape), event_limit)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
         self._tally = np.zeros(3, np.int64)
         self._counted = 0

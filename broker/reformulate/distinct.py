@@ -14,7 +14,7 @@ import numpy as np
 
 from broker.grouping import Grouping
 from broker.messages import Messages
-from broker.reformulate.channel import CollectionChannel, Floats, Ints
+from broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening
 from broker.reformulate.keeper import TreeKeeper
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from broker.values import decode_column
@@ -25,19 +25,17 @@ from network.matching.duality import NO_PARTITIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.interning import Interner
     from broker.messages import Column
-    from broker.sql.query import Predicates, Shape
-    from broker.store import TableStore, Updates
+    from broker.sql.query import Predicates
+    from broker.store import Updates
 
 
 class DistinctChannel(CollectionChannel):
     """The set of values of y over ranges of x. NULL is a value (SQL's DISTINCT lists it)."""
 
-    def __init__(
-        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
-    ) -> None:
-        super().__init__(name, shape, stores, interner, event_limit)
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        shape = opening.shape
         assert shape.y is not None, "S2"
         self.y = shape.y.column
         self.x = shape.ranges[0].column if shape.ranges else None
@@ -74,9 +72,11 @@ class DistinctChannel(CollectionChannel):
         update = fields[UPDATE].astype(np.int64)
         appears = np.isfinite(fields[BEST])
         # A value appears because of the row as it is now, and vanishes because of the row as it was.
-        source = np.where(appears, updates.new[:, update], updates.old[:, update])
-        self._values = source[self.y]
-        partition = [source[column] for column in self._partition]
+        y, *partition = (
+            np.where(appears, updates.new[column][update], updates.old[column][update])
+            for column in (self.y, *self._partition)
+        )
+        self._values = y
         self._places = np.ascontiguousarray(self._partitions.numbers(partition, len(update)))
         self.count(len(raw), tally[:3])
         texts, values = self.interner.texts, self._values

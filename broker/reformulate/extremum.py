@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.messages import Messages
-from broker.reformulate.channel import Floats, Ints, ScalarChannel
+from broker.reformulate.channel import Floats, Ints, Opening, ScalarChannel
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
 from broker.schema import ColumnType
 from broker.sql.query import Kind
@@ -19,26 +19,18 @@ from network.matching.duality import NO_PARTITIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.interning import Interner
     from broker.messages import Column
     from broker.reformulate.keeper import TreeKeeper
-    from broker.sql.query import Predicates, Shape
-    from broker.store import TableStore, Updates
+    from broker.sql.query import Predicates
+    from broker.store import Updates
 
 
 class ExtremumChannel(ScalarChannel):
     """MIN or MAX of y over ranges of x. The two share one tree: see `TreeKeeper`."""
 
-    def __init__(
-        self,
-        name: str,
-        shape: Shape,
-        stores: Sequence[TableStore],
-        interner: Interner,
-        event_limit: int,
-        keeper: TreeKeeper,
-    ) -> None:
-        super().__init__(name, shape, stores, interner, event_limit)
+    def __init__(self, opening: Opening, keeper: TreeKeeper) -> None:
+        super().__init__(opening)
+        shape = opening.shape
         assert shape.y is not None, "S2"
         self.sign = 1.0 if shape.kind is Kind.MIN else -1.0
         self.keeper = keeper

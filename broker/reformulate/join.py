@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from broker.index.nodes import COUNT, NEXT, ROW, X, seek
-from broker.reformulate.channel import Floats, Ints
+from broker.reformulate.channel import Floats, Ints, Opening
 from broker.reformulate.selection import RowsChannel
 from broker.schema import ColumnType
 from network.compiled import kernel
@@ -21,12 +21,11 @@ from network.compiled import kernel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.interning import Interner
     from broker.messages import Messages
     from broker.reformulate.boxes import Cells, Places
     from broker.reformulate.keeper import TreeKeeper
-    from broker.sql.query import Predicates, Shape
-    from broker.store import TableStore, Updates
+    from broker.sql.query import Predicates
+    from broker.store import Updates
 
 OLD, NEW = 1, 2  # a pair was, or is, within the band
 
@@ -74,16 +73,9 @@ class JoinChannel(RowsChannel):
     For a band join the server knows the widest band anybody asked for (never who asked), and probes just that far.
     """
 
-    def __init__(
-        self,
-        name: str,
-        shape: Shape,
-        stores: Sequence[TableStore],
-        interner: Interner,
-        event_limit: int,
-        keepers: tuple[TreeKeeper, TreeKeeper],
-    ) -> None:
-        super().__init__(name, shape, stores, interner, event_limit)
+    def __init__(self, opening: Opening, keepers: tuple[TreeKeeper, TreeKeeper]) -> None:
+        super().__init__(opening)
+        shape = opening.shape
         assert shape.on is not None, "S3"
         self.keepers = keepers
         self.band = shape.on.band

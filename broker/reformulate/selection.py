@@ -8,17 +8,17 @@ import numpy as np
 
 from broker.messages import Messages
 from broker.reformulate.boxes import Cells, Partitioned, Places
-from broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, differs
+from broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, Opening, differs
 from broker.values import decode_column
 from network.answers.rows import RowAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.interning import Interner, Texts
+    from broker.interning import Texts
     from broker.messages import Column
-    from broker.sql.query import Predicates, Ref, Shape
-    from broker.store import TableStore, Updates
+    from broker.sql.query import Predicates, Ref
+    from broker.store import Updates
 
 
 class RowsChannel(Partitioned, CollectionChannel):
@@ -27,10 +27,8 @@ class RowsChannel(Partitioned, CollectionChannel):
     A row here is a virtual one, made of one row per table; its key is the key of that row (of both, for a join).
     """
 
-    def __init__(
-        self, name: str, shape: Shape, stores: Sequence[TableStore], interner: Interner, event_limit: int
-    ) -> None:
-        super().__init__(name, shape, stores, interner, event_limit)
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
         self.answers = RowAnswers()
         self._old: Places
         self._new: Places

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from network.answers.pairs import end_of, next_message
 from network.compiled import kernel, part
 
 if TYPE_CHECKING:
@@ -159,27 +160,22 @@ def _fold(
     values, rests = np.empty(room), np.empty(room)
     suspects, doubted = np.empty(room, np.int64), 0
     told, a, b = 0, 0, 0
-    while a < len(old_listeners) or b < len(new_listeners):
-        if b == len(new_listeners) or (a < len(old_listeners) and old_messages[a] <= new_messages[b]):
-            message = old_messages[a]
-        else:
-            message = new_messages[b]
-        first = told
-        while a < len(old_listeners) and old_messages[a] == message:
-            i = old_listeners[a]
+    message = next_message(old_messages, a, new_messages, b)
+    while message >= 0:
+        first, old_end, new_end = told, end_of(old_messages, a, message), end_of(new_messages, b, message)
+        for k in range(a, old_end):
+            i = old_listeners[k]
             marks[i] = mark
             who[told] = i
             values[told], rests[told] = _answer(function, state, i)
             told += 1
-            a += 1
             _add(state, i, -old_y[message], -1)
-        while b < len(new_listeners) and new_messages[b] == message:
-            i = new_listeners[b]
+        for k in range(b, new_end):
+            i = new_listeners[k]
             if marks[i] != mark:
                 who[told] = i
                 values[told], rests[told] = _answer(function, state, i)
                 told += 1
-            b += 1
             _add(state, i, new_y[message], 1)
         mark += 1
         kept = first
@@ -191,7 +187,8 @@ def _fold(
             if not _same(value, rest, values[k], rests[k]):
                 who[kept], what[kept], values[kept], rests[kept] = who[k], message, value, rest
                 kept += 1
-        told = kept
+        told, a, b = kept, old_end, new_end
+        message = next_message(old_messages, a, new_messages, b)
     return who[:told], what[:told], values[:told], rests[:told], suspects[:doubted]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from network.answers.outbox import NO_RESTS
+from network.answers.pairs import end_of, next_message
 from network.compiled import kernel
 
 if TYPE_CHECKING:
@@ -77,27 +78,24 @@ def _fold(
     room = len(old_listeners) + len(new_listeners)
     who, what, how = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
     told, a, b = 0, 0, 0
-    while a < len(old_listeners) or b < len(new_listeners):
-        if b == len(new_listeners) or (a < len(old_listeners) and old_messages[a] <= new_messages[b]):
-            message = old_messages[a]
-        else:
-            message = new_messages[b]
-        first = a
-        while a < len(old_listeners) and old_messages[a] == message:
-            marks[old_listeners[a]] = mark
-            a += 1
-        while b < len(new_listeners) and new_messages[b] == message:
-            i = new_listeners[b]
-            b += 1
+    message = next_message(old_messages, a, new_messages, b)
+    while message >= 0:
+        old_end, new_end = end_of(old_messages, a, message), end_of(new_messages, b, message)
+        for k in range(a, old_end):
+            marks[old_listeners[k]] = mark
+        for k in range(b, new_end):
+            i = new_listeners[k]
             stays = marks[i] == mark
             if stays:
                 marks[i] = mark + 1
             if not stays or altered[message]:
                 who[told], what[told], how[told] = i, message, CHANGE if stays else ENTER
                 told += 1
-        for k in range(first, a):
+        for k in range(a, old_end):
             if marks[old_listeners[k]] == mark:
                 who[told], what[told], how[told] = old_listeners[k], message, LEAVE
                 told += 1
         mark += 2
+        a, b = old_end, new_end
+        message = next_message(old_messages, a, new_messages, b)
     return who[:told], what[:told], how[:told]

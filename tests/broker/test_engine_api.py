@@ -1,13 +1,11 @@
-"""The engine's contract with its callers: what is refused and how, forms of rows, life cycles, exactness, bounds."""
+"""The engine's contract with its callers: what is refused and how, forms of rows, life cycles."""
 
 from __future__ import annotations
 
 import math
 import pickle
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from fractions import Fraction
-from random import Random
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -32,24 +30,7 @@ from hullcast import (
     UnknownTable,
     UsageError,
 )
-
-NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-MIN = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?"
-MAX = "SELECT MAX(Y) FROM T WHERE X BETWEEN ? AND ?"
-ROWS = "SELECT K, Y FROM T WHERE X BETWEEN ? AND ?"
-DISTINCT = "SELECT DISTINCT Y FROM T WHERE X BETWEEN ? AND ?"
-COUNT = "SELECT COUNT(*) FROM T WHERE X BETWEEN ? AND ?"
-
-
-def engine_with(*rows: dict[str, Any], **options: int) -> Engine:
-    engine = Engine(**options)
-    engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, N INTEGER NOT NULL, P TEXT, W TIMESTAMP)")
-    if rows:
-        engine.upsert("T", [{"N": 0} | row for row in rows])
-    return engine
-
-
-# --- refusals ------------------------------------------------------------------------------------------------------
+from tests.support.engines import COUNT, DISTINCT, MAX, MIN, NOON, ROWS, engine_with
 
 
 @pytest.mark.parametrize(
@@ -153,9 +134,6 @@ def test_one_bad_row_refuses_the_batch_and_names_the_first(form: str) -> None:
     assert engine.query("SELECT K, X FROM T") == [(1, 1.0)]
 
 
-# --- rows in any form ------------------------------------------------------------------------------------------------
-
-
 def test_every_form_of_rows_gives_the_same_answers_events_and_messages() -> None:
     columns: dict[str, list[Any]] = {
         "K": [1, 2, 3, 1],
@@ -216,9 +194,6 @@ def test_batches_have_consecutive_sequence_numbers() -> None:
     ]
     assert engine.seq == 9
     assert engine.rows("T") == 2
-
-
-# --- life cycles -----------------------------------------------------------------------------------------------------
 
 
 def test_a_closed_subscription_says_so_and_closing_twice_is_fine() -> None:
@@ -363,308 +338,3 @@ def test_one_of_many_may_be_closed_by_itself() -> None:
     assert engine.statistics()[other.channel].subscriptions == 1
     other.close()
     assert engine.statistics() == {}
-
-
-# --- overflow --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sql", [MIN, COUNT, ROWS, DISTINCT])
-@pytest.mark.parametrize("look", [False, True], ids=["undisturbed", "answer read before"])
-def test_a_subscription_nobody_drains_is_resynchronised_and_others_hear_all(sql: str, look: bool) -> None:
-    engine = engine_with(event_limit=8)
-    slow, brisk = engine.subscribe(sql, 0, 9), engine.subscribe(sql, 0, 9)
-    heard = 0
-    for i in range(50):
-        engine.upsert("T", {"K": i, "X": 1, "Y": -i, "N": 0})
-        events = brisk.drain()
-        assert [event.seq for event in events] == [engine.seq]
-        assert events[0].answer == brisk.answer
-        heard += len(events)
-    assert (heard, brisk.dropped) == (50, 0)
-    if look:
-        assert slow.answer == brisk.answer
-    (resync,) = slow.drain()
-    assert isinstance(resync, Resync)
-    assert (resync.seq, resync.answer) == (50, brisk.answer)
-    assert slow.answer == brisk.answer
-    assert slow.dropped == resync.lost > 0
-    assert slow.drain() == []
-    engine.upsert("T", {"K": 99, "X": 1, "Y": -99, "N": 0})
-    assert [event.seq for event in slow.drain()] == [51]
-    assert slow.answer == brisk.answer
-
-
-@pytest.mark.parametrize("sql", [MIN, COUNT, ROWS, DISTINCT])
-@pytest.mark.parametrize("look", [False, True], ids=["undisturbed", "answer read before"])
-def test_a_resync_counts_every_event_that_was_not_heard(sql: str, look: bool) -> None:
-    engine = engine_with(event_limit=8)
-    slow = engine.subscribe(sql, 0, 9)
-    for i in range(20):
-        engine.upsert("T", {"K": i, "X": 1, "Y": -i, "N": 0})
-        if look and i in (3, 19):
-            assert slow.answer is not None
-    (resync,) = slow.drain()
-    assert isinstance(resync, Resync)
-    assert (resync.lost, slow.dropped) == (20, 20)
-
-
-# --- exactness -------------------------------------------------------------------------------------------------------
-
-
-def test_integers_are_exact_to_the_last() -> None:
-    engine = engine_with()
-    low, high = engine.subscribe("SELECT MIN(N) FROM T"), engine.subscribe("SELECT MAX(N) FROM T")
-    total = engine.subscribe("SELECT SUM(N) FROM T")
-    edge = engine.subscribe("SELECT COUNT(*) FROM T WHERE N > ?", 2**53 - 1)
-    values = [2**53, 2**53 - 1, -(2**53), 1 - 2**53, 3]
-    for k, value in enumerate(values):
-        engine.upsert("T", {"K": k, "N": value})
-    assert (low.answer, high.answer, total.answer, edge.answer) == (-(2**53), 2**53, 3, 1)
-    assert all(type(one.answer) is int for one in (low, high, total, edge))
-
-
-def test_sums_of_integers_beyond_a_float_are_exact() -> None:
-    engine = engine_with()
-    total = engine.subscribe("SELECT SUM(N) FROM T")
-    rng = np.random.default_rng(1)
-    held: dict[int, int] = {}
-    for round_ in range(30):
-        keys = rng.integers(0, 300, 100).tolist()
-        values = rng.integers(2**52, 2**53, 100, endpoint=True).tolist()
-        engine.upsert("T", {"K": keys, "N": values})
-        held.update(zip(keys, values, strict=True))
-        assert total.answer == sum(held.values()) > 2**53
-        assert [event.answer for event in total.drain()][-1] == sum(held.values())
-        if round_ % 5 == 4:
-            gone = sorted(held)[::2]
-            engine.delete("T", gone)
-            for key in gone:
-                del held[key]
-            assert total.answer == sum(held.values())
-
-
-def test_sums_of_reals_do_not_drift() -> None:
-    """After 10^5 rows came and went the sum is that of the rows there are, rounded once."""
-    engine = engine_with()
-    whole, part = engine.subscribe("SELECT SUM(Y) FROM T"), engine.subscribe("SELECT AVG(Y) FROM T WHERE X < ?", 0.5)
-    rng = np.random.default_rng(2)
-    rows: dict[int, tuple[float, float]] = {}
-    for _ in range(60):
-        keys = rng.integers(0, 500, 2000).tolist()
-        x, y = rng.random(2000), rng.normal(0, 1, 2000) * 10.0 ** rng.integers(-6, 7, 2000)
-        engine.upsert("T", {"K": keys, "X": x, "Y": y, "N": np.zeros(2000, np.int64)})
-        rows.update(zip(keys, zip(x.tolist(), y.tolist(), strict=True), strict=True))
-        gone = rng.integers(0, 500, 100).tolist()
-        engine.delete("T", gone)
-        for key in gone:
-            rows.pop(key, None)
-        exact = sum((Fraction(value) for _, value in rows.values()), Fraction(0))
-        assert whole.answer == float(exact) == math.fsum(value for _, value in rows.values())
-        inside = [value for at, value in rows.values() if at < 0.5]
-        assert part.answer == math.fsum(inside) / len(inside)
-    fresh = engine.subscribe("SELECT SUM(Y) FROM T")
-    assert fresh.answer == whole.answer
-    engine.delete("T", list(rows))
-    assert (whole.answer, part.answer) == (None, None)
-
-
-def test_a_sum_beyond_all_floats_comes_back_when_the_rows_go() -> None:
-    engine = engine_with()
-    total, mean = engine.subscribe("SELECT SUM(Y) FROM T"), engine.subscribe("SELECT AVG(Y) FROM T")
-    engine.upsert("T", {"K": 1, "Y": 1.5e308, "N": 0})
-    engine.upsert("T", {"K": 2, "Y": 1.5e308, "N": 0})
-    engine.delete("T", 2)
-    assert (total.answer, mean.answer) == (1.5e308, 1.5e308)
-
-
-#: The large ones have one sign: rows that are there together and cancel beyond 106 bits are another matter (below).
-WILD = [0.1, -0.1, 1.0, -3.7, 1e-9, 1e16, 1e40, 2.0**200, 1e300, None]
-
-
-@pytest.mark.parametrize("size", [1, 7])
-@pytest.mark.parametrize("seed", range(8))
-def test_sums_of_numbers_of_all_sizes_are_rounded_once_and_told_when_they_change(size: int, seed: int) -> None:
-    """Rows a quadrillion times as large as the others come and go, one by one and in batches."""
-    rng = Random(seed)
-    engine = engine_with()
-    total, mean = engine.subscribe("SELECT SUM(Y) FROM T"), engine.subscribe("SELECT AVG(Y) FROM T")
-    rows: dict[int, float | None] = {}
-    before: list[float | None] = [None, None]
-    for _ in range(120):
-        batch = [(rng.randrange(5), rng.choice(WILD)) for _ in range(size)]
-        engine.upsert("T", [{"K": key, "Y": y, "N": 0} for key, y in batch])
-        rows.update(batch)
-        held = [Fraction(y) for y in rows.values() if y is not None]
-        exact = float(sum(held, Fraction(0))) if held else None
-        expected = [exact, None if exact is None else exact / len(held)]
-        assert [total.answer, mean.answer] == expected
-        for one, was, now in zip((total, mean), before, expected, strict=True):
-            events = one.drain()
-            if size == 1:
-                assert [event.answer for event in events] == ([now] if now != was else [])
-            elif events:
-                assert events[-1].answer == now
-            else:
-                assert now == was
-        before = expected
-
-
-def test_sums_of_rows_that_cancel_each_other_keep_the_small_ones() -> None:
-    values = [1e-9, 1e300, 1e40, -1e300, -1e40]
-    engine = engine_with(*({"K": k, "Y": y} for k, y in enumerate(values)))
-    assert engine.subscribe("SELECT SUM(Y) FROM T").answer == math.fsum(values) == 1e-9
-
-
-def test_a_join_that_exchanges_equal_pairs_tells_nobody() -> None:
-    engine = engine_with({"K": 1, "N": 1})
-    engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, N INTEGER)")
-    engine.upsert("S", {"K": [1, 2, 3], "N": [1, 2, 9]})
-    pairs = engine.subscribe("SELECT T.K FROM T JOIN S USING (N) WHERE S.K < ?", 9)
-    engine.upsert("T", {"K": 1, "N": 2})
-    assert (pairs.pending, pairs.drain(), pairs.answer) == (0, [], [(1,)])
-    engine.upsert("T", {"K": 1, "N": 5})
-    engine.upsert("T", {"K": 1, "N": 1})
-    engine.upsert("T", {"K": 1, "N": 2})
-    assert [(event.seq, event.answer) for event in pairs.drain()] == [(6, []), (7, [(1,)])]
-
-
-def test_minus_zero_is_zero() -> None:
-    engine = engine_with({"K": 1, "X": -0.0, "Y": -0.0}, {"K": 2, "X": 0.0, "Y": 0.0})
-    assert repr(engine.subscribe("SELECT DISTINCT Y FROM T WHERE X = ?", -0.0).answer) == "{0.0}"
-    assert repr(engine.subscribe("SELECT MAX(Y) FROM T WHERE X <= ?", -0.0).answer) == "0.0"
-    assert repr(engine.subscribe("SELECT Y FROM T WHERE X >= ?", 0.0).answer[0]) == "Row(Y=0.0)"
-    negative = engine.subscribe("SELECT MAX(Y) FROM T")
-    engine.upsert("T", {"K": 1, "Y": 0.0})
-    assert negative.drain() == []
-
-
-def test_timestamps_come_back_as_instants_in_utc() -> None:
-    engine = engine_with({"K": 1, "X": 1, "W": NOON}, {"K": 2, "X": 2, "W": "2026-01-31T13:00:00.000001+01:00"})
-    later = NOON + timedelta(microseconds=1)
-    latest = engine.subscribe("SELECT MAX(W) FROM T WHERE X < ?", 9)
-    assert latest.answer == later
-    assert latest.answer.tzinfo is UTC
-    assert engine.subscribe("SELECT DISTINCT W FROM T").answer == {NOON, later}
-    assert engine.subscribe("SELECT K, W FROM T WHERE W > ?", NOON).answer == [(2, later)]
-    engine.upsert("T", {"K": 2, "W": None})
-    assert [event.answer for event in latest.drain()] == [NOON]
-
-
-def test_a_difference_of_large_integers_is_exact() -> None:
-    engine = engine_with()
-    engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, M INTEGER)")
-    pairs = engine.subscribe("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", 0, 2**53)
-    engine.upsert("T", {"K": 1, "N": -1})
-    engine.upsert("S", {"K": 1, "M": 2**53})
-    assert engine.query("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", 0, 2**53) == []
-    assert pairs.answer == []
-
-
-# --- bounded memory, and texts ---------------------------------------------------------------------------------------
-
-
-def test_texts_that_come_and_go_do_not_fill_memory_and_partitions_stay_right() -> None:
-    engine = engine_with({"K": 0, "X": 1, "Y": 7, "P": "stays"})
-    waiting = engine.subscribe("SELECT MIN(Y) FROM T WHERE P = ?", "comes at last")
-    stays = engine.subscribe("SELECT MIN(Y) FROM T WHERE P = ?", "stays")
-    rows = engine.subscribe("SELECT K, P FROM T WHERE P = ? AND X < ?", "comes at last", 5)
-    distinct = engine.subscribe("SELECT DISTINCT P FROM T WHERE X BETWEEN ? AND ?", 0, 9)
-    sizes = []
-    for round_ in range(30):
-        texts = [f"{round_}-{i}" for i in range(1000)]
-        engine.upsert(
-            "T", {"K": list(range(1, 1001)), "X": [1.0] * 1000, "Y": [1.0] * 1000, "N": [0] * 1000, "P": texts}
-        )
-        distinct.drain()
-        assert distinct.answer == {"stays", *texts}
-        assert (waiting.answer, stays.answer, rows.answer) == (None, 7, [])
-        sizes.append((len(engine._interner), engine.memory_bytes()))
-    assert max(size for size, _ in sizes) < 8000
-    assert sizes[-1][1] < 2 * sizes[9][1]
-    engine._interner.check_invariants()
-    engine.upsert("T", {"K": 5, "Y": -1, "P": "comes at last"})
-    assert (waiting.answer, stays.answer, rows.answer) == (-1, 7, [(5, "comes at last")])
-
-
-@pytest.mark.parametrize("function", ["MIN", "MAX", "COUNT", "DISTINCT", "rows"])
-def test_partitions_of_two_columns_survive_sweeps_although_no_row_is_in_them(function: str) -> None:
-    engine = engine_with()
-    what = {"DISTINCT": "DISTINCT Y", "rows": "Y"}.get(function, f"{function}(Y)")
-    by = "FROM T WHERE X BETWEEN 0 AND 9 AND P = ? AND N = ?"
-    others = [engine.subscribe(f"SELECT {f}(Y) {by}", "other", 1) for f in ("MIN", "MAX")]  # share the tree
-    waiting = engine.subscribe(f"SELECT {what} {by}", "comes at last", 3)
-    for round_ in range(12):
-        texts = [f"{round_}-{i}" for i in range(1000)]
-        numbers = list(range(1000))
-        engine.upsert("T", {"K": numbers, "X": [1.0] * 1000, "Y": [1.0] * 1000, "N": numbers, "P": texts})
-    engine.upsert("T", {"K": 5, "Y": 4, "N": 3, "P": "comes at last"})
-    expected = {"COUNT": 1, "DISTINCT": {4.0}, "rows": [(4.0,)]}.get(function, 4.0)
-    assert waiting.answer == expected
-    assert [event.answer for event in waiting.drain()] == [expected]
-    assert [one.answer for one in others] == [None, None]
-
-
-def test_partitions_of_numbers_that_come_and_go_do_not_fill_memory() -> None:
-    engine = engine_with()
-    engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, A INTEGER, B INTEGER, Y REAL)")
-    channel = engine.subscribe("SELECT MIN(Y) FROM S WHERE A = ? AND B = ? AND Y > 0", 1, 2)
-    numbers = np.arange(1000)
-    for round_ in range(30):
-        engine.upsert("S", {"K": numbers, "A": numbers + 1000 * round_, "B": numbers, "Y": numbers + 1.0})
-    assert channel.answer is None
-    keepers = [getattr(one, "keeper") for one in engine._channels]  # noqa: B009  (not on every channel)
-    assert len(keepers[0].grouping._combinations) < 12_000
-
-
-@pytest.mark.parametrize("text", ["a\0b", "x" * 70_000], ids=["NUL", "long"])
-def test_a_text_no_row_can_hold_is_refused_or_never_found(text: str) -> None:
-    engine = engine_with({"K": 1, "X": 1, "Y": 1, "P": "a"})
-    try:
-        subscription = engine.subscribe("SELECT MIN(Y) FROM T WHERE P = ?", text)
-    except hullcast.UsageError:
-        assert engine.statistics() == {}, "a refused subscription opens no channel"
-    else:
-        assert subscription.answer is None
-
-
-def test_a_channel_that_cannot_be_opened_is_not_held() -> None:
-    engine = engine_with()
-    engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, M INTEGER)")
-    with pytest.raises(BadParameter):
-        engine.open_channel("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?")
-    assert engine.statistics() == {}
-    engine.execute("DROP TABLE S")
-
-
-def test_only_a_band_needs_parameters_to_open_its_channel() -> None:
-    engine = engine_with()
-    engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, M INTEGER)")
-    name = engine.open_channel("SELECT T.K FROM T JOIN S ON S.M = T.N WHERE T.X BETWEEN ? AND ?")
-    assert list(engine.statistics()) == [name]
-    engine.upsert("S", {"K": 1, "M": 4})
-    assert len(engine.upsert("T", {"K": 1, "N": 4, "X": 1}).messages[name]) == 1
-
-
-@pytest.mark.parametrize(("on", "bound"), [("ABS(S.Y - T.Y) < ?", math.inf), ("S.Y - T.Y >= ?", -1e308)])
-def test_bands_as_wide_as_all_numbers_need_no_warning(on: str, bound: float) -> None:
-    engine = engine_with({"K": 1, "Y": -1.7e308}, {"K": 2, "Y": 0.0}, {"K": 3, "Y": 1.7e308})
-    engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, Y REAL)")
-    sql = f"SELECT T.K, S.K FROM T JOIN S ON {on}"
-    early = engine.subscribe(sql, bound)
-    engine.upsert("S", {"K": [1, 2, 3], "Y": [1.7e308, 0.0, -1.7e308]})
-    expected = sorted(tuple(row) for row in engine.query(sql, bound))
-    assert [tuple(row) for row in early.answer] == expected
-    assert [tuple(row) for row in engine.subscribe(sql, bound).answer] == expected
-
-
-def test_statistics_count_what_was_told_and_what_waits() -> None:
-    engine = engine_with()
-    one, other = engine.subscribe(MIN, 0, 5), engine.subscribe(MIN, 5, 9)
-    engine.upsert("T", [{"K": 1, "X": 1, "Y": 5, "N": 0}, {"K": 2, "X": 5, "Y": 1, "N": 0}, {"K": 3, "N": 0}])
-    statistics = engine.statistics()[one.channel]
-    assert (statistics.updates, statistics.ignorable, statistics.easy, statistics.difficult) == (3, 1, 2, 0)
-    assert (statistics.messages, statistics.subscriptions, statistics.told, statistics.waiting) == (2, 2, 3, 3)
-    assert statistics.memory_bytes > 0
-    assert (one.pending, other.pending) == (2, 1)
-    assert [event.answer for event in one.drain()] == [5, 1]
-    assert engine.statistics()[one.channel].waiting == 1

@@ -1,0 +1,23 @@
+"""A small table of every column type, and a subscription of each kind over it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hullcast import Engine
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MIN = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?"
+MAX = "SELECT MAX(Y) FROM T WHERE X BETWEEN ? AND ?"
+ROWS = "SELECT K, Y FROM T WHERE X BETWEEN ? AND ?"
+DISTINCT = "SELECT DISTINCT Y FROM T WHERE X BETWEEN ? AND ?"
+COUNT = "SELECT COUNT(*) FROM T WHERE X BETWEEN ? AND ?"
+
+
+def engine_with(*rows: dict[str, Any], **options: int) -> Engine:
+    engine = Engine(**options)
+    engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, N INTEGER NOT NULL, P TEXT, W TIMESTAMP)")
+    if rows:
+        engine.upsert("T", [{"N": 0} | row for row in rows])
+    return engine
