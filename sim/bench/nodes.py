@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("broker", "network", "sim")
 NODES = Path("broker/index/nodes.py")
 INNER = re.compile(r"^INNER = (\d+)$", re.MULTILINE)
-SIZES = (8, 16, 32, 64)
+SIZES = (8, 16, 32, 48, 64)
 ROWS = (10_000, 100_000, 1_000_000)
 BATCH = 1_000
 
