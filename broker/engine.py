@@ -29,6 +29,7 @@ from network.wire.errors import (
     TableInUse,
     UnknownChannel,
     UnknownTable,
+    UsageError,
 )
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class Engine:
     number; after it every subscription's `answer` equals its SQL on the rows as they are then, and each
     subscription whose answer changed has one event more.
 
-    `event_limit` bounds the events waiting per channel: beyond it the oldest is dropped and its subscription
-    resynchronised when next drained. Not safe for use by several threads at once.
+    `event_limit` (rounded up to a power of two) bounds the events waiting per channel: beyond it the oldest is dropped
+    and its subscription resynchronised when next drained. Not safe for use by several threads at once.
     """
 
     def __init__(self, *, event_limit: int = 1 << 18) -> None:
@@ -82,6 +83,7 @@ class Engine:
 
     def execute(self, sql: str) -> None:
         """Run CREATE TABLE or DROP TABLE."""
+        self._check_sound()
         statement = parse_statement(sql)
         if isinstance(statement, CreateTable):
             table = statement.table
@@ -107,13 +109,14 @@ class Engine:
         self._check_sound()
         store = self._store(table)
         encoded = ingest(store.table, rows, self._interner)
-        return self._publish(store, store.apply(encoded))
+        return self._publish(store, lambda: store.apply(encoded))
 
     def delete(self, table: str, keys: object) -> Batch:
         """Remove rows by primary key; a key that is not there changes nothing."""
         self._check_sound()
         store = self._store(table)
-        return self._publish(store, store.remove(ingest_keys(store.table, keys, self._interner)))
+        codes = ingest_keys(store.table, keys, self._interner)
+        return self._publish(store, lambda: store.remove(codes))
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Read the current state once, with any SELECT that SQLite runs; rows as named tuples."""
@@ -132,7 +135,7 @@ class Engine:
         predicates = query.bind(parameters)
         with self._channel(query) as channel:
             listener = channel.admit(predicates)
-        return self._subscription(query, channel, listener, predicates, 0)
+        return self._subscription(query, channel, listener, predicates)
 
     def subscribe_many(self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any]) -> Subscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row of them."""
@@ -145,8 +148,9 @@ class Engine:
             query,
             channel,
             listeners,
-            lambda i, close: self._subscription(query, channel, listeners[i : i + 1], predicates, i, close),
+            lambda i, close: self._subscription(query, channel, listeners[i : i + 1], predicates.only(i), close),
             lambda leaving: self._leave(channel, leaving),
+            self._check_sound,
         )
 
     def open_channel(self, sql: str, *parameters: object) -> str:
@@ -175,6 +179,7 @@ class Engine:
 
     def statistics(self) -> dict[str, ChannelStatistics]:
         """Per open channel, by name."""
+        self._check_sound()
         return {channel.name: channel.statistics() for channel in self._channels}
 
     def memory_bytes(self) -> int:
@@ -184,20 +189,24 @@ class Engine:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _publish(self, store: TableStore, updates: Updates) -> Batch:
-        """The one way of a batch: number it, describe it channel by channel, tell the local subscriptions."""
+    def _publish(self, store: TableStore, change: Callable[[], Updates]) -> Batch:
+        """The one way of a batch: change the rows, number it, describe it channel by channel, tell the local
+        subscriptions."""
         first_seq = self._seq + 1
-        self._seq += len(updates)
         messages: dict[str, Messages] = {}
         readers = self._channels.reading(store.table.name)
         try:
+            updates = change()
+            self._seq += len(updates)
             for channel, side in readers:
                 described = channel.update(side, updates, first_seq)
                 channel.tell(described)
                 messages[channel.name] = described
             self._sweep(channel for channel, _ in readers)
+        except UsageError:  # the store refuses before it changes anything
+            raise
         except BaseException as error:
-            self._broken = f"{type(error).__name__} while applying update {first_seq} to {self._seq}: {error}"
+            self._broken = f"{type(error).__name__} in the batch from update {first_seq} on {error}".rstrip()
             raise
         return Batch(first_seq, self._seq, messages)
 
@@ -257,7 +266,6 @@ class Engine:
         channel: Channel,
         listener: Listeners,
         predicates: Predicates,
-        row: int,
         close: Callable[[Subscription], None] | None = None,
     ) -> Subscription:
         def now() -> int:
@@ -272,7 +280,7 @@ class Engine:
             case ScalarChannel():
                 return ScalarSubscription(query, channel, number, now, close)
             case CollectionChannel():
-                return CollectionSubscription(query, channel, number, now, close, predicates, row)
+                return CollectionSubscription(query, channel, number, now, close, predicates)
         raise InvariantBroken(f"a channel of no known kind: {channel.name}")
 
     def _leave(self, channel: Channel, listeners: Listeners) -> None:

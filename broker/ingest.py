@@ -82,7 +82,7 @@ def ingest(table: Table, rows: object, interner: Interner) -> Encoded:
     raise BadBatch(
         table.name,
         f"a {type(rows).__name__} is no batch; give a list of dicts, a dict of columns, an arrow Table "
-        "or RecordBatch, or a DataFrame",
+        "or RecordBatch, or a DataFrame (of an iterator make a list first)",
     )
 
 

@@ -90,6 +90,7 @@ class Subscription(ABC):
     def _check_open(self) -> None:
         if self._close is None:
             raise SubscriptionClosed(self.sql)
+        self._now()  # a stopped engine has no answers either
 
     @abstractmethod
     def _answer(self) -> Any: ...
@@ -137,14 +138,13 @@ class CollectionSubscription(Subscription):
         listener: int,
         now: Callable[[], int],
         close: Callable[[Subscription], None],
-        predicates: Predicates,
-        row: int,
+        predicate: Predicates,
     ) -> None:
         super().__init__(query, channel, listener, now, close)
         self._source = channel
-        self._predicates, self._row = predicates, row
+        self._predicate = predicate
         shown = None if query.shape.kind is Kind.DISTINCT else _row_type(query.columns)
-        self._collection = Collection(channel.contents(predicates, row), shown, channel.audience.outbox.limit)
+        self._collection = Collection(channel.contents(predicate), shown, channel.audience.outbox.limit)
         # One of many may be made long after it was admitted: what it missed till now is in the contents already.
         self._collection.lost = len(self._outbox.take(listener).seqs) + self._outbox.take_lost(listener)
 
@@ -153,7 +153,7 @@ class CollectionSubscription(Subscription):
         lost = self._outbox.take_lost(self._listener)
         if lost:
             lost += len(self._outbox.take(self._listener).seqs)
-            self._collection.lose(self._source.contents(self._predicates, self._row), lost)
+            self._collection.lose(self._source.contents(self._predicate), lost)
         self._collection.hear(self._outbox.take(self._listener))
 
     def _answer(self) -> Any:

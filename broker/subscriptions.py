@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class Subscriptions:
-    """What `Engine.subscribe_many` returns: a sequence of subscriptions, each made when asked for.
+    """What `Engine.subscribe_many` returns: subscriptions by number, each made when asked for.
 
-    They are closed together, by `close` or at the end of a `with`.
+    They are closed together, by `close` or at the end of a `with`; one may be closed before, and is then left out
+    when iterating.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class Subscriptions:
         listeners: npt.NDArray[np.int64],
         make: Callable[[int, Callable[[Subscription], None]], Subscription],
         leave: Callable[[npt.NDArray[np.int64]], None],
+        check_sound: Callable[[], None],
     ) -> None:
         self.sql = query.sql
         self._channel = channel
         self._listeners = listeners
         self._make = make
         self._leave = leave
+        self._check_sound = check_sound
         self._open = np.ones(len(listeners), np.bool_)
         self._made: dict[int, Subscription] = {}
 
@@ -58,12 +61,16 @@ class Subscriptions:
         return self._made[at]
 
     def __iter__(self) -> Iterator[Subscription]:
-        return (self[i] for i in range(len(self)))
+        return (self[i] for i in range(len(self)) if self._open[i])
+
+    def __repr__(self) -> str:
+        return f"<{int(self._open.sum())} subscriptions {self.sql!r}>"
 
     @property
     def answers(self) -> npt.NDArray[Any]:
         """All answers as a column: for MIN and MAX of numbers floats (NaN is NULL), of timestamps datetime64 (NaT is
         NULL), for the rest objects. SubscriptionClosed if one of them was closed."""
+        self._check_sound()
         if not self._open.all():
             raise SubscriptionClosed(self.sql)
         if isinstance(self._channel, ExtremumChannel):

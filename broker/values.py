@@ -150,7 +150,7 @@ def decode(kind: ColumnType, code: float, interner: Interner | Texts) -> float |
 
 def _refuse_null(column: Column) -> None:
     if column.not_null:
-        raise Refused("NULL in a column that is NOT NULL")
+        raise Refused("NULL where a value is needed: the column is NOT NULL, or the key")
 
 
 def _kind(value: object) -> str:

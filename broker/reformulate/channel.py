@@ -190,8 +190,8 @@ class CollectionChannel(Channel):
     """A channel whose answers are sets or rows, by key; its events carry the key and what is shown of it."""
 
     @abstractmethod
-    def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
-        """What predicate i selects now: key to what is shown."""
+    def contents(self, predicate: Predicates) -> dict[Any, Any]:
+        """What one predicate selects now: key to what is shown."""
 
 
 def _is_text(values: Sequence[object]) -> bool:

@@ -111,17 +111,17 @@ class DistinctChannel(CollectionChannel):
     def admit(self, predicates: Predicates) -> Ints:
         return self.audience.admit(self.points(predicates), predicates.never)
 
-    def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
-        if predicates.never is not None and predicates.never[i]:
+    def contents(self, predicate: Predicates) -> dict[Any, Any]:
+        if predicate.never is not None and predicate.never[0]:
             return {}
         store = self.stores[0]
         slots = store.live_slots()
         keep = np.ones(len(slots), np.bool_)
         if self.x is not None:
             x = store.cells[self.x][slots]
-            keep &= (predicates.low[i, 0] <= x) & (x <= predicates.high[i, 0])
+            keep &= (predicate.low[0, 0] <= x) & (x <= predicate.high[0, 0])
         if self.shape.partition:
-            wanted = self.partition_of(predicates)[i]
+            wanted = self.partition_of(predicate)[0]
             keep &= self._partitions.numbers([store.cells[c][slots] for c in self._partition], len(slots)) == wanted
         values = decode_column(self._y_type, np.unique(store.cells[self.y][slots[keep]]), self.interner.texts)
         return dict(zip(values, values, strict=True))

@@ -155,7 +155,7 @@ class JoinChannel(RowsChannel):
         self.count(len(which), np.array([len(updates) - heard, heard, 0]))
         return self.describe(rows + first_seq, before, after, old, new)
 
-    def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
+    def contents(self, predicate: Predicates) -> dict[Any, Any]:
         left, right = self.stores
         slots = left.live_slots()
         lows, highs = self._interval(0, left.cells[self._columns[0]][slots])
@@ -163,6 +163,6 @@ class JoinChannel(RowsChannel):
         which, partners, _ = probe(self.keepers[1].tree.memory, nowhere, nowhere, lows, highs)
         both = [self.taken(0, left.cells, slots[which]), self.taken(1, right.cells, partners)]
         places = self.places(both, np.ones(len(which), np.bool_), self._difference(both))
-        keep = self.selected(places, predicates, i)
+        keep = self.selected(places, predicate)
         both = [{column: values[keep] for column, values in side.items()} for side in both]
         return dict(self.shown(both, [both[0][left.table.key], both[1][right.table.key]]))

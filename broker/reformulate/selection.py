@@ -117,15 +117,15 @@ class RowsChannel(Partitioned, CollectionChannel):
     def admit(self, predicates: Predicates) -> Ints:
         return self.audience.admit(self.points(predicates), predicates.never)
 
-    def selected(self, places: Places, predicates: Predicates, i: int) -> Booleans:
-        """Which of the rows at these places predicate i selects."""
+    def selected(self, places: Places, predicate: Predicates) -> Booleans:
+        """Which of the rows at these places one predicate selects."""
         keep = places.there.copy()
-        if predicates.never is not None and predicates.never[i]:
+        if predicate.never is not None and predicate.never[0]:
             keep[:] = False
         for d, (column, upper) in enumerate(zip(places.columns, places.uppers, strict=True)):
-            keep &= (predicates.low[i, d] <= column) & (upper <= predicates.high[i, d])
+            keep &= (predicate.low[0, d] <= column) & (upper <= predicate.high[0, d])
         if places.partition is not None:
-            keep &= places.partition == self.partition_of(predicates)[i]
+            keep &= places.partition == self.partition_of(predicate)[0]
         return keep
 
 
@@ -140,10 +140,10 @@ class SelectionChannel(RowsChannel):
         self.count(len(at), np.array([len(updates) - len(at), len(at), 0]))
         return self.describe(at + first_seq, [before], [after], old, new)
 
-    def contents(self, predicates: Predicates, i: int) -> dict[Any, Any]:
+    def contents(self, predicate: Predicates) -> dict[Any, Any]:
         store = self.stores[0]
         cells = self.taken(0, store.cells, store.live_slots())
         there = np.ones(len(store), np.bool_)
-        keep = self.selected(self.places([cells], there), predicates, i)
+        keep = self.selected(self.places([cells], there), predicate)
         cells = {column: values[keep] for column, values in cells.items()}
         return dict(self.shown([cells], [cells[store.table.key]]))

@@ -137,7 +137,8 @@ class Binder:
 
     def _wrong_count(self, given: int) -> BadParameter:
         wanted = f"{len(self.slots)} ({', '.join(slot.label for slot in self.slots)})" if self.slots else "none"
-        return BadParameter(0, f"{given} parameter(s) given, the query has {wanted}")
+        hint = "; give them one by one: subscribe(sql, *values)" if given == 1 < len(self.slots) else ""
+        return BadParameter(0, f"{given} parameter(s) given, the query has {wanted}{hint}")
 
 
 def _code(operand: Operand, codes: list[Code]) -> Code:

@@ -174,7 +174,7 @@ class ConditionReader:
         if kinds == {ColumnType.TIMESTAMP}:
             domain = Domain.DURATION
         elif all(kind.numeric for kind in kinds):
-            domain = Domain.NUMBER
+            domain = Domain.NUMBER if ColumnType.REAL in kinds else Domain.DIFFERENCE
         else:
             hint = "a band needs two numbers or two TIMESTAMPs; TEXT is joined with ="
             refuse(node, self._mismatch(left.column, right.column), hint)

@@ -44,6 +44,7 @@ class Domain(Enum):
     TEXT = "a str"
     INSTANT = "a datetime (naive means UTC), a date or ISO-8601 text"
     DURATION = "a number of seconds or a timedelta"
+    DIFFERENCE = "a number below 2**53 in size, or an infinity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,23 @@ def encode_duration(value: object) -> Code:
     return code_of(round(Fraction(seconds) * 1_000_000))
 
 
+def within_reach(code: Code, domain: Domain) -> Code:
+    """A bound on the difference of whole numbers (TIMESTAMPs are: microseconds), if it can be told apart from its
+    neighbours. Beyond 2**53 the floats are two apart, and a difference may lie between them."""
+    down, up = code
+    if (down == up and math.isinf(down)) or -REACH < down <= up < REACH:
+        return code
+    raise Unfit(f"takes bounds below 2**53{' microseconds' if domain is Domain.DURATION else ''} in size, or none")
+
+
+REACH: Final = 2.0**53
+
 ENCODERS: Final[dict[Domain, Callable[[object], Code]]] = {
     Domain.NUMBER: encode_number,
     Domain.TEXT: encode_text,
     Domain.INSTANT: encode_instant,
-    Domain.DURATION: encode_duration,
+    Domain.DURATION: lambda value: within_reach(encode_duration(value), Domain.DURATION),
+    Domain.DIFFERENCE: lambda value: within_reach(encode_number(value), Domain.DIFFERENCE),
 }
 
 

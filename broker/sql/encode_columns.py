@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.sql.bounds import Floats
-from broker.sql.encode import ENCODERS, Domain, Unfit, microseconds_per_tick
+from broker.sql.encode import ENCODERS, REACH, Domain, Unfit, microseconds_per_tick, within_reach
 
 CodeColumn = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # (down, up), or the same array of str twice
 ParameterColumn = Sequence[object] | npt.NDArray[Any]
 
 _EXACT = 2**53
+_NUMBERS = (Domain.NUMBER, Domain.DIFFERENCE)
 
 
 def encode_column(domain: Domain, values: ParameterColumn) -> CodeColumn:
@@ -25,15 +26,29 @@ def encode_column(domain: Domain, values: ParameterColumn) -> CodeColumn:
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         if array.ndim != 1:
             raise Unfit(f"takes one column of values, got {array.ndim} dimensions")
-        if domain is Domain.NUMBER and array.dtype.kind == "f" and array.dtype.itemsize <= 8:
-            return _floats(array)
-        if domain is Domain.NUMBER and array.dtype.kind in "iu":
-            return _integers(array)
+        if domain in _NUMBERS and array.dtype.kind == "f" and array.dtype.itemsize <= 8:
+            return _reached(domain, _floats(array))
+        if domain in _NUMBERS and array.dtype.kind in "iu":
+            return _reached(domain, _integers(array))
         if domain is Domain.INSTANT and array.dtype.kind == "M":
             tick = microseconds_per_tick(array.dtype)
             if tick is not None and _fits(array, tick):
                 return _instants(array, tick)
     return _one_by_one(domain, list(values))
+
+
+def _reached(domain: Domain, codes: CodeColumn) -> CodeColumn:
+    """`within_reach` on a column."""
+    if domain is Domain.DIFFERENCE:
+        down, up = codes
+        beyond = ~(((down == up) & np.isinf(down)) | ((down > -REACH) & (up < REACH)))
+        if beyond.any():
+            row = int(beyond.argmax())
+            try:
+                within_reach((float(down[row]), float(up[row])), domain)
+            except Unfit as error:
+                raise Unfit(f"{error} (row {row})") from None
+    return codes
 
 
 def _floats(array: npt.NDArray[Any]) -> CodeColumn:

@@ -50,7 +50,7 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
                 "select columns of the join",
             )
         if len(items) > 1:
-            hint = "make one subscription for each; there is no GROUP BY"
+            hint = "make one subscription for each aggregate; there is no GROUP BY"
             refuse(select, "an aggregate or DISTINCT column stands alone", hint)
     if distinct:
         return _distinct(distinct, items[0], scope)

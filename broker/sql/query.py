@@ -85,3 +85,9 @@ class Predicates:
     high: npt.NDArray[np.float64]
     partition: tuple[list[object], ...]
     never: npt.NDArray[np.bool_] | None = None
+
+    def only(self, i: int) -> Predicates:
+        """Predicate i by itself."""
+        at = slice(i, i + 1)
+        partition = tuple(values[at] for values in self.partition)
+        return Predicates(self.low[at], self.high[at], partition, None if self.never is None else self.never[at])

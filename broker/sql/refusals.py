@@ -36,7 +36,7 @@ _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ((exp.Interval,), "INTERVAL is not offered", "write a number of seconds, or ? and bind a timedelta"),
     ((exp.Window,), "windows are not offered", "accepted: one aggregate over the whole range"),
     ((exp.Case, exp.If), "CASE is not offered", _CONJUNCTION),
-    ((exp.AggFunc,), "an aggregate can stand only after SELECT", _CONJUNCTION),
+    ((exp.AggFunc,), "MIN, MAX, COUNT, SUM and AVG of one column are offered, each alone after SELECT", _CONJUNCTION),
     ((exp.Func,), "functions are not offered", "accepted: ABS(s.b - r.b) <= d as a join condition"),
     ((exp.Tuple,), "rows are not compared as a whole", "write one comparison for each column"),
     ((exp.Collate,), "collations are not offered", "compare TEXT with ="),

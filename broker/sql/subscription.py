@@ -38,7 +38,7 @@ _FIRST_WORDS = {
 _CLAUSES: Final = {
     "group": ("GROUP BY is not offered", "make one subscription per group, with an equality on the column"),
     "having": ("HAVING is not offered", "bound the rows with WHERE"),
-    "order": ("answers have no order", "sort at the receiver"),
+    "order": ("ORDER BY is not offered", "rows come in the order of their keys; sort at the receiver"),
     "limit": ("LIMIT is not offered", "bound the rows with WHERE, or use MIN or MAX"),
     "offset": ("OFFSET is not offered", "bound the rows with WHERE"),
     "windows": ("windows are not offered", "aggregate a range with WHERE"),

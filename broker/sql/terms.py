@@ -27,6 +27,7 @@ _SPELLINGS = {
     Domain.TEXT: "'text'",
     Domain.INSTANT: "TIMESTAMP '2024-05-01 12:30:00'",
     Domain.DURATION: "a number of seconds",
+    Domain.DIFFERENCE: "a number",
 }
 
 
@@ -108,6 +109,7 @@ def _literal(node: exp.Expr, slot: Slot) -> Code:
     suits = {
         Domain.NUMBER: isinstance(value, int | float),
         Domain.DURATION: isinstance(value, int | float),
+        Domain.DIFFERENCE: isinstance(value, int | float),
         Domain.TEXT: isinstance(value, str),
         Domain.INSTANT: isinstance(value, str | datetime),
     }

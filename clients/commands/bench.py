@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of both benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
-    which = parser.add_subparsers(metavar="WHAT", dest="bench", required=True)
+    which = parser.add_subparsers(metavar="engine|nodes", dest="bench", required=True)
     engine = which.add_parser(
         "engine",
         help="messages, time, throughput and memory of the engine",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from network.answers.audience import Audience
+    from network.answers.outbox import Outbox
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
@@ -68,27 +69,40 @@ class AggregateAnswers:
         """Take messages in order. `old` and `new` are the query boxes around the row's places (an empty box where
         it had or has none), `old_y` and `new_y` what it counted for; `take_anew` gives the states of listeners as
         of the end of the batch. Returns how many were told."""
-        told, suspects = 0, set[int]()
+        told = 0
+        suspects: dict[int, Doubt] = {}
         for was, now in audience.around(old, new):
-            who, what, values, rests, doubted = _fold(
+            who, what, values, rests, doubted, doubts = _fold(
                 self.function, self.state, self._marks, self._mark, *was, *now, old_y, new_y
             )
             self._mark += len(seqs)
             audience.outbox.put(who, seqs[what], values, rests)
             told += len(who)
-            suspects.update(doubted.tolist())
+            for i, (message, value, rest) in zip(doubted.tolist(), doubts.tolist(), strict=True):
+                suspects[i] = Doubt(int(seqs[int(message)]), value, rest)
         if suspects:
-            self._correct(audience, np.array(sorted(suspects)), seqs, take_anew)
+            self._correct(audience.outbox, suspects, take_anew)
         return told
 
-    def _correct(self, audience: Audience, ids: Ints, seqs: Ints, take_anew: Callable[[Ints], Floats]) -> None:
-        """Replace the states of suspects, and what their last event of this batch says."""
-        folded = [self.answer(i) for i in ids.tolist()]
+    def _correct(self, outbox: Outbox, suspects: dict[int, Doubt], take_anew: Callable[[Ints], Floats]) -> None:
+        """Replace the states of suspects, and what they were told of the last message that concerned them."""
+        ids = np.array(sorted(suspects))
+        folded = {i: self.answer(i) for i in suspects}
         self.state[ids] = take_anew(ids)
-        for i, before in zip(ids.tolist(), folded, strict=True):
+        for i, doubt in suspects.items():
             value, rest = self.answer(i)
-            if not _same(value, rest, *before):
-                audience.outbox.amend(i, int(seqs[0]), int(seqs[-1]), value, rest)
+            if _same(value, rest, doubt.value, doubt.rest):
+                outbox.retract(i, doubt.seq)
+            elif not _same(value, rest, *folded[i]):
+                outbox.amend(i, doubt.seq, value, rest)
+
+
+class Doubt(NamedTuple):
+    """A suspect's last message of a batch, and its answer before that."""
+
+    seq: int
+    value: float
+    rest: float
 
 
 @part
@@ -117,8 +131,10 @@ def _is_suspect(function: int, state: Floats, i: int) -> bool:
     lost = state[i, LOST_BITS]
     if lost == 0.0 or function == COUNT:
         return False
-    high, low = state[i, HIGH], state[i, LOW]
-    return function == EXACT_SUM or not (high + (low + lost) == high and high + (low - lost) == high)
+    high = state[i, HIGH]  # one float further on either side: low + lost is rounded itself, and may hide a tie
+    above = np.nextafter(state[i, LOW] + lost, np.inf)
+    below = np.nextafter(state[i, LOW] - lost, -np.inf)
+    return function == EXACT_SUM or not (high + above == high and high + below == high)
 
 
 @kernel
@@ -150,15 +166,15 @@ def _fold(
     new_listeners: Ints,
     old_y: Floats,
     new_y: Floats,
-) -> tuple[Ints, Ints, Floats, Floats, Ints]:
+) -> tuple[Ints, Ints, Floats, Floats, Ints, Floats]:
     """Merge the two columns of pairs by message; tell the listeners whose answer is another than before.
 
-    Returns (who, message, value, rest) of those told, and the suspects.
+    Returns (who, message, value, rest) of those told, and the suspects with (message, value, rest before).
     """
     room = len(old_listeners) + len(new_listeners)
     who, what = np.empty(room, np.int64), np.empty(room, np.int64)
     values, rests = np.empty(room), np.empty(room)
-    suspects, doubted = np.empty(room, np.int64), 0
+    suspects, doubts, doubted = np.empty(room, np.int64), np.empty((room, 3)), 0
     told, a, b = 0, 0, 0
     message = next_message(old_messages, a, new_messages, b)
     while message >= 0:
@@ -182,6 +198,7 @@ def _fold(
         for k in range(first, told):
             if _is_suspect(function, state, who[k]):
                 suspects[doubted] = who[k]
+                doubts[doubted, 0], doubts[doubted, 1], doubts[doubted, 2] = message, values[k], rests[k]
                 doubted += 1
             value, rest = _answer(function, state, who[k])
             if not _same(value, rest, values[k], rests[k]):
@@ -189,7 +206,7 @@ def _fold(
                 kept += 1
         told, a, b = kept, old_end, new_end
         message = next_message(old_messages, a, new_messages, b)
-    return who[:told], what[:told], values[:told], rests[:told], suspects[:doubted]
+    return who[:told], what[:told], values[:told], rests[:told], suspects[:doubted], doubts[:doubted]
 
 
 @kernel

@@ -52,6 +52,7 @@ class Outbox:
       O1  START <= END <= START + capacity; the capacity is a power of two, at most the limit.
       O2  Each chain runs through rising positions, all of that subscription; WAITING is its length.
       O3  LIVE is the number of positions that are not holes; the event at START is not a hole.
+      O4  Items are held for positions from START on only, so there are no more chunks than positions.
     """
 
     def __init__(self, limit: int) -> None:
@@ -112,13 +113,29 @@ class Outbox:
         self._release()
         return Taken(events[:, SEQ].tolist(), numbers[:, 0].tolist(), numbers[:, 1].tolist(), items)
 
-    def amend(self, subscription: int, since_seq: int, seq: int, value: float, rest: float) -> None:
-        """Correct what the last event of a subscription says, if it is since `since_seq`; else add one at `seq`."""
-        last = self._lists[subscription, TAIL] & (len(self._events) - 1)
-        if self._lists[subscription, WAITING] and self._events[last, SEQ] >= since_seq:
-            self._numbers[last] = value, rest
+    def amend(self, subscription: int, seq: int, value: float, rest: float) -> None:
+        """Correct what the event of a subscription at `seq`, its last, says; add it if there is none."""
+        if self._told_at(subscription, seq):
+            self._numbers[self._lists[subscription, TAIL] & (len(self._events) - 1)] = value, rest
         else:
             self.put(np.array([subscription]), np.array([seq]), np.array([value]), np.array([rest]))
+
+    def retract(self, subscription: int, seq: int) -> None:
+        """Take back the event of a subscription at `seq`, its last, if there is one: nothing happened after all."""
+        if self._told_at(subscription, seq):
+            taken = self.take(subscription)
+            kept = len(taken.seqs) - 1
+            self.put(
+                np.full(kept, subscription),
+                np.array(taken.seqs[:kept], np.int64),
+                np.array(taken.values[:kept], np.float64),
+                np.array(taken.rests[:kept], np.float64),
+            )
+
+    def _told_at(self, subscription: int, seq: int) -> bool:
+        """Whether the last waiting event of a subscription is at `seq`."""
+        last = self._lists[subscription, TAIL] & (len(self._events) - 1)
+        return bool(self._lists[subscription, WAITING] and self._events[last, SEQ] == seq)
 
     def waiting(self, subscription: int) -> int:
         """How many events wait for a subscription."""
@@ -142,7 +159,7 @@ class Outbox:
         return self._events.nbytes + self._numbers.nbytes + self._lists.nbytes
 
     def check(self) -> None:
-        """Verify O1 to O3."""
+        """Verify O1 to O4."""
         start, end, live = self._state.tolist()
         mask = len(self._events) - 1
         assert start <= end <= start + len(self._events) <= start + self.limit, "O1"
@@ -158,6 +175,7 @@ class Outbox:
             seen += count
         assert seen == live, "O3"
         assert start == end or self._events[start & mask, SUBSCRIPTION] >= 0, "O3"
+        assert len(self._chunks) <= max(1, end - start), "O4"
 
     def _item(self, number: int) -> object:
         if number < 0:
@@ -206,6 +224,11 @@ class Outbox:
             """Old positions as new ones; -1, the end of a chain, stays."""
             return np.where(numbers_of_positions < 0, -1, start + np.searchsorted(old, numbers_of_positions))
 
+        if self._chunks:  # the items move too: a chunk would be held for one of its many
+            items = [self._item(number) for number in events[:, ITEM].tolist()]
+            self._chunks, self._bases = [items], [self._next_item]
+            events[:, ITEM] = np.arange(self._next_item, self._next_item + live)
+            self._next_item += live
         events[:, NEXT] = moved(events[:, NEXT])
         self._lists[:, HEAD:WAITING] = moved(self._lists[:, HEAD:WAITING])
         places = np.arange(start, start + live) & (len(self._events) - 1)

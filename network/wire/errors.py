@@ -120,7 +120,8 @@ class TableInUse(UsageError):
 
     def __str__(self) -> str:
         first = f"{self.channels[0]}{' ..' if len(self.channels) > 1 else ''}"
-        return f"table {self.table} is read by {len(self.channels)} open channel(s): {first}; close them first"
+        count = len(self.channels)
+        return f"table {self.table} is read by {count} open channel(s): {first}; close their subscriptions first"
 
 
 class SubscriptionClosed(UsageError):

@@ -75,7 +75,7 @@ from tests.support.engines import COUNT, DISTINCT, MAX, MIN, NOON, ROWS, engine_
         (lambda e: e.subscribe("SELECT MIN(Y) FROM T WHERE X > 1 AND N > 2"), SqlError, ["range on one column"]),
         (lambda e: e.subscribe("SELECT MIN(Y) FROM T WHERE X > 1 OR X < 0"), SqlError, ["one subscription for each"]),
         (lambda e: e.subscribe("SELECT MIN(Y) FROM T GROUP BY P"), SqlError, ["GROUP BY is not offered"]),
-        (lambda e: e.subscribe("SELECT K FROM T ORDER BY K"), SqlError, ["answers have no order"]),
+        (lambda e: e.subscribe("SELECT K FROM T ORDER BY K"), SqlError, ["order of their keys"]),
         (lambda e: e.subscribe("SELECT K FROM T LIMIT 1"), SqlError, ["LIMIT is not offered"]),
         (lambda e: e.subscribe("DELETE FROM T"), SqlError, ["a subscription only reads"]),
         (lambda e: e.subscribe("SELECT FROM"), SqlError, ["cannot take"]),
@@ -265,7 +265,9 @@ def test_min_and_max_share_a_tree_and_part_in_any_order() -> None:
 def test_a_table_in_use_cannot_be_dropped_and_a_new_one_of_its_name_is_new() -> None:
     engine = engine_with({"K": 1, "X": 1, "Y": 1})
     subscription = engine.subscribe(MIN, 0, 9)
-    with pytest.raises(TableInUse, match=r"read by 1 open channel\(s\): MIN\(Y\) FROM T OVER X; close them first"):
+    with pytest.raises(
+        TableInUse, match=r"read by 1 open channel\(s\): MIN\(Y\) FROM T OVER X; close their subscriptions first"
+    ):
         engine.execute("DROP TABLE T")
     subscription.close()
     engine.execute("DROP TABLE t")
@@ -338,3 +340,26 @@ def test_one_of_many_may_be_closed_by_itself() -> None:
     assert engine.statistics()[other.channel].subscriptions == 1
     other.close()
     assert engine.statistics() == {}
+
+
+def test_an_engine_that_failed_half_way_says_so_instead_of_answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_with({"K": 1, "X": 1})
+    count, many = engine.subscribe(COUNT, 0, 9), engine.subscribe_many(COUNT, [0], [9])
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("broker.reformulate.aggregate.AggregateChannel.update", fail)
+    with pytest.raises(KeyboardInterrupt):
+        engine.upsert("T", {"K": 2, "X": 2, "N": 0})
+    calls: list[Callable[[], object]] = [
+        lambda: count.answer,
+        count.drain,
+        lambda: many.answers,
+        engine.statistics,
+        lambda: engine.upsert("T", {"K": 3, "N": 0}),
+        lambda: engine.subscribe(MIN, 0, 9),
+    ]
+    for call in calls:
+        with pytest.raises(hullcast.InvariantBroken, match="KeyboardInterrupt in the batch from update 2"):
+            call()

@@ -10,6 +10,7 @@ import pytest
 import hullcast
 from hullcast import (
     BadParameter,
+    Change,
     Resync,
 )
 from tests.support.engines import COUNT, DISTINCT, MIN, ROWS, engine_with
@@ -160,3 +161,20 @@ def test_statistics_count_what_was_told_and_what_waits() -> None:
     assert (one.pending, other.pending) == (2, 1)
     assert [event.answer for event in one.drain()] == [5, 1]
     assert engine.statistics()[one.channel].waiting == 1
+
+
+def test_a_subscription_that_never_drains_does_not_hold_what_others_drained() -> None:
+    engine = engine_with({"K": 1, "X": 0})
+    idle = engine.subscribe(ROWS, -1, 1)
+    busy = engine.subscribe(ROWS, 10, 1e9)
+    engine.upsert("T", {"K": 1, "X": 0.5, "Y": 1})
+    for i in range(5000):
+        engine.upsert("T", {"K": 2, "X": 20 + i, "Y": i, "N": 0})
+        busy.drain()
+    outbox = idle._outbox
+    outbox.check()
+    assert len(outbox) == 1
+    assert sum(map(len, outbox._chunks)) <= 1024
+    (change,) = idle.drain()
+    assert isinstance(change, Change)
+    assert change.changed == (((1, None), (1, 1.0)),)

@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from hullcast import BadParameter
 from tests.support.engines import NOON, engine_with
 
 
@@ -155,8 +156,51 @@ def test_timestamps_come_back_as_instants_in_utc() -> None:
 def test_a_difference_of_large_integers_is_exact() -> None:
     engine = engine_with()
     engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, M INTEGER)")
-    pairs = engine.subscribe("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", 0, 2**53)
+    pairs = engine.subscribe("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", 0, 2**53 - 1)
     engine.upsert("T", {"K": 1, "N": -1})
     engine.upsert("S", {"K": 1, "M": 2**53})
-    assert engine.query("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", 0, 2**53) == []
+    assert engine.query("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", 0, 2**53 - 1) == []
     assert pairs.answer == []
+
+
+def test_the_bounds_of_a_band_on_whole_numbers_can_be_told_apart() -> None:
+    engine = engine_with({"K": 1, "N": -1})
+    engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, M INTEGER)")
+    engine.upsert("S", {"K": 1, "M": 2**53})
+    for bound in (2**53, -(2**53), 2**60, 1e300):
+        with pytest.raises(BadParameter, match=r"below 2\*\*53"):
+            engine.subscribe("SELECT T.K FROM T JOIN S ON S.M - T.N > ?", bound)
+        with pytest.raises(BadParameter, match=r"below 2\*\*53"):
+            engine.subscribe_many("SELECT T.K FROM T JOIN S ON S.M - T.N > ?", np.array([1, bound], np.float64))
+    assert engine.subscribe("SELECT T.K FROM T JOIN S ON S.M - T.N > ?", 2**53 - 1).answer == [(1,)]
+    assert engine.subscribe("SELECT T.K FROM T JOIN S ON S.M - T.N < ?", math.inf).answer == [(1,)]
+
+
+def test_bits_too_small_for_a_sum_still_break_its_ties() -> None:
+    engine = engine_with()
+    total = engine.subscribe("SELECT SUM(Y) FROM T")
+    for k, y in enumerate([2.0**53, 1.0, 1e-20]):
+        engine.upsert("T", {"K": k, "Y": y, "N": 0})
+    assert total.answer == math.fsum([2.0**53, 1.0, 1e-20]) == 2.0**53 + 2
+    assert total.drain()[-1].answer == total.answer
+    engine.upsert("T", {"K": 2, "Y": 2e-20})
+    assert (total.answer, total.drain()) == (2.0**53 + 2, []), "the same sum: nothing to tell"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sums_of_any_magnitudes_are_rounded_once_and_told_only_when_they_change(seed: int) -> None:
+    rng = Random(seed)
+    engine = engine_with()
+    total = engine.subscribe("SELECT SUM(Y) FROM T")
+    held: dict[int, float] = {}
+    for _ in range(40):
+        k, before = rng.randrange(6), math.fsum(held.values()) if held else None
+        if rng.random() < 0.3:
+            engine.delete("T", [k])
+            held.pop(k, None)
+        else:
+            held[k] = rng.choice([2.0**53, 1.0, -1.0, 1e-20, 2e-20, 1e40, -1e40, 1e300, 0.1])
+            engine.upsert("T", {"K": k, "Y": held[k], "N": 0})
+        now = math.fsum(held.values()) if held else None
+        assert total.answer == now
+        assert [event.answer for event in total.drain()] == ([] if now == before else [now])

@@ -145,14 +145,13 @@ def test_a_parameter_may_be_used_for_both_ends_or_negated() -> None:
         (np.timedelta64(3, "ms"), 3000),
         (np.int32(2), 2e6),
         (inf, inf),
-        (2**53 + 1, None),
     ],
 )
-def test_a_band_on_timestamps_is_in_microseconds(parameter: object, microseconds: float | None) -> None:
+def test_a_band_on_timestamps_is_in_microseconds(parameter: object, microseconds: float) -> None:
     query = parse("SELECT a FROM r JOIN s ON s.at - r.at BETWEEN -1.5 AND ?")
     for bound in (query.bind([parameter]), query.bind_many([[parameter]])):
         assert bound.low.tolist() == [[-1_500_000]]
-        assert bound.high[0, 0] == microseconds or (microseconds is None and bound.high[0, 0] > 2**54)
+        assert bound.high[0, 0] == microseconds
 
 
 @pytest.mark.parametrize("parameter", ["5", None, np.timedelta64(1, "M"), np.timedelta64("NaT"), True, float("nan")])
