@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from broker.store import TableStore, Updates
     from network.answers.audience import Audience
 
-FIRST_MESSAGES = 8  # room to begin with; the kernel doubles it
+ROOM = 3  # messages an update that there is room for; the kernel doubles it when that is not enough
+LARGE = 100_000  # .. for no more updates than these
 ONE_GROUP: Floats = np.empty(0)
 
 
@@ -73,7 +74,8 @@ class TreeKeeper:
         self, slots: Ints, existed: Booleans, exists: Booleans, old: Floats, new: Floats, wanted: int
     ) -> tuple[Floats, Ints]:
         tally = np.zeros(6, np.int64)
-        out, count, done, n = np.empty(FIELDS * FIRST_MESSAGES), 0, 0, len(slots)
+        n = len(slots)
+        out, count, done = np.empty(FIELDS * (ROOM * min(n, LARGE) if wanted else 1)), 0, 0
         if n:
             self.tree.reserve(1 + int(slots[0] if n == 1 else slots.max()))
         x, y = (-1 if self.x is None else self.x), (-1 if self.y is None else self.y)

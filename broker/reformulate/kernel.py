@@ -224,8 +224,10 @@ def _class_of(mars: int, hulls: int, own: bool) -> int:
 
 
 @part
-def _look_ahead(m: Floats, leaf_of: Ints, slots: Ints, update: int) -> None:
+def _look_ahead(m: Floats, leaf_of: Ints, slots: Ints, update: int, places: Ints) -> None:
     """Fetch what coming updates will touch: first which leaf, then its rows, then the row's x and y.
+
+    Notes in `places` (by update, modulo AHEAD) where the row was found, for `_position`.
 
     A leaf is rarely in the cache when its turn comes, and each of the three needs the one before it. Changes
     in between can make this look at the wrong place; that costs time, never correctness.
@@ -244,11 +246,20 @@ def _look_ahead(m: Floats, leaf_of: Ints, slots: Ints, update: int) -> None:
         leaf = leaf_of[slot]
         if leaf >= 0:
             i = position_of(m, leaf, slot)
+            places[update % AHEAD] = i
             near = i - 8 if i >= 8 else 0
             for k in range(near, i + 9, 8):
                 prefetch(m, leaf + X + k)
                 prefetch(m, leaf + GROUP + k)
                 prefetch(m, leaf + Y + k)
+
+
+@inlined
+def _position(m: Floats, leaf: int, slot: int, hint: int) -> int:
+    """`position_of`, most often where the row was found when looking ahead."""
+    if hint < m[leaf + COUNT] and m[leaf + ROW + hint] == slot:
+        return hint
+    return position_of(m, leaf, slot)
 
 
 @part
@@ -298,11 +309,13 @@ def reformulate(
     nodes: grow it and come again), the message array, which may have moved, and the number of messages.
     """
     hull = np.empty(64)
+    places = np.zeros(AHEAD, np.int64)
     update = start
     while update < len(slots):
         if m[FREE_NODES] < m[HEIGHT] + 2:  # a split on every level, and a new root
             break
-        _look_ahead(m, leaf_of, slots, update)
+        place = places[update % AHEAD]
+        _look_ahead(m, leaf_of, slots, update, places)
         slot = slots[update]
         had, go, xo, yo = _place(old, old_groups, existed, x, y, update)
         has, gn, xn, yn = _place(new, new_groups, exists, x, y, update)
@@ -315,7 +328,7 @@ def reformulate(
         leaf, at = -1, -1
         if had:
             leaf = leaf_of[slot]
-            at = position_of(m, leaf, slot)
+            at = _position(m, leaf, slot, place)
         mars_min, mars_max = 0, 0
         for side in range(2):  # step 1, before the change
             sign = 1.0 - 2.0 * side
