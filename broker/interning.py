@@ -54,7 +54,6 @@ class Interner:
       I1  `_codes` and `_texts` are inverse to each other on the codes in use.
       I2  0.._used-1 is divided into codes in use and `_free`, without overlap.
       I3  every text passes `values.check_text`, so a known text need not be judged again.
-      I4  a pinned code is in use.
 
     Cost: `encode` one dict lookup a row at C speed, plus judging and storing each text not seen before.
     If the owner sweeps when told, there are never more texts than twice what the last sweep kept, plus SWEEP_SLACK.
@@ -65,7 +64,6 @@ class Interner:
         self._texts: NDArray[np.object_] = np.full(64, None, dtype=object)
         self._used = 0
         self._free: list[int] = []
-        self._pins: dict[float, int] = {}
         self._kept = 0
 
     def __len__(self) -> int:
@@ -145,27 +143,14 @@ class Interner:
             raise KeyError(float(codes[dead][0]))
         return texts
 
-    def pin(self, text: str) -> float:
-        """The code of a text that must outlive sweeps although no row holds it, until as many `unpin`."""
-        code = self.code(text)
-        self._pins[code] = self._pins.get(code, 0) + 1
-        return code
-
-    def unpin(self, code: float) -> None:
-        """Take back one `pin`; KeyError if there is none."""
-        count = self._pins.pop(code)
-        if count > 1:
-            self._pins[code] = count - 1
-
     def sweep(self, live_codes: NDArray[np.float64]) -> int:
-        """Forget every text whose code is neither live nor pinned, and say how many were.
+        """Forget every text whose code is not live, and say how many were.
 
         `live_codes` must hold all codes that anybody still keeps, in any order and number; codes that are no
         text's (NaN, infinities, UNKNOWN) are skipped. The freed codes are given to later texts.
         """
         keep = np.zeros(self._used, dtype=np.bool_)
         keep[live_codes[(live_codes >= 0) & (live_codes < self._used)].astype(np.int64)] = True
-        keep[np.fromiter(self._pins, np.int64, len(self._pins))] = True
         keep &= ~_absent(self._texts[: self._used])
         kept = np.flatnonzero(keep)
         forgotten = len(self) - len(kept)
@@ -185,7 +170,7 @@ class Interner:
         return self._codes.__sizeof__() + 24 * len(self._codes) + self._texts.nbytes + 8 * len(self._free)
 
     def check_invariants(self) -> None:
-        """InvariantBroken unless I1 to I4 hold."""
+        """InvariantBroken unless I1 to I3 hold."""
         known = {text: int(code) for text, code in self._codes.items() if text is not None}
         in_use = sorted(known.values())
         stored = {text: code for code, text in enumerate(self._texts.tolist()) if text is not None}
@@ -195,8 +180,6 @@ class Interner:
             raise InvariantBroken("I2: codes in use and free codes do not divide the codes given out")
         if not all(texts_are_good([text]) for text in known):
             raise InvariantBroken("I3: a text that would be refused is interned")
-        if not {int(code) for code in self._pins} <= set(in_use):
-            raise InvariantBroken("I4: a pinned code is not in use")
 
     def _intern(self, fresh: Sequence[str]) -> None:
         """Give codes to texts that are new, distinct and good: freed codes first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.interning import SWEEP_SLACK, UNKNOWN, Interner
 from broker.values import LONGEST_TEXT_BYTES, Refused
@@ -20,7 +20,6 @@ class InternerMachine(RuleBasedStateMachine):
         super().__init__()
         self.interner = Interner()
         self.model: dict[str, float] = {}
-        self.pins: list[str] = []
 
     @rule(batch=st.lists(st.none() | texts, max_size=8))
     def encode(self, batch: list[str | None]) -> None:
@@ -29,17 +28,6 @@ class InternerMachine(RuleBasedStateMachine):
         for text, code in zip(batch, codes.tolist(), strict=True):
             if text is not None:
                 assert self.model.setdefault(text, code) == code
-
-    @rule(text=texts)
-    def pin(self, text: str) -> None:
-        code = self.interner.pin(text)
-        assert self.model.setdefault(text, code) == code
-        self.pins.append(text)
-
-    @precondition(lambda self: self.pins)
-    @rule()
-    def unpin(self) -> None:
-        self.interner.unpin(self.model[self.pins.pop()])
 
     @rule(
         batch=st.lists(texts, max_size=3),
@@ -56,7 +44,7 @@ class InternerMachine(RuleBasedStateMachine):
         codes = [self.model[text] for text in live]
         before = len(self.model)
         forgotten = self.interner.sweep(np.array([*codes, *codes, np.nan, -np.inf, UNKNOWN, 1e9]))
-        self.model = {text: code for text, code in self.model.items() if text in live or text in self.pins}
+        self.model = {text: code for text, code in self.model.items() if text in live}
         assert forgotten == before - len(self.model)
 
     @invariant()
