@@ -1,0 +1,487 @@
+"""Bodies: what requests ask of the server, and what it answers. PROTOCOL.md says what each is for.
+
+A body is a MessagePack array, its type first. Only clients and the server look inside; nodes pass them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, assert_never
+
+from network.wire import columns as column_format
+from network.wire import fields, packing
+from network.wire.columns import Columns
+from network.wire.errors import BadFrame, TooLarge
+from network.wire.fields import Matrix, array, integer, text
+from network.wire.frames import Form, pack_channels, read_channels, read_form
+from network.wire.limits import DEFAULT, WireLimits
+from network.wire.packing import Scalar
+from network.wire.value_columns import (
+    Masks,
+    ValueColumns,
+    Values,
+    check_scalars,
+    is_values,
+    pack_value_columns,
+    pack_values,
+    unpack_masks,
+    unpack_value_columns,
+    unpack_values,
+)
+from network.wire.walk import walk
+
+# -- requests ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """CREATE TABLE or DROP TABLE. (`publisher`, `number`) name the request: it is applied once, however often sent."""
+
+    sql: str
+    publisher: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Publish:
+    """Insert or change rows.
+
+    `absent` is None if the user gave columns. If rows were given it is a dict: of masks of the rows that lack a
+    column, for those columns that some row lacks (network/wire/values.py).
+    """
+
+    table: str
+    columns: ValueColumns
+    absent: Masks | None
+    publisher: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delete:
+    """Remove rows by primary key."""
+
+    table: str
+    keys: Values
+    publisher: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Read the rows once."""
+
+    sql: str
+    parameters: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """`count` subscriptions to one text: a column per `?`, or, for a single one, a scalar per `?`."""
+
+    group: int
+    sql: str
+    parameters: tuple[Values | Scalar, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Subscribe, or subscribe again after having seen all of `epoch` up to `since`."""
+
+    groups: tuple[Group, ...]
+    since: int | None = None
+    epoch: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Answered after all that was applied before has been delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the server and its nodes are doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """How a subscription would be served."""
+
+    sql: str
+    parameters: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Which tables there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A node's statistics; nobody answers."""
+
+    node: dict[str, Any]
+
+
+# -- replies -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Applied as updates `first` to `last`; without rows, last is first - 1."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """A query's answer. Names may occur twice, so the columns stand in their order."""
+
+    names: tuple[str, ...]
+    columns: tuple[Values, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error: see `errors.to_wire` and `errors.from_wire`."""
+
+    code: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """A group of subscriptions at its beginning; without a snapshot it is resumed, see the replay.
+
+    Of several groups one may have failed, and then says so here.
+    """
+
+    group: int
+    channel: int
+    columns: tuple[str, ...]
+    points: Matrix
+    snapshot: Columns | None
+    failed: Failed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSpec:
+    """What a subscriber needs to know of a channel to understand its messages."""
+
+    name: str
+    kind: str
+    form: Form
+    dimensions: int
+    partitioned: bool
+    function: int
+    y_type: str
+    key_types: tuple[str, ...]
+    row_names: tuple[str, ...]
+    row_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subscribed:
+    """The answers as of `seq`, and what each channel's messages mean."""
+
+    seq: int
+    epoch: bytes
+    groups: tuple[Opened, ...]
+    channels: dict[int, ChannelSpec] = field(default_factory=dict)
+    replay: dict[int, Columns] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """All up to `seq` has been delivered."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Information:
+    """A map for people and monitors."""
+
+    values: dict[str, Any]
+
+
+Body: TypeAlias = (
+    Execute
+    | Publish
+    | Delete
+    | Query
+    | Subscribe
+    | Sync
+    | Status
+    | Explain
+    | Describe
+    | Report
+    | Done
+    | Rows
+    | Subscribed
+    | Synced
+    | Information
+    | Failed
+)
+
+
+_SURELY_FINE_BYTES = 1 << 20  # no limit is reached with fewer
+
+# -- to bytes ----------------------------------------------------------------------------------------------
+
+
+def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
+    """The bytes of a body; TooLarge if no receiver would take them."""
+    encoded = packing.pack(_listed(body))
+    if len(encoded) > _SURELY_FINE_BYTES:
+        _check_size(type(body).__name__, encoded, limits)
+    return encoded
+
+
+def _check_size(what: str, encoded: bytes, limits: WireLimits) -> None:
+    """Refuse here what the receiver would: it would close the link."""
+    if len(encoded) > limits.body_bytes:
+        raise TooLarge(f"bytes of this {what}", len(encoded), limits.body_bytes)
+    refusal = walk(encoded, limits)
+    if refusal:
+        raise TooLarge(f"{what} with {refusal}", len(encoded), limits.body_bytes)
+
+
+def _listed(body: Body) -> list[object]:
+    match body:
+        case Publish():
+            masks = None if body.absent is None else column_format.pack(body.absent)
+            return ["publish", body.table, pack_value_columns(body.columns), masks, body.publisher, body.number]
+        case Done():
+            return ["done", body.first, body.last]
+        case Delete():
+            return ["delete", body.table, pack_values(body.keys), body.publisher, body.number]
+        case Execute():
+            return ["execute", body.sql, body.publisher, body.number]
+        case Query():
+            return ["query", body.sql, body.parameters]
+        case Subscribe():
+            return ["subscribe", [_listed_group(group) for group in body.groups], body.since, body.epoch]
+        case Explain():
+            return ["explain", body.sql, body.parameters]
+        case Sync() | Status() | Describe():
+            return [type(body).__name__.lower()]
+        case Report():
+            return ["report", body.node]
+        case Rows():
+            return ["rows", body.names, [pack_values(column) for column in body.columns]]
+        case Subscribed():
+            specs = [[channel, _listed_spec(spec)] for channel, spec in body.channels.items()]
+            groups = [_listed_opened(opened) for opened in body.groups]
+            return ["subscribed", body.seq, body.epoch, groups, specs, pack_channels(body.replay)]
+        case Synced():
+            return ["synced", body.seq]
+        case Information():
+            return ["information", body.values]
+        case Failed():
+            return ["failed", body.code, body.arguments]
+        case _:
+            assert_never(body)
+
+
+def _listed_group(group: Group) -> list[object]:
+    parameters = [pack_values(value) if is_values(value) else value for value in group.parameters]
+    return [group.group, group.sql, parameters, group.count]
+
+
+def _listed_spec(spec: ChannelSpec) -> list[object]:
+    return [getattr(spec, name) for name in ChannelSpec.__slots__]
+
+
+def _listed_opened(opened: Opened) -> list[object]:
+    return [
+        opened.group,
+        opened.channel,
+        opened.columns,
+        fields.pack_matrix(opened.points),
+        None if opened.snapshot is None else column_format.pack(opened.snapshot),
+        None if opened.failed is None else [opened.failed.code, opened.failed.arguments],
+    ]
+
+
+# -- from bytes --------------------------------------------------------------------------------------------
+
+
+def decode(data: bytes, limits: WireLimits = DEFAULT) -> Body:
+    """The body of bytes, or BadFrame; never anything else, whatever the bytes."""
+    if len(data) > limits.body_bytes:
+        raise BadFrame(f"a body of {len(data)} bytes; at most {limits.body_bytes}")
+    parts = array(packing.unpack(data, limits), "a body")
+    kind = parts[0] if parts else None
+    reader = _READERS.get(kind) if type(kind) is str else None
+    if reader is None:
+        raise BadFrame(f"a body begins with its type, not with {kind!r:.40}")
+    size, read = reader
+    return read(array(parts, f"a {kind} body", size), limits)
+
+
+def _execute(parts: list[Any], limits: WireLimits) -> Execute:
+    return Execute(text(parts[1], "sql"), *_name(parts[2], parts[3]))
+
+
+def _name(publisher: object, number: object) -> tuple[bytes, int]:
+    return fields.identity(publisher, "a publisher"), integer(number, "a number")
+
+
+def _publish(parts: list[Any], limits: WireLimits) -> Publish:
+    _, table, columns, absent, publisher, number = parts
+    values = unpack_value_columns(columns, limits)
+    masks = fields.optional(absent, unpack_masks, values, limits)
+    return Publish(text(table, "a table"), values, masks, *_name(publisher, number))
+
+
+def _delete(parts: list[Any], limits: WireLimits) -> Delete:
+    return Delete(text(parts[1], "a table"), unpack_values(parts[2], limits), *_name(parts[3], parts[4]))
+
+
+def _scalars(value: object, limits: WireLimits) -> tuple[Scalar, ...]:
+    found = array(value, "parameters")
+    if len(found) > limits.columns:
+        raise BadFrame(f"{len(found)} parameters; at most {limits.columns}")
+    return check_scalars(found, limits)
+
+
+def _query(parts: list[Any], limits: WireLimits) -> Query:
+    return Query(text(parts[1], "sql"), _scalars(parts[2], limits))
+
+
+def _explain(parts: list[Any], limits: WireLimits) -> Explain:
+    return Explain(text(parts[1], "sql"), _scalars(parts[2], limits))
+
+
+def _subscribe(parts: list[Any], limits: WireLimits) -> Subscribe:
+    _, groups, since, epoch = parts
+    return Subscribe(
+        fields.items(groups, "groups", lambda group: _group(group, limits)),
+        fields.optional(since, integer, "since"),
+        fields.optional(epoch, fields.identity, "an epoch"),
+    )
+
+
+def _group(value: object, limits: WireLimits) -> Group:
+    number, sql, parameters, count = array(value, "a group", 4)
+    if len(array(parameters, "parameters")) > limits.columns:
+        raise BadFrame(f"{len(parameters)} parameters; at most {limits.columns}")
+    integer(count, "count", 0, limits.rows)
+    bound = tuple(_parameter(parameter, count, limits) for parameter in parameters)
+    return Group(integer(number, "a group"), text(sql, "sql"), bound, count)
+
+
+def _parameter(value: object, count: int, limits: WireLimits) -> Values | Scalar:
+    if type(value) is list:
+        column = unpack_values(value, limits)
+        if len(column) != count:
+            raise BadFrame(f"{len(column)} values of a parameter for {count} subscriptions")
+        return column
+    if count != 1:
+        raise BadFrame("one value of a parameter for several subscriptions")
+    return check_scalars([value], limits)[0]
+
+
+def _done(parts: list[Any], limits: WireLimits) -> Done:
+    return Done(integer(parts[1], "first"), integer(parts[2], "last"))
+
+
+def _rows(parts: list[Any], limits: WireLimits) -> Rows:
+    names = fields.texts(parts[1], "names")
+    columns = fields.items(parts[2], "columns", lambda column: unpack_values(column, limits))
+    if not len(names) == len(columns) <= limits.columns or len(set(map(len, columns))) > 1:
+        raise BadFrame("as many columns as names, of one length")
+    return Rows(names, columns)
+
+
+def _subscribed(parts: list[Any], limits: WireLimits) -> Subscribed:
+    _, seq, epoch, groups, channels, replay = parts
+    specs: dict[int, ChannelSpec] = {}
+    for pair in array(channels, "channels"):
+        number, spec = array(pair, "a channel with what it is", 2)
+        specs[integer(number, "a channel")] = _spec(spec)
+    if len(specs) < len(channels):
+        raise BadFrame("a channel twice")
+    return Subscribed(
+        integer(seq, "seq"),
+        fields.identity(epoch, "an epoch"),
+        fields.items(groups, "groups", lambda opened: _opened(opened, limits)),
+        specs,
+        read_channels(replay, limits),
+    )
+
+
+def _spec(value: object) -> ChannelSpec:
+    name, kind, form, dimensions, partitioned, function, y_type, *types = array(value, "a channel's description", 10)
+    key_types, row_names, row_types = (fields.texts(item, "types and names") for item in types)
+    return ChannelSpec(
+        text(name, "a channel's name"),
+        text(kind, "a channel's kind"),
+        read_form(form),
+        integer(dimensions, "dimensions"),
+        fields.boolean(partitioned, "partitioned"),
+        integer(function, "a function", -1),
+        text(y_type, "a type"),
+        key_types,
+        row_names,
+        row_types,
+    )
+
+
+def _opened(value: object, limits: WireLimits) -> Opened:
+    group, channel, columns, points, snapshot, failed = array(value, "an opened group", 6)
+    return Opened(
+        integer(group, "a group"),
+        integer(channel, "a channel"),
+        fields.texts(columns, "columns"),
+        fields.matrix(points, "points", limits),
+        fields.optional(snapshot, column_format.unpack, limits),
+        fields.optional(failed, _error),
+    )
+
+
+def _error(value: object) -> Failed:
+    code, arguments = array(value, "an error", 2)
+    found = tuple(
+        fields.texts(argument, "names") if type(argument) is list else check_scalars([argument])[0]
+        for argument in array(arguments, "an error's arguments")
+    )
+    return Failed(text(code, "a code"), found)
+
+
+def _failed(parts: list[Any], limits: WireLimits) -> Failed:
+    return _error(parts[1:])
+
+
+def _synced(parts: list[Any], limits: WireLimits) -> Synced:
+    return Synced(integer(parts[1], "seq"))
+
+
+def _map(value: object, what: str) -> Mapping[str, Any]:
+    if type(value) is not dict:
+        raise BadFrame(f"{what} is a map")
+    return value
+
+
+_READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # with the number of parts
+    "execute": (4, _execute),
+    "publish": (6, _publish),
+    "delete": (5, _delete),
+    "query": (3, _query),
+    "subscribe": (4, _subscribe),
+    "sync": (1, lambda parts, limits: Sync()),
+    "status": (1, lambda parts, limits: Status()),
+    "explain": (3, _explain),
+    "describe": (1, lambda parts, limits: Describe()),
+    "report": (2, lambda parts, limits: Report(dict(_map(parts[1], "a report")))),
+    "done": (3, _done),
+    "rows": (3, _rows),
+    "subscribed": (6, _subscribed),
+    "synced": (2, _synced),
+    "information": (2, lambda parts, limits: Information(dict(_map(parts[1], "information")))),
+    "failed": (3, _failed),
+}

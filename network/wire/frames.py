@@ -1,0 +1,311 @@
+"""Payload frames: what a link carries between a child and its parent. PROTOCOL.md says what each is for.
+
+A frame is a MessagePack array, its type first. The bodies of requests and replies are bytes in them: nodes on the
+way do not look inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from network.wire import columns as column_format
+from network.wire import fields, packing
+from network.wire.columns import Columns
+from network.wire.errors import BadFrame
+from network.wire.fields import Matrix, array, integer, text
+from network.wire.limits import DEFAULT, WireLimits
+
+Form: TypeAlias = Literal["rectangles", "places"]
+
+#: How many links a request may have passed; more is a loop.
+LONGEST_ROUTE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who a request comes from: what its gateway knows. `key` is the authenticated public key, if there is one."""
+
+    key: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Up: a request. `route` are the numbers of the links it came by, the newest last."""
+
+    id: int
+    route: tuple[int, ...]
+    origin: Origin | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leave:
+    """Up: a client tells its gateway that a group of subscriptions, or some members of it, are no more."""
+
+    group: int
+    members: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interest:
+    """Up: replaces what the sender wants of a channel by these boxes, but for installs after the first `heard`."""
+
+    channel: int
+    heard: int
+    lows: Matrix
+    highs: Matrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Install:
+    """Part of a reply: every node on the way takes note of these points for the link the reply leaves by."""
+
+    group: int
+    channel: int
+    form: Form
+    partitioned: bool
+    points: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Down: the answer to a request. Each node takes the last number off `route`; without any it is the receiver's."""
+
+    id: int
+    route: tuple[int, ...]
+    installs: tuple[Install, ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deliver:
+    """Down: messages. When it was sent, all up to `through` that concerns this link was."""
+
+    through: int
+    channels: dict[int, Columns] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Down: a Deliver without messages."""
+
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Down: the way to the server broke; all installs are void, subscribe again."""
+
+    code: str
+    text: str
+
+
+class NodeEntry(NamedTuple):
+    """A node as others may dial it."""
+
+    id: bytes
+    name: str
+    endpoint: str
+    depth: int
+    children: int
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Down: the way up to the server (it first, the sender last) and the nodes there are, for failover."""
+
+    epoch: bytes
+    path: tuple[tuple[bytes, str], ...]
+    nodes: tuple[NodeEntry, ...]
+
+
+Frame: TypeAlias = Request | Leave | Interest | Reply | Deliver | Progress | Reset | Directory
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    return packing.pack(_listed(frame))
+
+
+def decode(data: bytes, limits: WireLimits = DEFAULT) -> Frame:
+    """The frame of bytes, or BadFrame; never anything else, whatever the bytes."""
+    parts = array(packing.unpack(data, limits), "a frame")
+    kind = parts[0] if parts else None
+    reader = _READERS.get(kind) if type(kind) is str else None
+    if reader is None:
+        raise BadFrame(f"a frame begins with its type, not with {kind!r:.40}")
+    size, read = reader
+    return read(array(parts, f"a {kind} frame", size), limits)
+
+
+def _listed(frame: Frame) -> list[object]:
+    match frame:
+        case Deliver():
+            return ["deliver", frame.through, pack_channels(frame.channels)]
+        case Request():
+            origin = None if frame.origin is None else [frame.origin.key, frame.origin.name]
+            return ["request", frame.id, frame.route, origin, frame.body]
+        case Reply():
+            return [
+                "reply",
+                frame.id,
+                frame.route,
+                [_listed_install(install) for install in frame.installs],
+                frame.body,
+            ]
+        case Leave():
+            members = None if frame.members is None else column_format.pack_column(frame.members)[1]
+            return ["leave", frame.group, members]
+        case Interest():
+            boxes = [fields.pack_matrix(frame.lows), fields.pack_matrix(frame.highs)]
+            return ["interest", frame.channel, frame.heard, *boxes]
+        case Progress():
+            return ["progress", frame.through]
+        case Reset():
+            return ["reset", frame.code, frame.text]
+        case Directory():
+            return ["directory", frame.epoch, frame.path, frame.nodes]
+        case _:
+            assert_never(frame)
+
+
+def _listed_install(install: Install) -> list[object]:
+    points = fields.pack_matrix(install.points)
+    return [install.group, install.channel, install.form, install.partitioned, points]
+
+
+def pack_channels(channels: Mapping[int, Columns]) -> list[object]:
+    """Columns by channel number, as pairs: MessagePack maps of ours have texts for keys."""
+    return [[channel, column_format.pack(columns)] for channel, columns in channels.items()]
+
+
+def read_channels(value: object, limits: WireLimits) -> dict[int, Columns]:
+    """The opposite, or BadFrame."""
+    channels: dict[int, Columns] = {}
+    for pair in array(value, "channels"):
+        channel, columns = array(pair, "a channel with its columns", 2)
+        channels[integer(channel, "a channel")] = column_format.unpack(columns, limits)
+    if len(channels) < len(cast("list[Any]", value)):
+        raise BadFrame("a channel twice")
+    return channels
+
+
+def _request(parts: list[Any], limits: WireLimits) -> Request:
+    _, number, route, origin, body = parts
+    return Request(
+        integer(number, "a request's id"),
+        _route(route),
+        fields.optional(origin, _origin),
+        fields.data(body, "a request's body"),
+    )
+
+
+def _origin(value: object) -> Origin:
+    key, name = array(value, "an origin", 2)
+    return Origin(fields.optional(key, text, "a key"), text(name, "an origin's name"))
+
+
+def _route(value: object) -> tuple[int, ...]:
+    route = fields.integers(value, "a route")
+    if len(route) > LONGEST_ROUTE:
+        raise BadFrame(f"a route of {len(route)} links; at most {LONGEST_ROUTE}")
+    return route
+
+
+def _leave(parts: list[Any], limits: WireLimits) -> Leave:
+    _, group, members = parts
+    chosen: NDArray[np.int64] | None = None
+    if members is not None:
+        chosen = column_format.array_of("i8", fields.data(members, "members"), limits)
+        if len(chosen) and chosen.min() < 0:
+            raise BadFrame("a member is numbered from 0")
+    return Leave(integer(group, "a group"), chosen)
+
+
+def _interest(parts: list[Any], limits: WireLimits) -> Interest:
+    _, channel, heard, low, high = parts
+    lows, highs = fields.matrix(low, "lows", limits), fields.matrix(high, "highs", limits)
+    if lows.shape != highs.shape:
+        raise BadFrame("as many lows as highs")
+    return Interest(integer(channel, "a channel"), integer(heard, "heard"), lows, highs)
+
+
+def _reply(parts: list[Any], limits: WireLimits) -> Reply:
+    _, number, route, installs, body = parts
+    return Reply(
+        integer(number, "a request's id"),
+        _route(route),
+        fields.items(installs, "installs", lambda install: _install(install, limits)),
+        fields.data(body, "a reply's body"),
+    )
+
+
+def _install(value: object, limits: WireLimits) -> Install:
+    group, channel, form, partitioned, points = array(value, "an install", 5)
+    return Install(
+        integer(group, "a group"),
+        integer(channel, "a channel"),
+        read_form(form),
+        fields.boolean(partitioned, "partitioned"),
+        fields.matrix(points, "points", limits),
+    )
+
+
+def read_form(value: object) -> Form:
+    """The form of a channel's messages, or BadFrame."""
+    return cast("Form", fields.choice(value, "a form", "rectangles", "places"))
+
+
+def _deliver(parts: list[Any], limits: WireLimits) -> Deliver:
+    return Deliver(integer(parts[1], "through"), read_channels(parts[2], limits))
+
+
+def _progress(parts: list[Any], limits: WireLimits) -> Progress:
+    return Progress(integer(parts[1], "through"))
+
+
+def _reset(parts: list[Any], limits: WireLimits) -> Reset:
+    return Reset(text(parts[1], "a code"), text(parts[2], "a text"))
+
+
+def _directory(parts: list[Any], limits: WireLimits) -> Directory:
+    _, epoch, path, nodes = parts
+    return Directory(
+        fields.identity(epoch, "an epoch"),
+        fields.items(path, "a path", _step),
+        fields.items(nodes, "nodes", _node),
+    )
+
+
+def _step(value: object) -> tuple[bytes, str]:
+    number, endpoint = array(value, "a step of the path", 2)
+    return fields.identity(number, "a node's id"), text(endpoint, "an endpoint")
+
+
+def _node(value: object) -> NodeEntry:
+    number, name, endpoint, depth, children = array(value, "a node", 5)
+    return NodeEntry(
+        fields.identity(number, "a node's id"),
+        text(name, "a node's name"),
+        text(endpoint, "an endpoint"),
+        integer(depth, "depth"),
+        integer(children, "children"),
+    )
+
+
+_READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Frame]]] = {  # with the number of parts
+    "request": (5, _request),
+    "leave": (3, _leave),
+    "interest": (5, _interest),
+    "reply": (5, _reply),
+    "deliver": (3, _deliver),
+    "progress": (2, _progress),
+    "reset": (3, _reset),
+    "directory": (4, _directory),
+}

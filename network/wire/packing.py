@@ -1,0 +1,136 @@
+"""Bytes to plain values and back: MessagePack, with the few scalars it lacks, and nothing a stranger could abuse.
+
+    value                          on the wire
+    None, bool, float, str, bytes  MessagePack's own
+    int                            MessagePack's own up to 64 bits, else extension 2: sign byte, magnitude
+    datetime                       extension 1: microseconds since 1970 UTC, 8 bytes
+    timedelta                      extension 5: microseconds, 9 bytes
+    datetime64, timedelta64        extension 4: "M" or "m", ticks in 8 bytes, the unit's name
+    anything else                  extension 3: the name of its type
+
+All numbers inside extensions are little-endian. Texts are UTF-8; a lone surrogate, which has none, travels as
+three bytes all the same, so that the receiver can say which row it refuses.
+
+`unpack` walks the headers first, so that size, nesting and number of objects are known before one is made.
+"""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # has no types
+import numpy as np
+
+from network.wire.errors import BadFrame
+from network.wire.limits import DEFAULT, WireLimits
+from network.wire.walk import walk
+
+Scalar = (
+    Any  # None | bool | int | float | str | bytes | datetime | timedelta | np.datetime64 | np.timedelta64 | Foreign
+)
+
+INSTANT, BIG, FOREIGN, TICKS, DURATION = 1, 2, 3, 4, 5
+UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_BITS = 1025  # no float64 reaches 2**1024: larger integers mean the same to every receiver, and are cut
+_NAME_BYTES = 80  # of a type
+
+
+class Foreign:
+    """Stands for a value that no receiver takes: all that is left of it is the name of its type.
+
+    The refusal is then worded by the receiver, who knows row, column and what is accepted there; it reads as it would
+    have in one process, since `type(stand_in).__name__` is the name of the type it stands for.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Foreign) and type(self).__name__ == type(other).__name__
+
+    def __hash__(self) -> int:
+        return hash(type(self).__name__)
+
+    def __repr__(self) -> str:
+        return f"<a {type(self).__name__}>"
+
+
+def foreign(type_name: str) -> Foreign:
+    """A stand-in for a value of a type of that name."""
+    name = type_name.encode(errors="replace")[:_NAME_BYTES].decode(errors="ignore")
+    stand_in: Foreign = type(name.replace("\0", "?") or "?", (Foreign,), {"__slots__": ()})()
+    return stand_in
+
+
+def pack(value: object) -> bytes:
+    """The bytes of lists, str-keyed dicts and scalars."""
+    try:
+        packed: bytes = msgpack.packb(value, default=_extension)
+    except UnicodeEncodeError:  # rare, and the other way is slower
+        packed = msgpack.packb(value, default=_extension, unicode_errors="surrogatepass")
+    return packed
+
+
+def unpack(data: bytes, limits: WireLimits = DEFAULT) -> Any:
+    """The value of bytes, or BadFrame; nothing is built before the limits were seen to hold."""
+    if len(data) > limits.frame_bytes:
+        raise BadFrame(f"{len(data)} bytes; at most {limits.frame_bytes}")
+    refusal = walk(data, limits)
+    if refusal:
+        raise BadFrame(refusal)
+    try:
+        return msgpack.unpackb(data, ext_hook=_scalar, unicode_errors="surrogatepass", max_ext_len=256)
+    except BadFrame:
+        raise
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise BadFrame(f"not MessagePack as we speak it: {type(error).__name__} {error}"[:200]) from None
+
+
+def microseconds(instant: datetime) -> int:
+    """Microseconds since 1970 of a datetime; one without a zone is UTC."""
+    if instant.utcoffset() is None:
+        instant = instant.replace(tzinfo=UTC)
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _extension(value: object) -> Any:
+    """What msgpack does not know by itself; it asks for integers beyond 64 bits as well."""
+    if isinstance(value, datetime):
+        return msgpack.ExtType(INSTANT, struct.pack("<q", microseconds(value)))
+    if isinstance(value, int):
+        size = min(value.bit_length(), _BITS)
+        magnitude = abs(value) if size < _BITS else 1 << (_BITS - 1)
+        return msgpack.ExtType(BIG, bytes([value < 0]) + magnitude.to_bytes((size + 7) // 8, "little"))
+    if isinstance(value, timedelta):
+        return msgpack.ExtType(DURATION, (value // _MICROSECOND).to_bytes(9, "little", signed=True))
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        ticks = struct.pack("<q", value.astype(np.int64))
+        return msgpack.ExtType(TICKS, value.dtype.kind.encode() + ticks + np.datetime_data(value.dtype)[0].encode())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Foreign):
+        return msgpack.ExtType(FOREIGN, type(value).__name__.encode())
+    raise TypeError(f"a {type(value).__name__} has no form on the wire")
+
+
+def _scalar(code: int, data: bytes) -> object:
+    size = len(data)
+    try:
+        if code == INSTANT and size == 8:
+            return _EPOCH + timedelta(microseconds=struct.unpack("<q", data)[0])
+        if code == BIG and 9 <= size <= 2 + _BITS // 8 and data[0] <= 1 and data[-1]:
+            magnitude = int.from_bytes(data[1:], "little")
+            return -magnitude if data[0] else magnitude
+        if code == FOREIGN and 1 <= size <= _NAME_BYTES and b"\0" not in data:
+            return foreign(data.decode())
+        if code == TICKS and data[:1] in (b"M", b"m") and data[9:].decode() in UNITS:
+            kind: Any = np.datetime64 if data[:1] == b"M" else np.timedelta64
+            return kind(struct.unpack("<q", data[1:9])[0], data[9:].decode())
+        if code == DURATION and size == 9:
+            return timedelta(microseconds=int.from_bytes(data, "little", signed=True))
+    except (OverflowError, UnicodeDecodeError):
+        raise BadFrame(f"extension {code} with a value out of range") from None
+    raise BadFrame(f"extension {code} of {size} bytes is none of ours")

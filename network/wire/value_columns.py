@@ -1,0 +1,128 @@
+"""Columns as users hold them: what is published, bound to `?` or answered to a query may have NULLs and mixed types.
+
+    in memory                       on the wire
+    any column of columns.py        the same
+    datetime64[us] array            ["us", bytes]: int64 microseconds since 1970 UTC, NaT (-2**63): NULL
+    Nullable                        its array's, with a third item: one byte a row, 1: NULL
+    Mixed                           ["v", [scalars]]
+
+Which form a column takes says nothing about what it means; the receiver's tables judge the values, and word the
+refusals, as if they had been given to the engine at once. So a column keeps apart what a table keeps apart:
+1 is no 1.0 (a TEXT column says which it got), NaN is no NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from network.wire import columns as column_format
+from network.wire.columns import Column, TextColumn, array_of, mask_of, pack_column, raw, unpack_column
+from network.wire.errors import BadFrame
+from network.wire.limits import DEFAULT, WireLimits
+from network.wire.packing import Foreign, Scalar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nullable:
+    """An array some of whose rows are NULL; what the array holds there is of no meaning."""
+
+    values: NDArray[Any]  # float64, int64 or bool
+    nulls: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Rows of any scalars: several types, or so few rows that an array would cost more than it saves."""
+
+    items: tuple[Scalar, ...]
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.items)
+
+
+Values: TypeAlias = Column | NDArray[np.datetime64] | Nullable | Mixed
+ValueColumns: TypeAlias = dict[str, Values]
+Masks: TypeAlias = dict[str, NDArray[np.bool_]]  # of the rows that lack a column
+
+_SCALARS = {type(None), bool, int, float, str, bytes}  # what MessagePack decodes to; the others are ours
+
+
+def pack_value_columns(columns: Mapping[str, Values]) -> dict[str, list[object]]:
+    """Columns as MessagePack takes them."""
+    return {name: pack_values(column) for name, column in columns.items()}
+
+
+def pack_values(column: Values) -> list[object]:
+    """One column as MessagePack takes it."""
+    if isinstance(column, Mixed):
+        return ["v", column.items]
+    if isinstance(column, Nullable):
+        return [*pack_column(column.values), raw(column.nulls, column.nulls.dtype)]
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
+        return ["us", raw(column.astype("M8[us]", copy=False), np.dtype("<M8[us]"))]
+    return pack_column(cast("Column", column))
+
+
+def unpack_value_columns(packed: object, limits: WireLimits = DEFAULT) -> ValueColumns:
+    """Columns by name, or BadFrame. Their lengths may differ: the receiver's table has the words for that."""
+    if type(packed) is not dict or len(packed) > limits.columns:
+        raise BadFrame(f"columns are a map of at most {limits.columns}")
+    if not set(map(type, packed)) <= {str}:
+        raise BadFrame("a column's name is a text")
+    return {name: unpack_values(item, limits) for name, item in packed.items()}
+
+
+def unpack_masks(packed: object, columns: ValueColumns, limits: WireLimits = DEFAULT) -> Masks:
+    """Which rows lack which columns, or BadFrame: masks of columns that are there, of their length."""
+    masks: Masks = {}
+    for name, mask in column_format.unpack(packed, limits).items():
+        if isinstance(mask, TextColumn) or mask.dtype != np.bool_ or name not in columns:
+            raise BadFrame(f"no mask of a column: {name[:80]!r}")
+        masks[name] = cast("NDArray[np.bool_]", mask)
+    if len({len(column) for column in (*columns.values(), *masks.values())}) > 1:
+        raise BadFrame("columns of rows have one length, and so have their masks")
+    return masks
+
+
+def unpack_values(packed: object, limits: WireLimits = DEFAULT) -> Values:
+    """One column, or BadFrame."""
+    match packed:
+        case ["v", list(items)]:
+            return Mixed(check_scalars(items, limits))
+        case ["us", bytes(data)]:
+            return cast("NDArray[np.datetime64]", array_of("i8", data, limits).view("M8[us]"))
+        case ["f8" | "i8" | "b1" as kind, bytes(data), bytes(mask)]:
+            values = mask_of(data, limits) if kind == "b1" else array_of(kind, data, limits)
+            nulls = mask_of(mask, limits)
+            if len(nulls) != len(values):
+                raise BadFrame(f"{len(nulls)} marks of NULL for {len(values)} rows")
+            return Nullable(values, nulls)
+    return unpack_column(packed, limits)
+
+
+def check_scalars(items: Sequence[Any], limits: WireLimits = DEFAULT) -> tuple[Scalar, ...]:
+    """Scalars of a decoded array, or BadFrame. One stand-in for a foreign value is enough to be refused by."""
+    odd = set(map(type, items)) - _SCALARS
+    if odd:
+        if list in odd or dict in odd:
+            raise BadFrame("an array or map where a scalar is needed")
+        if sum(isinstance(item, Foreign) for item in items) > 1:
+            raise BadFrame("more than one foreign value in a column")
+    if len(items) > limits.rows:
+        raise BadFrame(f"{len(items)} values; at most {limits.rows}")
+    return tuple(items)
+
+
+def is_values(value: object) -> bool:
+    """Whether this is a column, and not a scalar."""
+    return isinstance(value, np.ndarray | TextColumn | Nullable | Mixed)

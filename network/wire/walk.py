@@ -1,0 +1,111 @@
+"""A walk over MessagePack headers that builds nothing: is this within the limits, and whole?"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from network.compiled import kernel
+from network.wire.limits import WireLimits
+
+_OK, _CUT_SHORT, _TOO_MANY, _TOO_DEEP, _LONG_TEXT, _UNKNOWN, _TRAILING, _LONG_EXTENSION = range(8)
+_EXTENSION_BYTES = 256
+_REASONS = {
+    _CUT_SHORT: "the bytes end in the middle of a value",
+    _TOO_MANY: "more than {0.objects} values in one frame",
+    _TOO_DEEP: "nested deeper than {0.nesting}",
+    _LONG_TEXT: "a text of more than {0.text_bytes} bytes",
+    _UNKNOWN: "a byte that begins no MessagePack value",
+    _TRAILING: "bytes after the end of the value",
+    _LONG_EXTENSION: "an extension of more than 256 bytes",
+}
+_DEEPEST = 64
+
+
+def walk(data: bytes, limits: WireLimits) -> str:
+    """Why the bytes are refused; empty if they are not."""
+    nesting = min(limits.nesting, _DEEPEST)
+    code = _walk(np.frombuffer(data, np.uint8), limits.objects, nesting, limits.text_bytes)
+    return _REASONS[code].format(limits) if code else ""
+
+
+@kernel
+def _walk(data: npt.NDArray[np.uint8], objects: int, nesting: int, text_bytes: int) -> int:
+    """One loop over headers. `left[d]` is how many values are still to come at depth d."""
+    size = len(data)
+    left = np.zeros(_DEEPEST + 2, dtype=np.int64)
+    left[0] = 1
+    depth = 0
+    seen = 0
+    at = 0
+    while depth >= 0:
+        if left[depth] == 0:
+            depth -= 1
+            continue
+        left[depth] -= 1
+        seen += 1
+        if seen > objects:
+            return _TOO_MANY
+        if at >= size:
+            return _CUT_SHORT
+        head = int(data[at])
+        at += 1
+        count = 0  # values inside
+        skip = 0  # bytes of content
+        width = 0  # bytes of a length that follows
+        container = False
+        text = False
+        if head <= 0x7F or head >= 0xE0 or head == 0xC0 or head == 0xC2 or head == 0xC3:
+            continue
+        if head <= 0x8F:
+            container, count = True, 2 * (head & 0x0F)
+        elif head <= 0x9F:
+            container, count = True, head & 0x0F
+        elif head <= 0xBF:
+            text, skip = True, head & 0x1F
+        elif head == 0xC1:
+            return _UNKNOWN
+        elif head <= 0xC6:  # bin 8, 16, 32
+            width = 1 << (head - 0xC4)
+        elif head <= 0xC9:  # ext 8, 16, 32
+            width = 1 << (head - 0xC7)
+        elif head <= 0xCB:  # float 32, 64
+            skip = 4 << (head - 0xCA)
+        elif head <= 0xCF:  # uint
+            skip = 1 << (head - 0xCC)
+        elif head <= 0xD3:  # int
+            skip = 1 << (head - 0xD0)
+        elif head <= 0xD8:  # fixext
+            skip = 1 + (1 << (head - 0xD4))
+        elif head <= 0xDB:  # str 8, 16, 32
+            text, width = True, 1 << (head - 0xD9)
+        else:  # array 16, 32, map 16, 32
+            container, width = True, 2 << (head & 1)
+        if width:
+            if at + width > size:
+                return _CUT_SHORT
+            length = 0
+            for i in range(width):
+                length = (length << 8) | int(data[at + i])
+            at += width
+            if container:
+                count = 2 * length if head >= 0xDE else length
+            else:
+                skip = length
+            if 0xC7 <= head <= 0xC9:
+                if length > _EXTENSION_BYTES:
+                    return _LONG_EXTENSION
+                skip += 1
+        if text and skip > text_bytes:
+            return _LONG_TEXT
+        if skip > size - at:
+            return _CUT_SHORT
+        at += skip
+        if container:
+            if count > size - at:  # each value takes a byte at least
+                return _CUT_SHORT
+            if depth >= nesting:
+                return _TOO_DEEP
+            depth += 1
+            left[depth] = count
+    return _TRAILING if at < size else _OK

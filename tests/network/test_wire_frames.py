@@ -1,0 +1,236 @@
+"""Frames and bodies: what is sent comes back, and whatever else comes is refused as BadFrame."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # has no types
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network.wire import bodies, frames, packing
+from network.wire.columns import TextColumn
+from network.wire.errors import BadFrame, TooLarge
+from network.wire.limits import WireLimits
+from network.wire.value_columns import Mixed
+from tests.support.wire import any_body, any_frame
+
+DECODERS: list[Callable[[bytes], object]] = [frames.decode, bodies.decode]
+decoders = pytest.mark.parametrize("decode", DECODERS, ids=["frames", "bodies"])
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=4)
+    | st.binary(max_size=9),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+types = st.sampled_from(sorted({*frames._READERS, *bodies._READERS}))
+
+
+def refused(decode: Callable[[bytes], object], data: bytes) -> bool:
+    """Whether bytes are refused; anything but BadFrame would come out of here."""
+    try:
+        decode(data)
+    except BadFrame:
+        return True
+    return False
+
+
+@given(any_frame)
+def test_a_frame_comes_back_as_it_was_sent(frame: frames.Frame) -> None:
+    sent = frames.encode(frame)
+    received = frames.decode(sent)
+    assert type(received) is type(frame)
+    assert frames.encode(received) == sent
+
+
+@given(any_body)
+def test_a_body_comes_back_as_it_was_sent(body: bodies.Body) -> None:
+    sent = bodies.encode(body)
+    received = bodies.decode(sent)
+    assert type(received) is type(body)
+    assert bodies.encode(received) == sent
+
+
+@decoders
+@given(data=st.binary(max_size=200))
+def test_random_bytes_are_refused(decode: Callable[[bytes], object], data: bytes) -> None:
+    refused(decode, data)
+
+
+@decoders
+@given(kind=types, parts=st.lists(anything, max_size=6))
+def test_random_fields_are_refused(decode: Callable[[bytes], object], kind: str, parts: list[object]) -> None:
+    refused(decode, msgpack.packb([kind, *parts]))
+
+
+@given(
+    sent=any_frame.map(frames.encode) | any_body.map(bodies.encode),
+    changes=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4),
+    cut=st.none() | st.integers(0, 2**16),
+)
+def test_damaged_frames_are_refused_or_still_frames(
+    sent: bytes, changes: list[tuple[int, int]], cut: int | None
+) -> None:
+    damaged = bytearray(sent)
+    for place, value in changes:
+        damaged[place % len(damaged)] = value
+    if cut is not None:
+        del damaged[cut % len(damaged) :]
+    for decode, encode in ((frames.decode, frames.encode), (bodies.decode, bodies.encode)):
+        again: Any = decode
+        back: Any = encode
+        if not refused(again, bytes(damaged)):
+            back(again(bytes(damaged)))  # what was accepted can be sent on
+
+
+@given(anything, st.integers(1, 6), st.integers(1, 30))
+def test_the_walk_agrees_with_msgpack(value: object, nesting: int, objects: int) -> None:
+    data = msgpack.packb(value)
+    fits = _depth(value) <= nesting and _count(value) <= objects
+    try:
+        packing.unpack(data, WireLimits(nesting=nesting, objects=objects))
+        assert fits
+    except BadFrame:
+        assert not fits
+    with pytest.raises(BadFrame):
+        packing.unpack(data + b"\0")
+    with pytest.raises(BadFrame):
+        packing.unpack(data[:-1])
+
+
+def _depth(value: object) -> int:
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 1 + max(map(_depth, value.values()), default=0) if isinstance(value, dict) else 0
+
+
+def _count(value: object) -> int:
+    if isinstance(value, list):
+        return 1 + sum(map(_count, value))
+    return 1 + sum(1 + _count(item) for item in value.values()) if isinstance(value, dict) else 1
+
+
+def matrix(*rows: tuple[float, ...]) -> list[object]:
+    return [len(rows), len(rows[0]), b"".join(struct.pack("<d", number) for row in rows for number in row)]
+
+
+ID = bytes(range(16))
+F8 = ["f8", struct.pack("<d", 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([], "begins with its type"),
+        (["nonsense"], "begins with its type"),
+        (["progress", 1, 2], "array of 2"),
+        (["progress", -1], "whole number"),
+        (["progress", True], "whole number"),
+        (["progress", 2**63], "whole number"),
+        (["progress", 1.0], "whole number"),
+        (["reset", "a", b"b"], "is a text"),
+        (["request", 1, [1] * 65, None, b""], "65 links"),
+        (["request", 1, [-1], None, b""], "route"),
+        (["request", 1, [], ["key"], b""], "origin"),
+        (["request", 1, [], None, "text"], "bytes"),
+        (["leave", 1, b"1234567"], "8 byte values"),
+        (["leave", 1, struct.pack("<q", -1)], "numbered from 0"),
+        (["interest", 1, 0, matrix((1.0, 2.0)), matrix((1.0,))], "as many lows"),
+        (["interest", 1, 0, matrix((float("nan"),)), matrix((1.0,))], "NaN"),
+        (["interest", 1, 0, [2, 1, bytes(8)], matrix((1.0,))], "bytes"),
+        (["interest", 1, 0, [0, 0, b""], [0, 0, b""]], "whole number from 1"),
+        (["reply", 1, [], [[1, 1, "circles", False, matrix((1.0,))]], b""], "rectangles, places"),
+        (["reply", 1, [], [[1, 1, "places", 0, matrix((1.0,))]], b""], "true or false"),
+        (["deliver", 1, [[1, {"a": F8}], [1, {"a": F8}]]], "twice"),
+        (["deliver", 1, [[1, {"a": F8, "b": ["b1", b"\0\1"]}]]], "2 rows, others have 1"),
+        (["deliver", 1, [[1, {"a": ["b1", b"\2"]}]]], "0 or 1"),
+        (["deliver", 1, [[1, {"a": ["f4", bytes(4)]}]]], "no column"),
+        (["deliver", 1, [[1, {"a": ["v", [1]]}]]], "no column"),
+        (["deliver", 1, [[1, {"a": ["t4", struct.pack("<i", 1), ["x"]]}]]], "no word"),
+        (["deliver", 1, [[1, {"a": ["t4", struct.pack("<i", -2), ["x"]]}]]], "no word"),
+        (["deliver", 1, [[1, {"a": ["t4", struct.pack("<i", 0), [b"x"]]}]]], "is a text"),
+        (["directory", ID[:15], [], []], "16 bytes"),
+        (["directory", ID, [[ID]], []], "step of the path"),
+    ],
+)
+def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason: str) -> None:
+    with pytest.raises(BadFrame, match=reason):
+        frames.decode(msgpack.packb(parts))
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        (["publish", "t", {"a": F8}, {"b": ["b1", b"\0"]}, ID, 1], "no mask"),
+        (["publish", "t", {"a": F8}, {"a": F8}, ID, 1], "no mask"),
+        (["publish", "t", {"a": F8}, {"a": ["b1", b"\0\0"]}, ID, 1], "one length"),
+        (["publish", "t", {"a": [*F8, b""]}, None, ID, 1], "marks of NULL"),
+        (["publish", "t", {"a": ["v", [[1]]]}, None, ID, 1], "scalar"),
+        (["publish", "t", {"a": ["v", [msgpack.ExtType(3, b"x")] * 2]}, None, ID, 1], "more than one foreign"),
+        (["publish", "t", {"a": ["v", [msgpack.ExtType(9, b"x")]]}, None, ID, 1], "none of ours"),
+        (["publish", "t", {"a": ["v", [msgpack.ExtType(1, b"\xff" * 7 + b"\x7f")]]}, None, ID, 1], "out of range"),
+        (["publish", "t", {"a": ["v", [msgpack.ExtType(4, b"M" + bytes(8) + b"xx")]]}, None, ID, 1], "none of ours"),
+        (["publish", "t", {}, None, b"short", 1], "16 bytes"),
+        (["subscribe", [[1, "sql", [F8], 2]], None, None], "1 values of a parameter for 2"),
+        (["subscribe", [[1, "sql", [5], 2]], None, None], "one value"),
+        (["subscribe", [[1, "sql", [], -1]], None, None], "count"),
+        (["rows", ["a", "b"], [F8]], "as many columns"),
+        (["rows", ["a", "b"], [F8, ["v", []]]], "one length"),
+        (["report", []], "is a map"),
+        (["failed", "code", [[1]]], "texts"),
+    ],
+)
+def test_a_malformed_body_is_refused_with_a_reason(parts: list[object], reason: str) -> None:
+    with pytest.raises(BadFrame, match=reason):
+        bodies.decode(msgpack.packb(parts))
+
+
+def test_limits_hold_before_anything_is_built() -> None:
+    deep = b"\x91" * 1000 + b"\xc0"
+    bomb = b"\xdd\x03\x00\x00\x00" + b"\x90" * 0x03000000  # 50 million empty arrays
+    promise = b"\xdd\xff\xff\xff\xff"
+    for data, reason in ((deep, "nested"), (bomb, "values in one frame"), (promise, "end in the middle")):
+        with pytest.raises(BadFrame, match=reason):
+            frames.decode(data)
+    small = WireLimits(frame_bytes=100, rows=3, columns=2, words=1, text_bytes=10)
+    wide = frames.Deliver(1, {1: {name: np.zeros(1) for name in "abc"}})
+    long = frames.Deliver(1, {1: {"a": np.zeros(4)}})
+    wordy = frames.Deliver(1, {1: {"a": TextColumn.from_texts(["x", "y"])}})
+    for frame, reason in (
+        (wide, "at most 2"),
+        (long, "4 rows"),
+        (wordy, "2 words"),
+        (frames.Reset("a" * 11, ""), "text"),
+    ):
+        with pytest.raises(BadFrame, match=reason):
+            frames.decode(frames.encode(frame), small)
+    with pytest.raises(BadFrame, match="at most 100"):
+        frames.decode(bytes(101), small)
+
+
+def test_a_body_that_no_receiver_takes_is_not_sent() -> None:
+    column = {"a": np.zeros(9 << 20)}
+    with pytest.raises(TooLarge, match="several parts"):
+        bodies.encode(bodies.Publish("t", {**column}, None, ID, 1))
+    with pytest.raises(TooLarge, match="text of more than"):
+        bodies.encode(bodies.Publish("t", {"a": Mixed(("x" * (2 << 20),))}, None, ID, 1))
+
+
+def test_arrays_that_come_are_fit_for_kernels() -> None:
+    columns = {"f": np.arange(3.0)[::-1], "i": np.arange(6)[::2], "b": np.array([True, False, True])}
+    received = frames.decode(frames.encode(frames.Deliver(1, {1: {**columns}})))
+    assert isinstance(received, frames.Deliver)
+    for name, column in received.channels[1].items():
+        assert isinstance(column, np.ndarray)
+        assert column.flags.writeable
+        assert column.flags.aligned
+        assert column.flags.c_contiguous
+        assert column.dtype == columns[name].dtype
+        assert column.tolist() == columns[name].tolist()

@@ -1,0 +1,169 @@
+"""Strategies for the wire: columns, frames and bodies of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from numpy.typing import NDArray
+
+from network.wire import bodies, frames
+from network.wire.columns import Column, TextColumn
+from network.wire.packing import foreign
+from network.wire.value_columns import Mixed, Nullable, Values
+
+numbers = st.integers(0, 2**63 - 1)
+names = st.text(max_size=5)
+ids = st.binary(min_size=16, max_size=16)
+data = st.binary(max_size=20)
+floats = st.floats(width=64)
+instants = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)).map(
+    lambda naive: naive.replace(tzinfo=UTC)
+)
+scalars: SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**80), 2**80),
+    st.floats(allow_nan=False),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    instants,
+    st.timedeltas(),
+    st.builds(np.datetime64, st.integers(-(2**62), 2**62), st.sampled_from(["D", "s", "us", "ns"])),
+    st.builds(np.timedelta64, st.integers(-(2**62), 2**62), st.sampled_from(["D", "s", "us", "ns"])),
+)
+
+
+def arrays(rows: int) -> SearchStrategy[Column]:
+    """Columns that messages are made of."""
+    texts = st.lists(st.none() | st.text(max_size=3), min_size=rows, max_size=rows).map(TextColumn.from_texts)
+    return st.one_of(_array(floats, rows, np.float64), _array(_longs, rows, np.int64), _masks(rows), texts)
+
+
+def values(rows: int) -> SearchStrategy[Values]:
+    """Columns that users send."""
+    mixed = st.lists(scalars, min_size=rows, max_size=rows).map(tuple).map(Mixed)
+    plain = st.one_of(_array(floats, rows, np.float64), _array(_longs, rows, np.int64), _masks(rows))
+    stand_in = st.just(Mixed((foreign("Decimal"),) + (None,) * (rows - 1))) if rows else mixed
+    instant = _array(_longs, rows, np.int64).map(lambda counts: counts.view("M8[us]"))
+    return st.one_of(arrays(rows), mixed, stand_in, st.builds(Nullable, plain, _masks(rows)), instant)
+
+
+_longs = st.integers(-(2**63), 2**63 - 1)
+
+
+def _array(items: SearchStrategy[Any], rows: int, kind: Any) -> SearchStrategy[NDArray[Any]]:
+    return st.lists(items, min_size=rows, max_size=rows).map(lambda found: np.array(found, kind))
+
+
+def _masks(rows: int) -> SearchStrategy[NDArray[np.bool_]]:
+    return _array(st.booleans(), rows, np.bool_)
+
+
+def tables(of: Callable[[int], SearchStrategy[Any]]) -> SearchStrategy[dict[str, Any]]:
+    """Columns by name, of one length."""
+    return st.integers(0, 4).flatmap(lambda rows: st.dictionaries(names, of(rows), max_size=3))
+
+
+@st.composite
+def matrices(draw: st.DrawFn, rows: int | None = None, width: int | None = None) -> NDArray[np.float64]:
+    """Points or corners of boxes."""
+    n = draw(st.integers(0, 3)) if rows is None else rows
+    k = draw(st.integers(1, 3)) if width is None else width
+    found = draw(st.lists(st.floats(allow_nan=False), min_size=n * k, max_size=n * k))
+    return np.array(found, np.float64).reshape(n, k)
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> frames.Interest:
+    """An interest."""
+    lows = draw(matrices())
+    return frames.Interest(draw(numbers), draw(numbers), lows, draw(matrices(*lows.shape)))
+
+
+channels = st.dictionaries(numbers, tables(arrays), max_size=2)
+forms: SearchStrategy[Any] = st.sampled_from(["rectangles", "places"])
+routes = st.lists(numbers, max_size=3).map(tuple)
+installs = st.builds(frames.Install, numbers, numbers, forms, st.booleans(), matrices())
+members = st.none() | st.lists(numbers, max_size=3).map(lambda found: np.array(found, np.int64))
+nodes = st.builds(frames.NodeEntry, ids, names, names, numbers, numbers)
+
+any_frame: SearchStrategy[frames.Frame] = st.one_of(
+    st.builds(frames.Request, numbers, routes, st.none() | st.builds(frames.Origin, st.none() | names, names), data),
+    st.builds(frames.Leave, numbers, members),
+    boxes(),
+    st.builds(frames.Reply, numbers, routes, st.lists(installs, max_size=2).map(tuple), data),
+    st.builds(frames.Deliver, numbers, channels),
+    st.builds(frames.Progress, numbers),
+    st.builds(frames.Reset, names, names),
+    st.builds(
+        frames.Directory,
+        ids,
+        st.lists(st.tuples(ids, names), max_size=2).map(tuple),
+        st.lists(nodes, max_size=2).map(tuple),
+    ),
+)
+
+
+@st.composite
+def publishes(draw: st.DrawFn) -> bodies.Publish:
+    """A batch, of rows or of columns."""
+    rows = draw(st.integers(0, 4))
+    columns = draw(st.dictionaries(names, values(rows), max_size=3))
+    absent = draw(
+        st.none() | (st.dictionaries(st.sampled_from(sorted(columns)), _masks(rows)) if columns else st.just({}))
+    )
+    return bodies.Publish(draw(names), columns, absent, draw(ids), draw(numbers))
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> bodies.Group:
+    """Subscriptions to one text."""
+    count = draw(st.integers(0, 3))
+    one = st.one_of(values(count), scalars) if count == 1 else values(count)
+    return bodies.Group(draw(numbers), draw(names), tuple(draw(st.lists(one, max_size=2))), count)
+
+
+several_names = st.lists(names, max_size=3).map(tuple)
+specs = st.builds(
+    bodies.ChannelSpec, names, names, forms, numbers, st.booleans(), st.integers(-1, 9), names,
+    several_names, several_names, several_names,
+)  # fmt: skip
+failures = st.builds(bodies.Failed, names, st.lists(scalars | several_names, max_size=3).map(tuple))
+opened = st.builds(
+    bodies.Opened, numbers, numbers, several_names, matrices(), st.none() | tables(arrays), st.none() | failures
+)
+answers = st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(
+    lambda shape: st.builds(
+        bodies.Rows,
+        st.tuples(*[names] * shape[0]),
+        st.tuples(*[values(shape[1])] * shape[0]),
+    )
+)
+maps: SearchStrategy[dict[str, Any]] = st.dictionaries(
+    names, st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2))
+)
+
+any_body: SearchStrategy[bodies.Body] = st.one_of(
+    st.builds(bodies.Execute, names, ids, numbers),
+    publishes(),
+    st.builds(bodies.Delete, names, st.integers(0, 3).flatmap(values), ids, numbers),
+    st.builds(bodies.Query, names, st.lists(scalars, max_size=3).map(tuple)),
+    st.builds(bodies.Subscribe, st.lists(groups(), max_size=2).map(tuple), st.none() | numbers, st.none() | ids),
+    st.sampled_from([bodies.Sync(), bodies.Status(), bodies.Describe()]),
+    st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple)),
+    st.builds(bodies.Report, maps),
+    st.builds(bodies.Done, numbers, numbers),
+    answers,
+    st.builds(
+        bodies.Subscribed, numbers, ids, st.lists(opened, max_size=2).map(tuple),
+        st.dictionaries(numbers, specs, max_size=2), channels,
+    ),
+    st.builds(bodies.Synced, numbers),
+    st.builds(bodies.Information, maps),
+    failures,
+)  # fmt: skip
