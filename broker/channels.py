@@ -64,8 +64,8 @@ class Channels:
         return channel
 
     def close_if_unused(self, channel: Channel) -> None:
-        """Close a channel that has neither holders nor an audience."""
-        if channel.holders or len(channel.audience) or self._open.get(channel.shape) is not channel:
+        """Close a channel that nobody holds, attends or listens to."""
+        if channel.holders or channel.attended or len(channel.audience) or self._open.get(channel.shape) is not channel:
             return
         channel.release()
         del self._open[channel.shape], self._named[channel.name]

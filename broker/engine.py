@@ -13,7 +13,7 @@ from broker.ingest import ingest, ingest_keys
 from broker.interning import Interner
 from broker.messages import Batch, Messages
 from broker.mirror import Mirror
-from broker.reformulate.channel import CollectionChannel, ScalarChannel
+from broker.reformulate.channel import Attended, CollectionChannel, ScalarChannel
 from broker.reformulate.join import JoinChannel
 from broker.schema import ColumnType, fold
 from broker.sql.create import CreateTable, parse_statement
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from broker.reformulate.channel import Channel, ChannelStatistics
     from broker.schema import Table
+    from broker.sql.encode_columns import ParameterColumn
     from broker.sql.query import Predicates
 
 Listeners = npt.NDArray[np.int64]
@@ -67,12 +68,18 @@ class Engine:
         self._mirror = Mirror(self._stores, self._interner)
         self._parsed: dict[str, ParsedQuery] = {}
         self._seq = 0
+        self._sweeps = 0
         self._broken: str | None = None
 
     @property
     def seq(self) -> int:
         """Sequence number of the latest update; 0 before the first."""
         return self._seq
+
+    @property
+    def sweeps(self) -> int:
+        """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
+        return self._sweeps
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -122,9 +129,18 @@ class Engine:
         """Read the current state once, with any SELECT that SQLite runs; rows as named tuples."""
         return self._mirror.query(sql, parameters)
 
+    def prepare_query(self, sql: str, *parameters: object) -> Callable[[], list[tuple[Any, ...]]]:
+        """`query` in two steps: the state is taken now, and read when the result is called, in any one thread."""
+        self._check_sound()
+        return self._mirror.prepare(sql, parameters)
+
     def rows(self, table: str) -> int:
         """How many rows a table has."""
         return len(self._store(table))
+
+    def start_at(self, seq: int) -> None:
+        """Count on from `seq`: the rows loaded so far are those after that update."""
+        self._seq = seq
 
     # --- subscriptions ---------------------------------------------------------------------------------
 
@@ -177,6 +193,34 @@ class Engine:
         channel.holders -= 1
         self._channels.close_if_unused(channel)
 
+    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
+        """Open the channel of subscriptions elsewhere, bound as by `subscribe_many`; without a `?` there are `count`.
+
+        The channel stays open until `forsake`, however often it is attended.
+        """
+        self._check_sound()
+        query = self._parse(sql)
+        predicates = query.bind_many(columns, count)
+        with self._channel(query) as channel:
+            if isinstance(channel, JoinChannel):
+                channel.widen(predicates)
+            channel.attended = True
+        return Attended(channel, predicates, query.columns)
+
+    def tables_of(self, sql: str) -> tuple[str, ...]:
+        """The tables that a subscription reads."""
+        return tuple(table.name for table in self._parse(sql).tables)
+
+    def tables_queried(self, sql: str) -> tuple[str, ...]:
+        """The tables that a one-time SELECT reads."""
+        return self._mirror.tables_of(sql)
+
+    def forsake(self, name: str) -> None:
+        """Nobody elsewhere listens to a channel any more."""
+        channel = self._channels.named(name)
+        channel.attended, channel.asked_elsewhere = False, None
+        self._channels.close_if_unused(channel)
+
     def statistics(self) -> dict[str, ChannelStatistics]:
         """Per open channel, by name."""
         self._check_sound()
@@ -223,6 +267,7 @@ class Engine:
         for channel in channels:
             if channel.wants_sweep:
                 channel.sweep()
+                self._sweeps += 1
         if not self._interner.wants_sweep:
             return
         live = [np.empty(0)]
@@ -233,6 +278,7 @@ class Engine:
                     live.append(store.cells[position, slots])
         live.extend(channel.live_codes() for channel in self._channels)
         self._interner.sweep(np.concatenate(live))
+        self._sweeps += 1
 
     def _store(self, table: str) -> TableStore:
         store = self._stores.get(fold(str(table)))

@@ -60,6 +60,10 @@ class Grouping:
         found = [self._combinations[number] for number in numbers.tolist()]
         return list(np.array(found, np.float64).reshape(len(found), self.width).T)
 
+    def known(self) -> Floats:
+        """The numbers of combinations given out and not forgotten."""
+        return np.array(list(self._combinations), np.float64)
+
     @property
     def wants_sweep(self) -> bool:
         """Whether so many combinations came since the last sweep that looking for dead ones pays."""

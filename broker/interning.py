@@ -130,6 +130,10 @@ class Interner:
             raise KeyError(code)
         return str(text)
 
+    def codes(self) -> NDArray[np.float64]:
+        """All codes in use."""
+        return np.flatnonzero(~_absent(self._texts[: self._used])).astype(np.float64)
+
     def decode(self, codes: NDArray[np.float64]) -> NDArray[np.object_]:
         """The texts of codes, None for NULL; KeyError if a code is not in use."""
         null = np.isnan(codes)

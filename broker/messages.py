@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from network.wire.columns import Column as WireColumn
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -21,12 +24,21 @@ class Messages:
     `columns` is what goes out: `seq` and, by kind of channel, the fields named in ARCHITECTURE.md. Columns of the
     user's tables have a prefix (`by.`, `old.`, `new.`, `row.`), so that no name of theirs can be taken for one of
     ours. Made when first asked for, because most batches are only matched, not looked at.
+
+    `wire` is the same for machines: what nodes route by and subscribers elsewhere take in (network/wire/PROTOCOL.md).
     """
 
-    def __init__(self, channel: str, seqs: Ints, columns: Callable[[], dict[str, Column]]) -> None:
+    def __init__(
+        self,
+        channel: str,
+        seqs: Ints,
+        columns: Callable[[], dict[str, Column]],
+        wire: Callable[[], dict[str, WireColumn]],
+    ) -> None:
         self.channel = channel
         self.seqs = seqs
         self._columns = columns
+        self._wire = wire
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -35,6 +47,10 @@ class Messages:
     def columns(self) -> dict[str, Column]:
         """Name to column; all of the same length."""
         return {"seq": self.seqs, **self._columns()}
+
+    def wire(self) -> dict[str, WireColumn]:
+        """The columns as they travel: codes and partition numbers, texts with their words."""
+        return {"seq": self.seqs, **self._wire()}
 
     def __repr__(self) -> str:
         return f"Messages({self.channel!r}, {len(self)})"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import namedtuple
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -95,13 +95,28 @@ class Mirror:
         Raises SqlError, UnknownTable, or BadParameter. A field whose column name is no identifier is named
         by its position (`_0`).
         """
+        return self.prepare(sql, parameters)()
+
+    def tables_of(self, sql: str) -> tuple[str, ...]:
+        """The names of the tables that a SELECT reads."""
+        return tuple(_read(sql, {fold(store.table.name): store.table for store in self._stores.values()}).tables)
+
+    def prepare(self, sql: str, parameters: Parameters = ()) -> Callable[[], list[tuple[Any, ...]]]:
+        """Bring the copy up to date now, and read from it later, perhaps in another thread (one at a time).
+
+        Reading may take long and does not look at the stores; nothing else may be asked of the mirror meanwhile.
+        """
         tables = {fold(store.table.name): store for store in self._stores.values()}
         plan = _read(sql, {name: store.table for name, store in tables.items()})
         bound = _bind(parameters)
         self._forget_dropped(tables)
         for name in plan.tables:
             self._refresh(name, tables[name])
-        with self._guard(sql, sum(len(tables[name].table.columns) for name in plan.tables)):
+        width = sum(len(tables[name].table.columns) for name in plan.tables)
+        return lambda: self._read_rows(sql, plan, bound, width)
+
+    def _read_rows(self, sql: str, plan: _Plan, bound: Any, width: int) -> list[tuple[Any, ...]]:
+        with self._guard(sql, width):
             cursor = self._database.execute(plan.sql, bound)
             names = tuple(described[0] for described in cursor.description)
             rows = cursor.fetchmany(self._row_limit + 1)

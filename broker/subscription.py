@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from broker.sql.query import Kind
 from network.answers.collection import Collection
-from network.answers.events import Change, Event, Resync
+from network.answers.events import Change, LocalEvent, Resync
 from network.wire.errors import SubscriptionClosed
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Subscription(ABC):
         self._check_open()
         return self._outbox.waiting(self._listener)
 
-    def drain(self) -> list[Event]:
+    def drain(self) -> list[LocalEvent]:
         """The events since the last drain, oldest first; a Resync alone if some of them were dropped."""
         self._check_open()
         return self._changes()
@@ -96,7 +96,7 @@ class Subscription(ABC):
     def _answer(self) -> Any: ...
 
     @abstractmethod
-    def _changes(self) -> list[Event]: ...
+    def _changes(self) -> list[LocalEvent]: ...
 
 
 class ScalarSubscription(Subscription):
@@ -116,7 +116,7 @@ class ScalarSubscription(Subscription):
     def _answer(self) -> Any:
         return self._scalar.answer(self._listener)
 
-    def _changes(self) -> list[Event]:
+    def _changes(self) -> list[LocalEvent]:
         lost = self._outbox.take_lost(self._listener)
         taken = self._outbox.take(self._listener)
         if lost:
@@ -143,7 +143,7 @@ class CollectionSubscription(Subscription):
         super().__init__(query, channel, listener, now, close)
         self._source = channel
         self._predicate = predicate
-        shown = None if query.shape.kind is Kind.DISTINCT else _row_type(query.columns)
+        shown = None if query.shape.kind is Kind.DISTINCT else row_type(query.columns)
         self._collection = Collection(channel.contents(predicate), shown, channel.audience.outbox.limit)
         # One of many may be made long after it was admitted: what it missed till now is in the contents already.
         self._collection.lost = len(self._outbox.take(listener).seqs) + self._outbox.take_lost(listener)
@@ -166,7 +166,7 @@ class CollectionSubscription(Subscription):
         self._listen()
         return self._collection.pending
 
-    def _changes(self) -> list[Event]:
+    def _changes(self) -> list[LocalEvent]:
         self._listen()
         if self._collection.lost:
             return [self._resync(self._collection.take_lost(), self._collection.answer())]
@@ -178,7 +178,7 @@ def _same(value: Any) -> Any:
 
 
 @cache
-def _row_type(columns: tuple[str, ...]) -> Callable[[Any], Any]:
+def row_type(columns: tuple[str, ...]) -> Callable[[Any], Any]:
     """Rows are tuples with the output columns as names, where those are identifiers."""
     row: Any = namedtuple("Row", columns, rename=True)  # type: ignore[misc]  # names are known at run time only
 
@@ -192,4 +192,4 @@ def _row_type(columns: tuple[str, ...]) -> Callable[[Any], Any]:
 
 
 def _make_row(columns: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return _row_type(columns)(values)
+    return row_type(columns)(values)

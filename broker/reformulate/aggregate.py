@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.messages import Column
     from broker.sql.query import Predicates
     from broker.store import Updates
+    from network.wire.columns import Columns
 
 #: From so many predicates on, sorting the rows once is cheaper than looking at all of them each time.
 WORTH_SORTING = 8
@@ -82,7 +83,12 @@ class AggregateChannel(Partitioned, ScalarChannel):
                 named[f"{prefix.upper()}_Y"] = np.where(places.there, y, np.nan)
             return named
 
-        return Messages(self.name, at + first_seq, columns)
+        (old_places, was), (new_places, now) = self._old, self._new
+
+        def wire() -> Columns:
+            return {**old_places.wire("old", False), **new_places.wire("new", False), "old.y": was, "new.y": now}
+
+        return Messages(self.name, at + first_seq, columns, wire)
 
     def tell(self, messages: Messages) -> None:
         if not len(self.audience) or not len(messages):
@@ -92,11 +98,19 @@ class AggregateChannel(Partitioned, ScalarChannel):
             self.audience, old.queries(), new.queries(), messages.seqs, old_y, new_y, self._taken_anew
         )
 
-    def admit(self, predicates: Predicates) -> Ints:
-        points = self.points(predicates)
+    def first(self, predicates: Predicates) -> Columns:
+        state = self._first(self.points(predicates), predicates)
+        return {f"s{i}": np.ascontiguousarray(state[:, i]) for i in range(state.shape[1])}
+
+    def _first(self, points: Floats, predicates: Predicates) -> Floats:
         state = self._states(points)
         if predicates.never is not None:
             state[predicates.never] = 0.0
+        return state
+
+    def admit(self, predicates: Predicates) -> Ints:
+        points = self.points(predicates)
+        state = self._first(points, predicates)
         ids = self.audience.admit(points, predicates.never)
         self.answers.start(ids, state)
         return ids

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from broker.grouping import Grouping
 from broker.reformulate.channel import Booleans, Channel, Floats
 from network.matching.duality import around_points
+
+if TYPE_CHECKING:
+    from network.wire.columns import Column
 
 #: Columns of some rows by their position in the table: just the columns that matter.
 Cells = Mapping[int, Floats]
@@ -42,6 +46,17 @@ class Places:
         uppers = [column[rows] for column in self.uppers]
         return Places([column[rows] for column in self.columns], partition, self.there[rows], uppers)
 
+    def wire(self, side: str, uppers: bool) -> dict[str, Column]:
+        """The places as columns that travel; with `uppers` the last one's upper neighbours too."""
+        named: dict[str, Column] = {f"{side}.there": self.there}
+        for i, column in enumerate(self.columns):
+            named[f"{side}.{i}"] = column
+        if uppers:
+            named[f"{side}.up"] = self.uppers[-1]
+        if self.partition is not None:
+            named[f"{side}.part"] = self.partition
+        return named
+
     def queries(self) -> tuple[Floats, Floats]:
         """The query boxes that find the subscriptions around each point; empty boxes where there is none."""
         return around_points(self.columns, self.partition, self.there, self.uppers)
@@ -65,12 +80,15 @@ class Partitioned(Channel):
     def codes_of(self, partitions: Floats) -> list[Floats]:
         return self.grouping.columns(partitions)
 
+    def partitions_numbered(self) -> Floats:
+        return self.grouping.known()
+
     @property
     def wants_sweep(self) -> bool:
         return self.grouping.wants_sweep
 
     def sweep(self) -> None:
-        self.grouping.sweep(self.audience.partitions())  # only subscriptions hold partitions: rows pass through
+        self.grouping.sweep(self.partitions_asked())  # only subscriptions hold partitions: rows pass through
 
     def places(
         self, cells: Sequence[Cells | Floats], there: Booleans, extra: Sequence[tuple[Floats, Floats]] = ()

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from broker.schema import ColumnType
 from broker.sql.query import Kind
 from network.answers.audience import Audience
 from network.matching.duality import box_points
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.interning import Interner
     from broker.messages import Messages
     from broker.schema import Table
     from broker.sql.query import Predicates, Ref, Shape
     from broker.store import TableStore, Updates
+    from network.wire.columns import Columns
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -70,6 +72,8 @@ class Channel(ABC):
         self.name, self.shape, self.stores, self.interner, event_limit = opening
         self.audience = Audience(self.coordinates(self.shape), event_limit)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
+        self.attended = False  # subscribers elsewhere listen, as far as the server knows
+        self.asked_elsewhere: Callable[[Floats], Booleans] | None = None  # which partitions they ask for
         self._tally = np.zeros(3, np.int64)
         self._counted = 0
         self._told = 0
@@ -98,6 +102,10 @@ class Channel(ABC):
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
 
     @abstractmethod
+    def first(self, predicates: Predicates) -> Columns:
+        """The answers as of now of subscriptions elsewhere, as columns that travel (network/wire/PROTOCOL.md)."""
+
+    @abstractmethod
     def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
         """The partition of n rows or predicates, given the partition columns' codes in the shape's order."""
 
@@ -105,11 +113,28 @@ class Channel(ABC):
         """Codes that local subscriptions compare partition columns with: their texts must not be forgotten."""
         if not self.shape.partition:
             return np.empty(0)
-        return np.concatenate(self.codes_of(np.unique(self.audience.partitions())))
+        return np.concatenate(self.codes_of(np.unique(self.partitions_asked())))
 
     @abstractmethod
     def codes_of(self, partitions: Floats) -> list[Floats]:
         """The partition columns' codes behind partition numbers."""
+
+    @abstractmethod
+    def partitions_numbered(self) -> Floats:
+        """The partition numbers given out so far, where combinations of columns are numbered."""
+
+    def partitions_asked(self) -> Floats:
+        """The partitions that subscriptions ask for: those here, and those elsewhere as far as anybody knows."""
+        here = self.audience.partitions()
+        if self.asked_elsewhere is None:
+            return here
+        candidates = self.partitions_numbered()
+        if len(self.shape.partition) == 1 and self._partition_types() == [ColumnType.TEXT]:
+            candidates = self.interner.codes()
+        return np.concatenate((here, candidates[self.asked_elsewhere(candidates)]))
+
+    def _partition_types(self) -> list[ColumnType]:
+        return [self.tables[ref.side].columns[ref.column].type for ref in self.shape.partition]
 
     def release(self) -> None:  # noqa: B027  (most channels have nothing to hand back)
         """Let go of what is shared with other channels."""
@@ -154,6 +179,14 @@ class Channel(ABC):
             low, high = np.full((len(low), 1), -np.inf), np.full((len(low), 1), np.inf)
         return box_points(low, high, self.partition_of(predicates) if self.shape.partition else None)
 
+    def points_elsewhere(self, predicates: Predicates) -> Floats:
+        """Predicates as points for indexes that know of no `never`: those lie where no message reaches."""
+        points = self.points(predicates)
+        if predicates.never is not None:
+            points[predicates.never, 0::2] = np.inf
+            points[predicates.never, 1::2] = -np.inf
+        return points
+
     def partition_of(self, predicates: Predicates) -> Floats:
         """The partition each predicate asks for. Texts that no row holds get a code: somebody waits for them."""
         n = len(predicates.low)
@@ -172,6 +205,14 @@ class Channel(ABC):
         table = self.tables[ref.side]
         name = table.columns[ref.column].name
         return f"{table.name}.{name}" if len(self.tables) > 1 else name
+
+
+class Attended(NamedTuple):
+    """Subscriptions elsewhere, understood: their channel, their predicates, the names of their answer's columns."""
+
+    channel: Channel
+    predicates: Predicates
+    columns: tuple[str, ...]
 
 
 class ScalarChannel(Channel):

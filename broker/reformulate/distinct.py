@@ -17,6 +17,7 @@ from broker.messages import Messages
 from broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening
 from broker.reformulate.keeper import TreeKeeper
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
+from broker.travel import travelling
 from broker.values import decode_column
 from network.answers.extremum import heard
 from network.answers.rows import ENTER, LEAVE, deliver
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from broker.messages import Column
     from broker.sql.query import Predicates
     from broker.store import Updates
+    from network.wire.columns import Columns
 
 
 class DistinctChannel(CollectionChannel):
@@ -58,13 +60,16 @@ class DistinctChannel(CollectionChannel):
 
     def sweep(self) -> None:
         self.keeper.sweep(self.stores[0])
-        self._partitions.sweep(self.audience.partitions())
+        self._partitions.sweep(self.partitions_asked())
 
     def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
         return self._partitions.numbers(columns, n)
 
     def codes_of(self, partitions: Floats) -> list[Floats]:
         return self._partitions.columns(partitions)
+
+    def partitions_numbered(self) -> Floats:
+        return self._partitions.known()
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         raw, tally = self.keeper.update(updates)
@@ -92,7 +97,16 @@ class DistinctChannel(CollectionChannel):
                 named[name] = fields[field]
             return named
 
-        return Messages(self.name, update + first_seq, columns)
+        places = self._places
+
+        def wire() -> Columns:
+            names = {"il": INNER_L, "ir": INNER_R, "ol": OUTER_L, "or": OUTER_R}
+            named: Columns = {name: fields[field] for name, field in names.items()}
+            if self.shape.partition:
+                named["part"] = places
+            return {**named, "appears": appears, "value": travelling(self._y_type, values, texts)}
+
+        return Messages(self.name, update + first_seq, columns, wire)
 
     def tell(self, messages: Messages) -> None:
         if not len(self.audience) or not len(messages):
@@ -112,8 +126,19 @@ class DistinctChannel(CollectionChannel):
         return self.audience.admit(self.points(predicates), predicates.never)
 
     def contents(self, predicate: Predicates) -> dict[Any, Any]:
+        values = decode_column(self._y_type, self._codes(predicate), self.interner.texts)
+        return dict(zip(values, values, strict=True))
+
+    def first(self, predicates: Predicates) -> Columns:
+        codes = [self._codes(predicates.only(i)) for i in range(len(predicates.low))]
+        of = np.repeat(np.arange(len(codes)), [len(some) for some in codes])
+        values = np.concatenate((np.empty(0), *codes))
+        return {"of": of, "value": travelling(self._y_type, values, self.interner.texts)}
+
+    def _codes(self, predicate: Predicates) -> Floats:
+        """The distinct values that one predicate selects now."""
         if predicate.never is not None and predicate.never[0]:
-            return {}
+            return np.empty(0)
         store = self.stores[0]
         slots = store.live_slots()
         keep = np.ones(len(slots), np.bool_)
@@ -123,5 +148,4 @@ class DistinctChannel(CollectionChannel):
         if self.shape.partition:
             wanted = self.partition_of(predicate)[0]
             keep &= self._partitions.numbers([store.cells[c][slots] for c in self._partition], len(slots)) == wanted
-        values = decode_column(self._y_type, np.unique(store.cells[self.y][slots[keep]]), self.interner.texts)
-        return dict(zip(values, values, strict=True))
+        return np.unique(store.cells[self.y][slots[keep]])

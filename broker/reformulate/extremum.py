@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.reformulate.keeper import TreeKeeper
     from broker.sql.query import Predicates
     from broker.store import Updates
+    from network.wire.columns import Columns
 
 
 class ExtremumChannel(ScalarChannel):
@@ -35,7 +36,7 @@ class ExtremumChannel(ScalarChannel):
         self.sign = 1.0 if shape.kind is Kind.MIN else -1.0
         self.keeper = keeper
         keeper.wanted |= self._bit
-        keeper.audiences.append(self.audience)
+        keeper.askers.append(self.partitions_asked)
         self.answers = ExtremumAnswers()
         self._y_type = self.tables[0].columns[shape.y.column].type
         self._fields: Floats = np.empty((0, 0))
@@ -46,7 +47,7 @@ class ExtremumChannel(ScalarChannel):
 
     def release(self) -> None:
         self.keeper.wanted &= ~self._bit
-        self.keeper.audiences.remove(self.audience)
+        self.keeper.askers.remove(self.partitions_asked)
 
     def memory_bytes(self) -> int:
         return super().memory_bytes() + self.answers.values.nbytes
@@ -64,6 +65,9 @@ class ExtremumChannel(ScalarChannel):
     def codes_of(self, partitions: Floats) -> list[Floats]:
         return self.keeper.grouping.columns(partitions)
 
+    def partitions_numbered(self) -> Floats:
+        return self.keeper.grouping.known()
+
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         raw, tally = self.keeper.update(updates)
         if self.keeper.wanted == 3:
@@ -71,7 +75,7 @@ class ExtremumChannel(ScalarChannel):
         self._fields = np.ascontiguousarray(raw.T)
         self.count(len(raw), tally[:3] if self.sign > 0 else tally[3:])
         seqs = self._fields[UPDATE].astype(np.int64) + first_seq
-        return Messages(self.name, seqs, self._columns(self._fields))
+        return Messages(self.name, seqs, self._columns(self._fields), self._wire(self._fields))
 
     def _columns(self, fields: Floats) -> Callable[[], dict[str, Column]]:
         """Fields named as in the thesis; NEWMIN (NEWMAX) is an infinity where no row is left."""
@@ -90,6 +94,12 @@ class ExtremumChannel(ScalarChannel):
 
         return columns
 
+    def _wire(self, fields: Floats) -> Callable[[], Columns]:
+        names = {"il": INNER_L, "ir": INNER_R, "ol": OUTER_L, "or": OUTER_R, "best": BEST}
+        if self.shape.partition:
+            names["part"] = PARTITION
+        return lambda: {name: fields[field] for name, field in names.items()}
+
     def tell(self, messages: Messages) -> None:
         if not len(self.audience) or not len(messages):
             return
@@ -101,6 +111,16 @@ class ExtremumChannel(ScalarChannel):
 
     def admit(self, predicates: Predicates) -> Ints:
         points = self.points(predicates)
+        best = self._best(points, predicates)
+        ids = self.audience.admit(points, predicates.never)
+        self.answers.start(ids, best)
+        return ids
+
+    def first(self, predicates: Predicates) -> Columns:
+        return {"best": self._best(self.points(predicates), predicates)}
+
+    def _best(self, points: Floats, predicates: Predicates) -> Floats:
+        """The answers as of now; an infinity stands for NULL."""
         groups = points[:, 2] if self.shape.partition else np.zeros(len(points))
         low, high = np.ascontiguousarray(points[:, 0]), np.ascontiguousarray(points[:, 1])
         if not self.shape.ranges:
@@ -108,9 +128,7 @@ class ExtremumChannel(ScalarChannel):
         best = self.keeper.tree.range_best(np.ascontiguousarray(groups), low, high, self.sign)
         if predicates.never is not None:
             best[predicates.never] = self.sign * np.inf
-        ids = self.audience.admit(points, predicates.never)
-        self.answers.start(ids, best)
-        return ids
+        return best
 
     def answer_column(self, listeners: Ints) -> npt.NDArray[Any]:
         """Many answers at once: floats with NaN, or for timestamps datetime64 with NaT, for NULL."""

@@ -8,7 +8,7 @@ structure's business.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class JoinChannel(RowsChannel):
         self.count(len(which), np.array([len(updates) - heard, heard, 0]))
         return self.describe(rows + first_seq, before, after, old, new)
 
-    def contents(self, predicate: Predicates) -> dict[Any, Any]:
+    def rows(self, predicate: Predicates) -> tuple[list[Cells], list[Floats]]:
         left, right = self.stores
         slots = left.live_slots()
         lows, highs = self._interval(0, left.cells[self._columns[0]][slots])
@@ -165,4 +165,4 @@ class JoinChannel(RowsChannel):
         places = self.places(both, np.ones(len(which), np.bool_), self._difference(both))
         keep = self.selected(places, predicate)
         both = [{column: values[keep] for column, values in side.items()} for side in both]
-        return dict(self.shown(both, [both[0][left.table.key], both[1][right.table.key]]))
+        return both, [both[0][left.table.key], both[1][right.table.key]]

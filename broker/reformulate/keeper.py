@@ -13,8 +13,9 @@ from broker.index.nodes import Floats, Ints
 from broker.reformulate.kernel import FIELDS, Booleans, reformulate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.store import TableStore, Updates
-    from network.answers.audience import Audience
 
 ROOM = 3  # messages an update that there is room for; the kernel doubles it when that is not enough
 LARGE = 100_000  # .. for no more updates than these
@@ -34,7 +35,7 @@ class TreeKeeper:
         self.tree = A2BTree()
         self.grouping = Grouping(len(groups))
         self.wanted = 0  # 1 for MIN, 2 for MAX, 3 for both
-        self.audiences: list[Audience] = []  # whose predicates name groups by number
+        self.askers: list[Callable[[], Floats]] = []  # groups that subscriptions name by number
         self._latest: weakref.ref[Updates] | None = None  # weak: a batch is not kept for this
         self._messages: Floats = np.empty((0, FIELDS))
         self._tally: Ints = np.zeros(6, np.int64)
@@ -57,7 +58,7 @@ class TreeKeeper:
     def sweep(self, store: TableStore) -> None:
         """Forget groups that neither a row nor a subscription is in."""
         rows = self.group_numbers(store.cells[:, store.live_slots()])
-        asked = [audience.partitions() for audience in self.audiences]
+        asked = [partitions_asked() for partitions_asked in self.askers]
         self.grouping.sweep(np.concatenate((rows, *asked)))
 
     def group_numbers(self, cells: Floats) -> Floats:

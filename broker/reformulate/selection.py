@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from broker.messages import Messages
 from broker.reformulate.boxes import Cells, Partitioned, Places
 from broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, Opening, differs
+from broker.travel import travelling
 from broker.values import decode_column
 from network.answers.rows import RowAnswers
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from broker.messages import Column
     from broker.sql.query import Predicates, Ref
     from broker.store import Updates
+    from network.wire.columns import Columns
 
 
 class RowsChannel(Partitioned, CollectionChannel):
@@ -83,7 +86,23 @@ class RowsChannel(Partitioned, CollectionChannel):
                 named[f"row.{self.column_name(ref)}"] = self._decoded(ref, after, texts)
             return named
 
-        return Messages(self.name, seqs, columns)
+        band = self.shape.on is not None and self.shape.on.band
+
+        def wire() -> Columns:
+            named: Columns = {**old.wire("old", band), **new.wire("new", band), "altered": altered}
+            return {**named, **self._travelling(after, keys, texts)}
+
+        return Messages(self.name, seqs, columns, wire)
+
+    def _travelling(self, cells: Sequence[Cells], keys: Sequence[Floats], texts: Texts) -> Columns:
+        """Keys and what is shown of rows, as columns that travel."""
+        named: Columns = {}
+        for i, (table, codes) in enumerate(zip(self.tables, keys, strict=True)):
+            named[f"key.{i}"] = travelling(table.key_column.type, codes, texts)
+        for i, ref in enumerate(self.shape.projection):
+            kind = self.tables[ref.side].columns[ref.column].type
+            named[f"row.{i}"] = travelling(kind, cells[ref.side][ref.column], texts)
+        return named
 
     def _decoded(self, ref: Ref, cells: Sequence[Cells], texts: Texts) -> Column:
         column = self.tables[ref.side].columns[ref.column]
@@ -117,6 +136,26 @@ class RowsChannel(Partitioned, CollectionChannel):
     def admit(self, predicates: Predicates) -> Ints:
         return self.audience.admit(self.points(predicates), predicates.never)
 
+    @abstractmethod
+    def rows(self, predicate: Predicates) -> tuple[list[Cells], list[Floats]]:
+        """What one predicate selects now: each side's columns, and the codes of the keys."""
+
+    def contents(self, predicate: Predicates) -> dict[Any, Any]:
+        return dict(self.shown(*self.rows(predicate)))
+
+    def first(self, predicates: Predicates) -> Columns:
+        found = [self.rows(predicates.only(i)) for i in range(len(predicates.low))]
+        of = np.repeat(np.arange(len(found)), [len(keys[0]) for _, keys in found])
+        cells: list[Cells] = [
+            {
+                column: np.concatenate((np.empty(0), *(sides[side][column] for sides, _ in found)))
+                for column in {*self.relevant(side), table.key}
+            }
+            for side, table in enumerate(self.tables)
+        ]
+        keys = [np.concatenate((np.empty(0), *(codes[side] for _, codes in found))) for side in range(len(self.tables))]
+        return {"of": of, **self._travelling(cells, keys, self.interner.texts)}
+
     def selected(self, places: Places, predicate: Predicates) -> Booleans:
         """Which of the rows at these places one predicate selects."""
         keep = places.there.copy()
@@ -140,10 +179,10 @@ class SelectionChannel(RowsChannel):
         self.count(len(at), np.array([len(updates) - len(at), len(at), 0]))
         return self.describe(at + first_seq, [before], [after], old, new)
 
-    def contents(self, predicate: Predicates) -> dict[Any, Any]:
+    def rows(self, predicate: Predicates) -> tuple[list[Cells], list[Floats]]:
         store = self.stores[0]
         cells = self.taken(0, store.cells, store.live_slots())
         there = np.ones(len(store), np.bool_)
         keep = self.selected(self.places([cells], there), predicate)
         cells = {column: values[keep] for column, values in cells.items()}
-        return dict(self.shown([cells], [cells[store.table.key]]))
+        return [cells], [cells[store.table.key]]
