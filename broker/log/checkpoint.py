@@ -1,0 +1,202 @@
+"""A checkpoint: the tables after some record, in an SQLite file that anybody can look into with `sqlite3`.
+
+The user's tables stand there under their own names, TIMESTAMPs as microseconds since 1970. Beside them:
+
+    hullcast_meta        identity, number and seq of the last record inside, format
+    hullcast_tables      each table's CREATE TABLE, and the name it has in this file (its own, unless that is taken)
+    hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
+
+A file is complete or has another name: it is written as `.tmp`, synced, and renamed. SQLite does not notice a
+flipped bit in a value, so the file's checksum stands in its header, in the field that `PRAGMA user_version` shows.
+`broker/log/restore.py` reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker.log.declare import create_text
+from broker.log.segment import sync_directory
+from broker.schema import ColumnType, Table, fold
+from broker.values import decode_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from broker.engine import Engine
+    from broker.interning import Texts
+    from broker.log.publishers import Entry, Publishers
+
+FORMAT = 1
+_APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
+CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
+ROWS_AT_ONCE = 50_000
+_BLOCK_BYTES = 1 << 20
+_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_receipts")
+_AFFINITY = {
+    ColumnType.TEXT: "TEXT",
+    ColumnType.REAL: "REAL",
+    ColumnType.INTEGER: "INTEGER",
+    ColumnType.TIMESTAMP: "INTEGER",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The state after one record, copied: what `write` puts on disk while the engine goes on."""
+
+    number: int
+    seq: int
+    tables: tuple[tuple[Table, NDArray[np.float64], NDArray[np.bool_]], ...]  # cells and which slots are alive
+    texts: Texts
+    receipts: list[Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint on disk."""
+
+    path: Path
+    number: int
+    seq: int
+    rows: int
+    size_bytes: int
+
+
+def capture(engine: Engine, publishers: Publishers, number: int) -> Captured:
+    """Copy the tables; `number` is the last record that the engine has applied. Takes as long as copying memory."""
+    tables = []
+    for store in engine._stores.values():
+        used = int(store.live_slots()[-1]) + 1 if len(store) else 0
+        tables.append((store.table, store.cells[:, :used].copy(), store.alive[:used].copy()))
+    return Captured(number, engine.seq, tuple(tables), engine._interner.texts, publishers.entries())
+
+
+def write(captured: Captured, directory: Path, identity: bytes) -> Written:
+    """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error.
+
+    The caller has seen to it that the log is on disk up to `captured.number`.
+    """
+    path = directory / f"checkpoint-{captured.number:020}.sqlite"
+    temporary = path.with_suffix(".tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        rows = _fill(temporary, captured, identity)
+        size_bytes = _seal(temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(directory)
+    return Written(path, captured.number, captured.seq, rows, size_bytes)
+
+
+def checkpoints(directory: Path) -> list[tuple[int, Path]]:
+    """The checkpoints of a data directory by record number, ascending."""
+    found = []
+    for path in directory.glob("checkpoint-*.sqlite"):
+        number = path.stem.removeprefix("checkpoint-")
+        if len(number) == 20 and number.isascii() and number.isdigit():
+            found.append((int(number), path))
+    return sorted(found)
+
+
+def remove_leftovers(directory: Path) -> int:
+    """Remove what interrupted checkpoints left; how many files."""
+    leftovers = [*directory.glob("checkpoint-*.tmp"), *directory.glob("checkpoint-*.tmp-journal")]
+    for path in leftovers:
+        path.unlink()
+    return len(leftovers)
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+
+
+def _fill(path: Path, captured: Captured, identity: bytes) -> int:
+    """Make the SQLite file; the number of rows in it."""
+    rows = 0
+    with closing(sqlite3.connect(path, isolation_level=None, cached_statements=0)) as database:
+        # the file has no name anybody looks for until it is complete: no journal, and one sync at the end
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA page_size = 16384")
+        database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        database.execute("BEGIN")
+        database.execute("CREATE TABLE hullcast_meta (name TEXT, value)")
+        database.execute('CREATE TABLE hullcast_tables (stored TEXT, "create" TEXT)')
+        database.execute(
+            'CREATE TABLE hullcast_receipts (publisher BLOB, number INTEGER, "first" INTEGER, last INTEGER)'
+        )
+        meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": FORMAT}
+        database.executemany("INSERT INTO hullcast_meta VALUES (?, ?)", meta.items())
+        database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts)
+        taken = {*_OWN_TABLES, *(fold(table.name) for table, _, _ in captured.tables)}
+        for table, cells, alive in captured.tables:
+            stored = _stored_name(table.name, taken)
+            database.execute("INSERT INTO hullcast_tables VALUES (?, ?)", (stored, create_text(table)))
+            columns = ", ".join(f'"{column.name}" {_AFFINITY[column.type]}' for column in table.columns)
+            database.execute(f'CREATE TABLE "{stored}" ({columns})')
+            insert = f'INSERT INTO "{stored}" VALUES ({", ".join("?" * len(table.columns))})'
+            for values in _column_blocks(table, cells, alive, captured.texts):
+                database.executemany(insert, zip(*values, strict=True))
+            rows += int(np.count_nonzero(alive))
+        database.execute("COMMIT")
+    return rows
+
+
+def _stored_name(name: str, taken: set[str]) -> str:
+    """The table's own name, unless the checkpoint needs it for itself."""
+    if fold(name) not in _OWN_TABLES:
+        return name
+    while fold(name) in taken:
+        name += "_"
+    taken.add(fold(name))
+    return name
+
+
+def _column_blocks(
+    table: Table, cells: NDArray[np.float64], alive: NDArray[np.bool_], texts: Texts
+) -> Iterator[list[list[Any]]]:
+    """The live rows as columns of SQLite's values, some rows at a time: the rows as objects would fill memory."""
+    live = np.flatnonzero(alive)
+    for start in range(0, len(live), ROWS_AT_ONCE):
+        slots = live[start : start + ROWS_AT_ONCE]
+        yield [
+            decode_column(
+                ColumnType.INTEGER if column.type is ColumnType.TIMESTAMP else column.type, cells[i, slots], texts
+            )
+            for i, column in enumerate(table.columns)
+        ]
+
+
+def _seal(path: Path) -> int:
+    """Put the checksum into the file and the file on disk; its size."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.pwrite(descriptor, checksum(path).to_bytes(4, "big"), CHECKSUM.start)
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def checksum(path: Path) -> int:
+    """Of the whole file, the place of the checksum itself taken as zeros."""
+    found = 0
+    with path.open("rb") as file:
+        block = bytearray(file.read(_BLOCK_BYTES))
+        block[CHECKSUM] = bytes(4)
+        while block:
+            found = crc32(block, found)
+            block = bytearray(file.read(_BLOCK_BYTES))
+    return found

@@ -1,0 +1,273 @@
+"""The commit log: records are appended on one thread and made to last on another, a group at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from broker.log.record import LONGEST_PAYLOAD, NOBODY, Kind, Record, encode_header
+from broker.log.segment import SegmentWriter, segments, sync_directory
+from network.wire.errors import BadBatch, BadSetting, InvariantBroken, LogBroken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEGMENT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """A log at one moment."""
+
+    number: int  # of the last record appended
+    synced: int  # of the last record on disk
+    synced_seq: int
+    pending_records: int
+    pending_bytes: int
+    groups: int  # written and synced by this process
+    written_bytes: int  # by this process
+    broken: bool
+
+
+class CommitLog:
+    """Records in the order of their numbers; what `write_and_sync` returned is on disk for good.
+
+        event loop:     append append append append append ..
+        thread:              write_and_sync(1..2)   write_and_sync(3..5) ..
+
+    One group is written while the next gathers; a slow disk makes groups larger, not replies later than they must be.
+    `append` belongs to one thread, `write_and_sync` may run in any other.
+
+    Invariants:
+      L1  record numbers are consecutive, and so are their updates' sequence numbers.
+      L2  `synced` <= `number`; `synced` moves only after fdatasync returned without an error.
+      L3  after a failed write or sync `synced` never moves again: what the disk holds then is not known (after a
+          failed fsync the kernel may forget the pages and let the next one succeed).
+    """
+
+    def __init__(
+        self,
+        log_directory: Path,
+        identity: bytes,
+        *,
+        number: int = 0,
+        seq: int = 0,
+        segment: SegmentWriter | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        """Continue after record `number` and update `seq`, in `segment`, or in a new one when the first group comes.
+
+        More `segment_bytes`: fewer files; less: space is given back sooner after a checkpoint.
+        """
+        if segment_bytes < 1:
+            raise BadSetting("segment_bytes", segment_bytes, "it takes a whole number, 1 or more")
+        self.directory = log_directory
+        self._identity = identity
+        self._segment, self._segment_bytes = segment, segment_bytes
+        self._number = self._synced = number
+        self._seq = self._synced_seq = seq
+        self._pending: list[Record] = []
+        self._pending_bytes = 0
+        self._gathering = Lock()  # guards _pending, _pending_bytes; held for moments
+        self._writing = Lock()  # guards the segment; held while the disk works
+        self._groups = self._written_bytes = 0
+        self._broken: str | None = None
+        if segment is not None and number:
+            self._mark(segment)
+
+    @property
+    def number(self) -> int:
+        """The number of the last record appended."""
+        return self._number
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the last update appended."""
+        return self._seq
+
+    @property
+    def synced(self) -> int:
+        """The number of the last record that is on disk."""
+        return self._synced
+
+    @property
+    def synced_seq(self) -> int:
+        """The sequence number of the last update that is on disk."""
+        return self._synced_seq
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not yet given to the disk: what the owner bounds, by reading no more requests."""
+        return self._pending_bytes
+
+    def append(
+        self,
+        kind: Kind,
+        payload: bytes,
+        *,
+        first: int,
+        count: int,
+        publisher: bytes = NOBODY,
+        publisher_number: int = 0,
+    ) -> int:
+        """Queue a record and return its number; nothing touches the disk before `write_and_sync`."""
+        if self._broken is not None:
+            raise LogBroken(str(self.directory), self._broken)
+        if first != self._seq + 1 or count < 0:
+            raise InvariantBroken(f"L1: updates {first} (+{count}) appended behind {self._seq}")
+        if len(payload) > LONGEST_PAYLOAD:
+            raise BadBatch("the log", f"{len(payload)} bytes in one request; at most {LONGEST_PAYLOAD}")
+        record = Record(kind, self._number + 1, first, count, publisher, publisher_number, payload)
+        with self._gathering:
+            self._pending.append(record)
+            self._pending_bytes += len(payload)
+        self._number, self._seq = record.number, record.last
+        return record.number
+
+    def write_and_sync(self) -> int:
+        """Put all records appended so far on disk with one sync, and return the number of the last one. Blocks.
+
+        LogBroken if the disk refuses, now and ever after.
+        """
+        with self._writing:
+            if self._broken is not None:
+                raise LogBroken(str(self.directory), self._broken)
+            with self._gathering:
+                group, self._pending = self._pending, []
+                self._pending_bytes = 0
+            if group:
+                self._write_group(group)
+            return self._synced
+
+    def remove_segments(self, through: int) -> int:
+        """Remove the segments that hold no record after `through`; how many there were."""
+        found = segments(self.directory)
+        old = [path for (_, path), (after, _) in pairwise(found) if after <= through + 1]
+        for path in old:
+            path.unlink()
+        if old:
+            sync_directory(self.directory)
+        return len(old)
+
+    def statistics(self) -> LogStatistics:
+        """A snapshot."""
+        return LogStatistics(
+            self._number,
+            self._synced,
+            self._synced_seq,
+            len(self._pending),
+            self._pending_bytes,
+            self._groups,
+            self._written_bytes,
+            self._broken is not None,
+        )
+
+    def close(self) -> None:
+        """Write what is pending and close the file. LogBroken if that fails; the file is closed all the same."""
+        try:
+            if self._broken is None:
+                self.write_and_sync()
+                if self._segment is not None:
+                    self._segment.sync()  # the last mark, too: then no flip of a bit can pass for a torn end
+        except OSError as error:
+            raise LogBroken(str(self.directory), str(error)) from error
+        finally:
+            self._broken = self._broken or "it is closed"
+            if self._segment is not None:
+                self._segment.close()
+
+    def _write_group(self, group: list[Record]) -> None:
+        try:
+            segment = self._segment_for(group[0])
+            parts: list[bytes] = []
+            for record in group:
+                parts.append(encode_header(record, self._synced, segment.header.seed))
+                parts.append(record.payload)
+            before = segment.size_bytes
+            segment.write(parts)
+            segment.sync()
+        except BaseException as error:  # whatever it was: the group is neither pending nor on disk (L3)
+            self._broken = str(error) or type(error).__name__
+            if isinstance(error, OSError):
+                raise LogBroken(str(self.directory), self._broken) from error
+            raise
+        self._synced, self._synced_seq = group[-1].number, group[-1].last
+        self._groups += 1
+        self._written_bytes += segment.size_bytes - before
+        self._mark(segment)
+
+    def _segment_for(self, record: Record) -> SegmentWriter:
+        """The segment that a group beginning with this record goes to; all before it is on disk by now."""
+        current = self._segment
+        if current is None or current.size_bytes >= self._segment_bytes:
+            self._segment = SegmentWriter.create(self.directory, self._identity, record.number, record.first - 1)
+            if current is not None:
+                current.close()
+        assert self._segment is not None
+        return self._segment
+
+    def _mark(self, segment: SegmentWriter) -> None:
+        """Write, without waiting for the disk, that everything so far is on it. If that fails the group before it is
+        safe all the same; only the next one will be refused."""
+        mark = Record(Kind.MARK, self._synced, self._synced_seq + 1, 0)
+        try:
+            segment.write([encode_header(mark, self._synced, segment.header.seed)])
+        except OSError as error:
+            self._broken = str(error)
+
+
+class NullLog:
+    """The face of a CommitLog for a server without a data directory: nothing lasts, everything is "synced" at once."""
+
+    def __init__(self) -> None:
+        self._number = self._seq = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the last record appended."""
+        return self._number
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the last update appended."""
+        return self._seq
+
+    synced = number
+    synced_seq = seq
+
+    @property
+    def pending_bytes(self) -> int:
+        """Always 0."""
+        return 0
+
+    def append(
+        self,
+        kind: Kind,
+        payload: bytes,
+        *,
+        first: int,
+        count: int,
+        publisher: bytes = NOBODY,
+        publisher_number: int = 0,
+    ) -> int:
+        """Count the record."""
+        if first != self._seq + 1 or count < 0:
+            raise InvariantBroken(f"L1: updates {first} (+{count}) appended behind {self._seq}")
+        self._number, self._seq = self._number + 1, first + count - 1
+        return self._number
+
+    def write_and_sync(self) -> int:
+        """The number of the last record; at once."""
+        return self._number
+
+    def statistics(self) -> LogStatistics:
+        """A snapshot."""
+        return LogStatistics(self._number, self._number, self._seq, 0, 0, 0, 0, False)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+Log = CommitLog | NullLog

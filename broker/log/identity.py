@@ -1,0 +1,67 @@
+"""The identity of a data directory: 16 random bytes in a small text file, the same as long as the directory lives.
+
+Segments and checkpoints carry it, so that files of two directories cannot be mixed up. Clients know it as the server's
+epoch: sequence numbers of one identity continue over restarts.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from broker.log.checkpoint import checkpoints
+from broker.log.segment import segments, sync_directory
+from network.wire.errors import BadDirectory, LogDamaged
+
+FORMAT = 1
+LOG = "log"
+_NAME = "identity"
+_TITLE = f"hullcast data directory, format {FORMAT}"
+
+
+def read_identity(directory: Path) -> bytes | None:
+    """The identity, or None where there is none; BadDirectory or LogDamaged if the file says something else."""
+    path = directory / _NAME
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    lines = content.decode("ascii", "replace").splitlines()
+    title = _TITLE.rpartition(" ")[0]
+    if len(lines) == 2 and lines[0].rpartition(" ")[0] == title and lines[0] != _TITLE:
+        raise BadDirectory(str(directory), f"it has format {lines[0].rpartition(' ')[2]}, this program knows {FORMAT}")
+    try:
+        identity = bytes.fromhex(lines[1])
+        if lines[0] != _TITLE or len(identity) != 16 or len(lines) != 2:
+            raise ValueError
+    except (ValueError, IndexError):
+        raise LogDamaged(
+            str(path), -1, "it is not what was written", f"It takes two lines: `{_TITLE}`, and 32 hexadecimal digits"
+        ) from None
+    return identity
+
+
+def found_identity(directory: Path) -> bytes:
+    """The identity of a directory that this process has locked, given to it now if it is new.
+
+    A directory with data but without identity is not new; giving it another one would orphan the data.
+    """
+    identity = read_identity(directory)
+    if identity is not None:
+        return identity
+    if segments(directory / LOG) or checkpoints(directory):
+        raise LogDamaged(
+            str(directory / _NAME),
+            -1,
+            "it is missing although there is data",
+            f"Restore it: `{_TITLE}`, then a line with the identity that `hullcast log verify` shows",
+        )
+    identity = os.urandom(16)
+    temporary = directory / f"{_NAME}.tmp"
+    with temporary.open("w", encoding="ascii") as file:
+        file.write(f"{_TITLE}\n{identity.hex()}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, directory / _NAME)
+    sync_directory(directory)
+    return identity

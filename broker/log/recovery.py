@@ -1,0 +1,233 @@
+"""Opening a data directory: the newest good checkpoint, then the log behind it, make an engine as it was.
+
+DIR/lock  identity  checkpoint-<record>.sqlite  log/<record>.log
+      |        |            |                      |
+    1 lock   2 read      3 load the newest      4 apply what follows      5 cut a torn end, go on writing
+                           that is whole
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.engine import Engine
+from broker.log.checkpoint import Captured, Written, capture, checkpoints, remove_leftovers, write
+from broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
+from broker.log.identity import LOG, found_identity
+from broker.log.lock import DirectoryLock
+from broker.log.publishers import Publishers
+from broker.log.replay import HELP, Cut, End, Replay
+from broker.log.restore import check, load
+from broker.log.segment import SegmentWriter, sync_directory
+from network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.log.record import Record
+
+CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was found when a data directory was opened, for the log and for tests."""
+
+    checkpoint: int | None  # its record number
+    checkpoint_rows: int
+    damaged_checkpoints: tuple[str, ...]  # passed over and renamed: an older one and the log had all they held
+    segments: int
+    records: int  # replayed
+    updates: int
+    cut: Cut | None
+    leftovers: int  # files of interrupted checkpoints, removed
+
+
+class DataDirectory:
+    """A data directory that this process owns: the engine, its log and its receipts, all at the same record.
+
+    Invariants:
+      D1  the log on disk reaches at least as far as every checkpoint.
+      D2  the segments on disk reach back to the oldest checkpoint kept.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: bytes,
+        engine: Engine,
+        publishers: Publishers,
+        log: CommitLog,
+        lock: DirectoryLock,
+        recovered: Recovered,
+    ) -> None:
+        """Made by `open_directory`."""
+        self.path, self.identity = path, identity
+        self.engine, self.publishers, self.log = engine, publishers, log
+        self.recovered = recovered
+        self._lock = lock
+        self._checkpoint = recovered.checkpoint or 0
+
+    @property
+    def records_since_checkpoint(self) -> int:
+        """How many records a recovery would have to replay now."""
+        return self.log.number - self._checkpoint
+
+    def capture(self) -> Captured:
+        """Copy the state as it is now; on the thread that owns the engine, between two requests."""
+        if self.engine.seq != self.log.seq:
+            raise InvariantBroken(f"the engine is at update {self.engine.seq}, the log at {self.log.seq}")
+        return capture(self.engine, self.publishers, self.log.number)
+
+    def write_checkpoint(self, captured: Captured) -> Written:
+        """Put a captured state on disk and remove what it makes unnecessary. Blocks; in any thread, one at a time.
+
+        CheckpointFailed if the disk refuses; the log and the older checkpoints are then as they were.
+        """
+        self.log.write_and_sync()  # D1
+        try:
+            written = write(captured, self.path, self.identity)
+            self._checkpoint = written.number
+            self._remove_old()
+        except (OSError, sqlite3.Error) as error:
+            raise CheckpointFailed(str(self.path), str(error)) from error
+        return written
+
+    def _remove_old(self) -> None:
+        found = checkpoints(self.path)
+        for _, path in found[:-CHECKPOINTS_KEPT]:
+            path.unlink()
+        sync_directory(self.path)
+        if len(found) >= CHECKPOINTS_KEPT:
+            self.log.remove_segments(found[-CHECKPOINTS_KEPT][0])  # D2
+
+    def close(self) -> None:
+        """Write what is pending and let others have the directory."""
+        try:
+            self.log.close()
+        finally:
+            self._lock.release()
+
+
+def open_directory(
+    directory: Path | str,
+    apply: Callable[[Engine, Record], None],
+    *,
+    engine: Engine | None = None,
+    segment_bytes: int = SEGMENT_BYTES,
+) -> DataDirectory:
+    """Open a data directory, made if need be, and bring an engine to the state that its log describes.
+
+    `apply` does to the engine what a record says; only the server knows what a payload means. DirectoryInUse if
+    another process has it, LogDamaged if what was acknowledged is not there any more, BadDirectory if the directory
+    cannot be used.
+    """
+    path = Path(directory)
+    try:
+        (path / LOG).mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock(path)
+    except OSError as error:
+        raise BadDirectory(str(path), error.strerror or str(error)) from error
+    try:
+        return _open(path, lock, apply, engine or Engine(), segment_bytes)
+    except BaseException as error:
+        lock.release()
+        if isinstance(error, OSError):
+            raise BadDirectory(str(path), str(error)) from error
+        raise
+
+
+def _open(
+    path: Path, lock: DirectoryLock, apply: Callable[[Engine, Record], None], engine: Engine, segment_bytes: int
+) -> DataDirectory:
+    sync_directory(path.absolute().parent)
+    sync_directory(path)
+    identity = found_identity(path)
+    leftovers = remove_leftovers(path)
+    publishers = Publishers()
+    number, seq, checkpoint, rows, damaged = 0, 0, None, 0, []
+    for checkpoint_number, file in reversed(checkpoints(path)):
+        try:
+            check(file, checkpoint_number, identity)
+        except LogDamaged as error:
+            damaged.append(error)
+            continue
+        loaded = load(file, engine)
+        publishers.restore(loaded.receipts)
+        number, seq, rows = loaded.number, loaded.seq, loaded.rows
+        checkpoint = number
+        break
+    replay = Replay(path / LOG, identity, after=number, seq=seq)
+    records = 0
+    try:
+        for record in replay:
+            _apply(path, engine, record, apply)
+            publishers.applied(record.publisher, record.publisher_number, record.first, record.last)
+            records += 1
+        _check_covers(damaged, replay.end)
+    except LogDamaged as error:
+        if damaged:  # the log alone does not do; what is wrong in the first place is the checkpoint
+            raise damaged[0] from error
+        raise
+    log = CommitLog(
+        path / LOG,
+        identity,
+        number=replay.end.number,
+        seq=replay.end.seq,
+        segment=_resume(path / LOG, replay),
+        segment_bytes=segment_bytes,
+    )
+    recovered = Recovered(
+        checkpoint,
+        rows,
+        tuple(map(str, damaged)),
+        replay.segments,
+        records,
+        replay.end.seq - seq,
+        replay.cut,
+        leftovers,
+    )
+    for file in (Path(error.file) for error in damaged):  # out of the way: D2 is about checkpoints that are whole
+        file.rename(file.with_suffix(".damaged"))
+    return DataDirectory(path, identity, engine, publishers, log, lock, recovered)
+
+
+def _apply(path: Path, engine: Engine, record: Record, apply: Callable[[Engine, Record], None]) -> None:
+    """Apply one record, and see that it did what it did when it was written."""
+    if engine.seq + 1 != record.first:
+        reason = f"record {record.number} begins with update {record.first}, the tables are at {engine.seq}"
+        raise LogDamaged(str(path), -1, reason, HELP)
+    try:
+        apply(engine, record)
+    except HullcastError as error:
+        reason = f"record {record.number} cannot be applied: {error}"
+        raise LogDamaged(str(path), -1, reason, HELP) from error
+    if engine.seq != record.last:
+        reason = f"record {record.number} ends with update {record.last}, applying it ended with {engine.seq}"
+        raise LogDamaged(str(path), -1, reason, HELP)
+
+
+def _check_covers(damaged: list[LogDamaged], end: End) -> None:
+    """A damaged checkpoint may be passed over only if the log holds all that it held (D1 tells how far that was)."""
+    for error in damaged:
+        number = int(Path(error.file).stem.removeprefix("checkpoint-"))
+        if number > end.number:
+            raise error
+
+
+def _resume(log_directory: Path, replay: Replay) -> SegmentWriter | None:
+    """The end of the log, to write on; a torn end is cut off now."""
+    if replay.cut is not None and replay.cut.offset == 0:  # a segment that was begun and never held a record
+        replay.cut.path.unlink()
+        sync_directory(log_directory)
+    if replay.end.segment is None:
+        return None
+    return SegmentWriter.resume(*replay.end.segment)
+
+
+def open_memory(engine: Engine | None = None) -> tuple[Engine, Publishers, Log]:
+    """The same for a server without a data directory: an empty engine, and a log that keeps nothing."""
+    return engine or Engine(), Publishers(), NullLog()

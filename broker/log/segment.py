@@ -1,0 +1,134 @@
+"""A segment: one file of the commit log, a header and then records.
+
+    log/00000000000000000001.log      named by the number of its first record
+    log/00000000000000004711.log      the last one is written to; the others never change
+
+The header is on disk before the first record is written behind it. So a file with anything behind a bad header is
+damaged, and one with nothing behind it never held a record.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+MAGIC = b"HULLLOG\n"
+VERSION = 1
+_HEADER = Struct("<8sI16sQQ8sI")  # magic, version, identity, first record, seq before it, salt, checksum
+HEADER_BYTES = _HEADER.size
+_DIGITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """What a segment says about itself.
+
+    `seq` is the sequence number of the last update before it. The salt is random: it seeds the checksums of the
+    records, so that bytes which belong to another file never look like records of this one.
+    """
+
+    identity: bytes
+    number: int
+    seq: int
+    salt: bytes
+    version: int = VERSION
+
+    @property
+    def seed(self) -> int:
+        """Where the checksums of this segment's records begin."""
+        return crc32(self.salt, self.number & 0xFFFFFFFF)
+
+    def encode(self) -> bytes:
+        """The header's bytes."""
+        fields = (MAGIC, self.version, self.identity, self.number, self.seq, self.salt)
+        return _HEADER.pack(*fields, crc32(_HEADER.pack(*fields, 0)))
+
+
+def decode_header(content: bytes) -> SegmentHeader | None:
+    """The header at the beginning of a file, or None if there is no good one."""
+    if len(content) < HEADER_BYTES:
+        return None
+    _, version, identity, number, seq, salt, _ = _HEADER.unpack_from(content)
+    header = SegmentHeader(identity, number, seq, salt, version)
+    return header if content[:HEADER_BYTES] == header.encode() else None
+
+
+def segments(log_directory: Path) -> list[tuple[int, Path]]:
+    """The segments of a log by the number of their first record, ascending."""
+    found = [(int(path.stem), path) for path in log_directory.glob("*.log") if _is_name(path.stem)]
+    return sorted(found)
+
+
+def _is_name(stem: str) -> bool:
+    return len(stem) == _DIGITS and stem.isascii() and stem.isdigit()
+
+
+class SegmentWriter:
+    """The end of a segment, to be written to. Everything blocks, and raises OSError."""
+
+    def __init__(self, path: Path, header: SegmentHeader, descriptor: int, size_bytes: int) -> None:
+        self.path, self.header, self.size_bytes = path, header, size_bytes
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, log_directory: Path, identity: bytes, number: int, seq: int) -> SegmentWriter:
+        """A new segment; its name and header are on disk when this returns."""
+        path = log_directory / f"{number:0{_DIGITS}}.log"
+        header = SegmentHeader(identity, number, seq, os.urandom(8))
+        writer = cls(path, header, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), 0)
+        try:
+            writer.write([header.encode()])
+            os.fsync(writer._descriptor)
+            sync_directory(log_directory)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    @classmethod
+    def resume(cls, path: Path, header: SegmentHeader, end: int) -> SegmentWriter:
+        """Go on behind `end`; whatever stands there is cut off. What stands before it is on disk when this returns:
+        recovery may have read it from memory, where a process that was killed had left it."""
+        writer = cls(path, header, os.open(path, os.O_WRONLY), end)
+        try:
+            os.ftruncate(writer._descriptor, end)
+            os.lseek(writer._descriptor, end, os.SEEK_SET)
+            os.fsync(writer._descriptor)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        """Append bytes; a part of them may be in the file when this raises."""
+        rest = memoryview(b"".join(parts))
+        while rest:
+            written = os.write(self._descriptor, rest)
+            self.size_bytes += written
+            rest = rest[written:]
+
+    def sync(self) -> None:
+        """Return when all that was written is on disk."""
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file, without syncing it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def sync_directory(directory: Path) -> None:
+    """Return when the names in a directory are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

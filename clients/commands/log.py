@@ -1,0 +1,135 @@
+"""`hullcast log verify DIR` and `hullcast log show DIR`: look into a data directory, without changing it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+from broker.log.record import NOBODY, Kind, Record
+from broker.log.verify import show, verify
+from clients.commands.arguments import whole
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from broker.log.scan import Placed
+
+FINE, NO = 0, 1
+_LONGEST_SQL = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of both."""
+    which = parser.add_subparsers(metavar="verify|show", dest="which", required=True)
+    verifying = which.add_parser(
+        "verify",
+        help="read everything and say whether it is whole",
+        description="Reads all checkpoints and segments of a data directory and checks every record. Changes nothing, "
+        "and may run beside a server. Exit code 0: whole; 1: something is damaged.",
+    )
+    verifying.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
+    verifying.add_argument("--json", action="store_true", help="the report as one JSON object")
+    showing = which.add_parser(
+        "show",
+        help="list the records",
+        description="Lists the records of the commit log: batches of rows, and CREATE and DROP TABLE. What a "
+        "checkpoint made unnecessary is not there any more.",
+    )
+    showing.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
+    showing.add_argument("--from", type=whole(0), default=0, metavar="SEQ", dest="from_seq", help="from this update on")
+    showing.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Do the one that is asked for."""
+    if arguments.which == "verify":
+        return _verify(arguments.directory, arguments.json, console)
+    return _show(arguments.directory, arguments.from_seq, arguments.json, console)
+
+
+def _verify(directory: Path, as_json: bool, console: Console) -> int:
+    found = verify(directory)
+    if as_json:
+        report = {
+            "identity": found.identity.hex(),
+            "checkpoints": [
+                {"file": seen.path.name, "bytes": seen.size_bytes, "record": seen.number, "problem": seen.problem}
+                for seen in found.checkpoints
+            ],
+            "segments": [
+                {
+                    "file": seen.path.name,
+                    "bytes": seen.size_bytes,
+                    "records": seen.records,
+                    "first_seq": seen.first_seq,
+                    "last_seq": seen.last_seq,
+                    "problem": seen.problem,
+                }
+                for seen in found.segments
+            ],
+            "unfinished_bytes": found.cut.size_bytes if found.cut else 0,
+            "problems": list(found.problems),
+        }
+        console.file.write(json.dumps(report) + "\n")
+        return NO if found.problems else FINE
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("file", "bytes", "records", "updates", ""):
+        table.add_column(name, justify="left" if name in ("file", "") else "right")
+    for checkpoint in found.checkpoints:
+        verdict = "damaged" if checkpoint.problem else "whole"
+        table.add_row(checkpoint.path.name, f"{checkpoint.size_bytes:,}", f"to {checkpoint.number:,}", "", verdict)
+    for segment in found.segments:
+        updates = f"{segment.first_seq:,} to {segment.last_seq:,}" if segment.last_seq >= segment.first_seq else "none"
+        verdict = "damaged" if segment.problem else "whole"
+        table.add_row(segment.path.name, f"{segment.size_bytes:,}", f"{segment.records:,}", updates, verdict)
+    console.print(f"data directory {directory}, identity {found.identity.hex()}", markup=False, soft_wrap=True)
+    console.print(table)
+    if found.cut is not None:
+        text = f"at its end: {found.cut}; never acknowledged, the next start removes it"
+        console.print(text, markup=False, soft_wrap=True)
+    for problem in found.problems:
+        console.print(f"problem: {problem}", markup=False, soft_wrap=True)
+    console.print("everything that was acknowledged is there" if not found.problems else "not whole")
+    return NO if found.problems else FINE
+
+
+def _show(directory: Path, from_seq: int, as_json: bool, console: Console) -> int:
+    for path, placed in show(directory, from_seq):
+        line = json.dumps(_fields(path, placed)) if as_json else _line(placed.record)
+        console.file.write(line + "\n")
+    return FINE
+
+
+def _fields(path: Path, placed: Placed) -> dict[str, Any]:
+    record = placed.record
+    fields: dict[str, Any] = {
+        "record": record.number,
+        "kind": record.kind.name.lower(),
+        "first_seq": record.first,
+        "last_seq": record.last,
+        "publisher": record.publisher.hex() if record.publisher != NOBODY else None,
+        "number": record.publisher_number,
+        "bytes": len(record.payload),
+        "file": path.name,
+        "offset": placed.offset,
+    }
+    return fields | ({"sql": _text(record)} if record.kind is Kind.STATEMENT else {})
+
+
+def _line(record: Record) -> str:
+    sender = f"  from {record.publisher.hex()[:8]} #{record.publisher_number}" if record.publisher != NOBODY else ""
+    if record.kind is Kind.STATEMENT:
+        text = _text(record)
+        shown = json.dumps(text if len(text) <= _LONGEST_SQL else text[: _LONGEST_SQL - 3] + "...")
+        return f"{record.number:>10}  statement  {shown}{sender}"
+    return f"{record.number:>10}  batch      {record.first} to {record.last}  {len(record.payload)} bytes{sender}"
+
+
+def _text(record: Record) -> str:
+    return record.payload.decode("utf-8", "replace")

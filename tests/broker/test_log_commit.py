@@ -1,0 +1,239 @@
+"""The commit log as its owner uses it: groups, segments, threads, and a disk that refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker.log.commit_log import CommitLog, Log, NullLog
+from broker.log.record import Kind, Record
+from broker.log.replay import Replay
+from broker.log.segment import segments
+from network.wire.errors import BadSetting, DirectoryInUse, InvariantBroken, LogBroken
+from tests.support.durable import CREATE, execute, opened, publish, rows
+
+IDENTITY = bytes(range(16))
+ROOT = Path(__file__).parent.parent.parent
+
+
+def batch(log: Log, payload: bytes = b"rows", count: int = 1) -> int:
+    return log.append(Kind.BATCH, payload, first=log.seq + 1, count=count, publisher=b"p" * 16, publisher_number=7)
+
+
+def read(path: Path) -> list[Record]:
+    return list(Replay(path, IDENTITY))
+
+
+@pytest.fixture(params=["file", "null"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
+    return CommitLog(tmp_path, IDENTITY) if request.param == "file" else NullLog()
+
+
+def test_records_and_updates_are_numbered_without_a_gap(log: Log) -> None:
+    assert batch(log, count=3) == 1
+    assert log.append(Kind.STATEMENT, b"CREATE", first=4, count=0) == 2
+    assert batch(log, count=2) == 3
+    assert (log.number, log.seq) == (3, 5)
+    assert log.write_and_sync() == 3
+    assert (log.synced, log.synced_seq, log.pending_bytes) == (3, 5, 0)
+    assert log.statistics().synced == 3
+    log.close()
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_an_update_out_of_order_is_a_bug(log: Log, first: int) -> None:
+    batch(log)
+    with pytest.raises(InvariantBroken):
+        log.append(Kind.BATCH, b"", first=first, count=1)
+    log.close()
+
+
+def test_nothing_is_on_disk_before_the_sync_and_all_is_after_it(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path, IDENTITY)
+    batch(log, b"one")
+    batch(log, b"two")
+    assert read(tmp_path) == []
+    assert (log.synced, log.pending_bytes) == (0, 6)
+    log.write_and_sync()
+    assert [record.payload for record in read(tmp_path)] == [b"one", b"two"]
+    assert read(tmp_path)[1] == Record(Kind.BATCH, 2, 2, 1, b"p" * 16, 7, b"two")
+    assert log.statistics().groups == 1
+    assert log.write_and_sync() == 2  # nothing new: no write
+    assert log.statistics().groups == 1
+    log.close()
+
+
+def test_closing_writes_what_is_pending_and_then_refuses(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path, IDENTITY)
+    batch(log)
+    log.close()
+    assert len(read(tmp_path)) == 1
+    with pytest.raises(LogBroken, match="closed"):
+        batch(log)
+    log.close()
+
+
+def test_a_full_segment_is_followed_by_another(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path, IDENTITY, segment_bytes=500)
+    for number in range(20):
+        batch(log, bytes(100), count=number % 3)
+        log.write_and_sync()
+    found = segments(tmp_path)
+    assert len(found) > 5
+    assert all(path.stat().st_size < 500 + 2 * 72 + 100 for _, path in found)
+    assert [record.number for record in read(tmp_path)] == list(range(1, 21))
+    after = list(Replay(tmp_path, IDENTITY, after=7, seq=6))
+    assert [record.number for record in after] == list(range(8, 21))
+    log.close()
+
+
+def test_old_segments_go_and_the_rest_is_still_read(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path, IDENTITY, segment_bytes=500)
+    for _ in range(20):
+        batch(log, bytes(100))
+        log.write_and_sync()
+    assert log.remove_segments(0) == 0
+    assert log.remove_segments(10) > 0
+    assert segments(tmp_path)[0][0] <= 11
+    assert [record.number for record in Replay(tmp_path, IDENTITY, after=10, seq=10)] == list(range(11, 21))
+    log.remove_segments(1000)
+    assert len(segments(tmp_path)) == 1  # the one that is written to stays
+    log.close()
+
+
+def test_appending_goes_on_while_another_thread_syncs(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path, IDENTITY, segment_bytes=20_000)
+    done = threading.Event()
+    seen: list[int] = []
+
+    def sync() -> None:
+        while not done.is_set():
+            seen.append(log.write_and_sync())
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    for number in range(5000):
+        batch(log, str(number).encode())
+    done.set()
+    thread.join()
+    log.close()
+    assert seen == sorted(seen)
+    assert [record.payload for record in read(tmp_path)] == [str(number).encode() for number in range(5000)]
+
+
+def on_a_descriptor_of(log: CommitLog, path: str | None) -> None:
+    """Let the log's open file be another one: /dev/full has no room, a pipe cannot be synced."""
+    segment = log._segment
+    assert segment is not None
+    if path is not None:
+        other = os.open(path, os.O_WRONLY)
+        os.dup2(other, segment._descriptor)
+        os.close(other)
+        return
+    reading, writing = os.pipe()
+    os.dup2(writing, segment._descriptor)
+    os.close(writing)
+    os.set_inheritable(reading, False)
+    _READING.append(reading)
+
+
+_READING: list[int] = []
+
+
+@pytest.mark.parametrize(("path", "words"), [("/dev/full", "No space left"), (None, "Invalid argument")])
+def test_after_a_failed_write_or_sync_nothing_is_acknowledged_ever_again(
+    tmp_path: Path, path: str | None, words: str
+) -> None:
+    log = CommitLog(tmp_path, IDENTITY)
+    batch(log, b"safe")
+    assert log.write_and_sync() == 1
+    assert log._segment is not None
+    kept = os.dup(log._segment._descriptor)
+    on_a_descriptor_of(log, path)
+    batch(log, b"lost")
+    with pytest.raises(LogBroken, match=words) as broken:
+        log.write_and_sync()
+    assert "restart the server" in str(broken.value)
+    os.dup2(kept, log._segment._descriptor)  # the disk is well again, and still:
+    os.close(kept)
+    for call in (log.write_and_sync, lambda: batch(log)):
+        with pytest.raises(LogBroken, match=words):
+            call()
+    assert log.synced == 1
+    assert log.statistics().broken
+    log.close()
+    assert [record.payload for record in read(tmp_path)] == [b"safe"]
+    while _READING:
+        os.close(_READING.pop())
+
+
+def test_a_file_that_may_not_grow_breaks_the_log_and_a_restart_mends_it(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE: the write stops in the middle of a record, as on a full disk."""
+    script = f"""
+import resource, sys
+from pathlib import Path
+from tests.support.durable import CREATE, execute, opened, publish
+from network.wire.errors import LogBroken
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+data = opened(Path({str(tmp_path)!r}))
+execute(data, CREATE)
+synced = data.log.write_and_sync()
+try:
+    for number in range(1000):
+        publish(data, {{"K": [number], "V": [1.0]}})
+        synced = data.log.write_and_sync()
+except LogBroken as error:
+    print(synced, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    synced, _, words = done.stdout.partition(" ")
+    assert "File too large" in words
+    data = opened(tmp_path)
+    assert data.log.number >= int(synced) > 10
+    assert len(rows(data)) == data.log.number - 1
+    publish(data, {"K": [5000], "V": [1.0]})
+    data.close()
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_segment_has_a_size(tmp_path: Path, size: int) -> None:
+    with pytest.raises(BadSetting):
+        CommitLog(tmp_path, IDENTITY, segment_bytes=size)
+
+
+def test_a_second_server_on_a_directory_is_refused_by_name(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    with pytest.raises(DirectoryInUse, match=f"in use by process {os.getpid()}"):
+        opened(tmp_path)
+    execute(first, CREATE)
+    first.close()
+    second = opened(tmp_path)
+    assert list(second.engine.tables) == ["T"]
+    second.close()
+
+
+def test_a_second_server_in_another_process_is_refused_too(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    script = (
+        "from pathlib import Path; import sys; from broker.log.lock import DirectoryLock\n"
+        "try:\n    DirectoryLock(Path(sys.argv[1]))\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith("DirectoryInUse")
+    assert f"process {os.getpid()}" in done.stdout
+    first.close()

@@ -1,0 +1,242 @@
+"""Recovery: what a killed server had acknowledged is there, once, and a request sent again keeps its receipt."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.engine import Engine
+from broker.log.publishers import Entry, Publishers, Receipt
+from broker.log.record import NOBODY, Record
+from broker.log.recovery import open_directory, open_memory
+from network.wire.errors import BadDirectory, DirectoryInUse, InvariantBroken, LogDamaged, RetryTooOld
+from tests.support.durable import CREATE, apply, crash, execute, opened, publish, rows
+from tests.support.log_writer import CREATE as WRITER_CREATE
+from tests.support.log_writer import expected
+
+ROOT = Path(__file__).parent.parent.parent
+ANNA, BERT = b"anna".ljust(16), b"bert".ljust(16)
+
+
+def write_and_kill(directory: Path, mode: str, seed: int, *, reports: int, more_s: float) -> int:
+    """Let a process write, kill it some time after so many reports; the last record that it reported as synced."""
+    words = [sys.executable, "-m", "tests.support.log_writer", str(directory), mode, str(seed)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(reports)]
+        time.sleep(more_s)  # into the middle of whatever it does then
+        process.send_signal(signal.SIGKILL)
+        lines += process.stdout.read().splitlines(keepends=True)
+        process.wait()
+    whole = [int(line) for line in lines if line.endswith(b"\n")]
+    assert whole, "the writer died by itself"
+    return whole[-1]
+
+
+def check_after_kill(directory: Path, synced: int) -> None:
+    data = opened(directory)
+    assert data.log.number >= synced
+    assert rows(data) == expected(data.log.number)
+    last = data.log.number
+    assert data.publishers.receipt(b"p" * 16, last) == (last - 1, last - 1)  # record 1, a statement, has no update
+    data.engine._stores["t"].check()
+    data.close()
+
+
+def killed_again_and_again(directory: Path, seeds: range) -> None:
+    data = opened(directory)
+    execute(data, WRITER_CREATE)
+    identity = data.identity.hex()
+    data.close()
+    chance = random.Random(seeds.start)
+    for seed in seeds:
+        reports = chance.randrange(1, 40)
+        check_after_kill(
+            directory, write_and_kill(directory, identity, seed, reports=reports, more_s=chance.random() / 20)
+        )
+
+
+def test_what_was_reported_as_synced_survives_kill_9(tmp_path: Path) -> None:
+    killed_again_and_again(tmp_path, range(6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [100, 200, 300, 400])
+def test_what_was_reported_as_synced_survives_kill_9_many_times(tmp_path: Path, start: int) -> None:
+    killed_again_and_again(tmp_path, range(start, start + 12))
+
+
+def test_checkpoints_and_segments_that_go_survive_kill_9_too(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        check_after_kill(tmp_path, write_and_kill(tmp_path, "engine", seed, reports=120, more_s=0.02 * seed))
+
+
+@pytest.mark.slow
+def test_checkpoints_and_segments_that_go_survive_kill_9_many_times(tmp_path: Path) -> None:
+    chance = random.Random(9)
+    for seed in range(10):
+        synced = write_and_kill(
+            tmp_path, "engine", seed, reports=chance.randrange(30, 200), more_s=chance.random() / 10
+        )
+        check_after_kill(tmp_path, synced)
+
+
+def test_a_new_directory_is_empty_and_opens_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        data = opened(tmp_path / "deep" / "down")
+        assert data.engine.seq == data.log.number == 0
+        assert data.recovered.checkpoint is None
+        data.close()
+
+
+def test_what_was_not_synced_is_either_there_or_not(tmp_path: Path) -> None:
+    data = opened(tmp_path)
+    execute(data, CREATE)
+    publish(data, {"K": [1], "V": [1]})
+    data.log.write_and_sync()
+    publish(data, {"K": [2], "V": [2]})
+    crash(data)
+    data = opened(tmp_path)
+    assert rows(data) == {1: (1.0,)}
+    assert data.engine.seq == data.log.seq == 1
+    data.close()
+
+
+def test_an_identity_lasts(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    first.close()
+    second = opened(tmp_path)
+    assert first.identity == second.identity
+    second.close()
+    other = opened(tmp_path / "other")
+    assert other.identity != first.identity
+    other.close()
+
+
+def test_a_retry_after_a_crash_is_answered_with_its_old_receipt(tmp_path: Path) -> None:
+    data = opened(tmp_path)
+    execute(data, CREATE, ANNA, 1)
+    publish(data, {"K": [1, 2], "V": [1, 2]}, publisher=ANNA, number=2)
+    publish(data, {"K": [3], "V": [3]}, publisher=BERT, number=1)
+    data.write_checkpoint(data.capture())
+    publish(data, {"K": [4], "V": [4]}, publisher=ANNA, number=4)  # 3 was refused
+    data.log.write_and_sync()
+    crash(data)
+    data = opened(tmp_path)
+    receipts = data.publishers
+    assert receipts.receipt(ANNA, 1) == Receipt(1, 0)
+    assert receipts.receipt(ANNA, 2) == Receipt(1, 2)
+    assert receipts.receipt(ANNA, 3) is None
+    assert receipts.receipt(ANNA, 4) == Receipt(4, 4)
+    assert receipts.receipt(BERT, 1) == Receipt(3, 3)
+    assert receipts.receipt(BERT, 2) is None
+    assert receipts.receipt(NOBODY, 0) is None
+    data.close()
+
+
+def test_a_publisher_keeps_a_window_of_receipts() -> None:
+    publishers = Publishers(window=3)
+    for number in (1, 2, 4, 5, 3):
+        publishers.applied(ANNA, number, number * 10, number * 10)
+    assert [publishers.receipt(ANNA, number) for number in (3, 4, 5, 6)] == [(30, 30), (40, 40), (50, 50), None]
+    with pytest.raises(RetryTooOld, match="request 2"):
+        publishers.receipt(ANNA, 2)
+
+
+def test_the_publisher_heard_of_least_recently_is_forgotten_first() -> None:
+    publishers = Publishers(limit=2)
+    publishers.applied(ANNA, 1, 1, 1)
+    publishers.applied(BERT, 1, 2, 2)
+    assert publishers.receipt(ANNA, 1) == (1, 1)
+    publishers.applied(b"carl".ljust(16), 1, 3, 3)
+    assert len(publishers) == 2
+    assert publishers.receipt(BERT, 1) is None
+    assert publishers.receipt(ANNA, 1) == (1, 1)
+
+
+def test_the_number_of_receipts_is_bounded_too() -> None:
+    publishers = Publishers(limit=10, window=20)
+    for publisher in range(5):
+        for number in range(20):
+            publishers.applied(bytes([publisher + 1]) * 16, number, 1, 1)
+    assert len(publishers.entries()) <= 40
+    assert publishers.receipt(bytes([5]) * 16, 19) == (1, 1)
+
+
+def test_restored_publishers_are_forgotten_in_the_same_order() -> None:
+    publishers = Publishers(limit=2)
+    publishers.applied(ANNA, 1, 1, 1)
+    publishers.applied(BERT, 7, 2, 2)
+    publishers.receipt(ANNA, 1)
+    again = Publishers(limit=2)
+    again.restore(publishers.entries())
+    assert again.entries() == publishers.entries() == [Entry(BERT, 7, 2, 2), Entry(ANNA, 1, 1, 1)]
+
+
+def test_a_record_that_does_something_else_than_before_stops_recovery(tmp_path: Path) -> None:
+    data = opened(tmp_path)
+    execute(data, CREATE)
+    publish(data, {"K": [1, 2], "V": [1, 2]})
+    data.close()
+
+    def half(engine: Engine, record: Record) -> None:
+        if record.count:
+            engine.upsert("T", {"K": [1]})
+        else:
+            apply(engine, record)
+
+    def refusing(engine: Engine, record: Record) -> None:
+        engine.upsert("NOWHERE", {"K": [1]})
+
+    for wrong, words in ((half, "ends with update 2, applying it ended with 1"), (refusing, "no table NOWHERE")):
+        with pytest.raises(LogDamaged, match=words):
+            open_directory(tmp_path, wrong)
+    opened(tmp_path).close()  # and nothing was changed
+
+
+def test_an_engine_ahead_of_its_log_cannot_be_captured(tmp_path: Path) -> None:
+    data = opened(tmp_path)
+    execute(data, CREATE)
+    data.engine.upsert("T", {"K": [1]})
+    with pytest.raises(InvariantBroken):
+        data.capture()
+    data.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file", "format"])
+def test_a_directory_that_cannot_be_one_is_refused_in_a_sentence(tmp_path: Path, kind: str) -> None:
+    path: Any = tmp_path / "file"
+    if kind == "format":
+        path = tmp_path / "data"
+        opened(path).close()
+        identity = path / "identity"
+        identity.write_text(identity.read_text().replace("format 1", "format 2"))
+    else:
+        path.write_text("")
+        path = path if kind == "file" else path / "data"
+    with pytest.raises(BadDirectory, match="data directory"):
+        opened(path)
+
+
+def test_a_failed_opening_lets_the_directory_go(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "identity").write_text("nonsense")
+    for _ in range(2):
+        with pytest.raises(LogDamaged) as damaged:
+            opened(tmp_path)
+        assert not isinstance(damaged.value, DirectoryInUse)
+
+
+def test_memory_only_has_the_same_face() -> None:
+    engine, publishers, log = open_memory()
+    assert (engine.seq, len(publishers), log.write_and_sync()) == (0, 0, 0)
+    log.close()
