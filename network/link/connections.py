@@ -1,0 +1,102 @@
+"""The TCP connections behind a listener's ROUTER, so that unwelcome ones can be cut."""
+
+from __future__ import annotations
+
+import os
+import socket as sockets
+import struct
+from typing import Final
+
+import zmq
+
+from network.link.socket import Message
+
+_FAILED: Final = (
+    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL,
+    zmq.Event.HANDSHAKE_FAILED_AUTH,
+)
+
+
+class Connections:
+    """Who is connected, by file descriptor, and until when it may stay without being welcome.
+
+    A ROUTER cannot hang up on one peer, so a stranger could hold a descriptor for ever. ZeroMQ's monitor tells the
+    descriptor of each connection; `shutdown` on a duplicate of it makes ZeroMQ see the connection end. Descriptors
+    are used again, hence the remote address is compared on the duplicate: it cannot change under our hands.
+    """
+
+    def __init__(self, strangers_most: int, handshake_s: float) -> None:
+        self._strangers_most = strangers_most
+        self._handshake_s = handshake_s
+        self._remotes: dict[int, object] = {}
+        self._deadlines: dict[int, float] = {}  # oldest first; only connections that have one
+        self._identities: dict[int, bytes] = {}
+        self.failed_handshakes = 0
+        self.cut = 0
+
+    def __len__(self) -> int:
+        return len(self._remotes)
+
+    def apply(self, message: Message, now: float) -> bytes | None:
+        """Take note of one monitor message; the identity of the peer whose connection ended, if it had said HELLO."""
+        number, descriptor = struct.unpack("=hi", message.first.bytes)
+        if number == zmq.Event.ACCEPTED:
+            self._forget(descriptor)
+            self._remotes[descriptor] = _remote(descriptor)
+            self._deadlines[descriptor] = now + self._handshake_s
+            while len(self._deadlines) > self._strangers_most:
+                self._cut(next(iter(self._deadlines)))
+        elif number == zmq.Event.DISCONNECTED:
+            return self._forget(descriptor)
+        elif number in _FAILED:
+            self.failed_handshakes += 1
+        return None
+
+    def greet(self, descriptor: int, identity: bytes) -> None:
+        """The connection said HELLO and may stay."""
+        if descriptor in self._remotes:
+            self._identities[descriptor] = identity
+            self._deadlines.pop(descriptor, None)
+
+    def expel(self, descriptor: int, at: float) -> None:
+        """The connection was told BYE and should be gone by `at`; until then its last words may go out."""
+        if descriptor in self._remotes:
+            self._identities.pop(descriptor, None)
+            self._deadlines.setdefault(descriptor, at)
+
+    def sweep(self, now: float) -> None:
+        """Cut connections whose time is over."""
+        for descriptor in [descriptor for descriptor, at in self._deadlines.items() if at <= now]:
+            self._cut(descriptor)
+
+    def _forget(self, descriptor: int) -> bytes | None:
+        self._remotes.pop(descriptor, None)
+        self._deadlines.pop(descriptor, None)
+        return self._identities.pop(descriptor, None)
+
+    def _cut(self, descriptor: int) -> None:
+        del self._deadlines[descriptor]
+        try:
+            with sockets.socket(fileno=os.dup(descriptor)) as duplicate:
+                if duplicate.getpeername() == self._remotes[descriptor]:
+                    duplicate.shutdown(sockets.SHUT_RDWR)
+                    self.cut += 1
+        except OSError:
+            return  # it went by itself
+
+
+def descriptor_of(frame: zmq.Frame) -> int:
+    """The descriptor a message came from; -1 for inproc, which has none."""
+    try:
+        return int(frame.get("__fd"))
+    except zmq.ZMQError:
+        return -1
+
+
+def _remote(descriptor: int) -> object:
+    try:
+        with sockets.socket(fileno=os.dup(descriptor)) as duplicate:
+            return duplicate.getpeername()
+    except OSError:
+        return None

@@ -1,0 +1,458 @@
+"""A child's end of its link: one DEALER to one parent at a time, out of a list of parents."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol
+
+import zmq
+
+from network.link.header import BYE_CODES, SESSION_BYTES, Ack, Bye, Data, Header, Hello, Resend, Welcome, encode
+from network.link.limits import FAREWELL_S, LinkLimits
+from network.link.message import read_message
+from network.link.session import Deliver, Effect, Session, SessionStatistics, Transmit
+from network.link.socket import (
+    Context,
+    EventSocket,
+    Message,
+    Socket,
+    check_curve,
+    check_endpoint,
+    open_dealer,
+    stop_monitor,
+)
+from network.security.curve import Curve
+from network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError
+
+log = logging.getLogger(__name__)
+
+State = Literal["new", "up", "interrupted", "down", "stopped"]
+_LAST_WORDS_S: Final = 0.1  # how long a BYE may still go out after its socket was closed
+_STEADY_S: Final = 1.0  # a link that was up for so long has earned a retry at once
+
+
+class ParentHandler(Protocol):
+    """What a dialer tells its owner; on the event loop, one call at a time, `on_up` and `on_down` in turns."""
+
+    def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
+        """The parent answers. Fresh: a new session, and what an older one still held is dropped. Not fresh: nothing
+        was lost and nothing comes twice."""
+
+    def on_frame(self, payload: bytes) -> None:
+        """The parent's next payload; a `PeerError` raised here closes the link, and the next one is fresh."""
+
+    def on_down(self, why: str) -> None:
+        """The connection is gone and the dialer tries again; `Dialer.state` says whether the session may go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DialerStatistics:
+    """Counters since the start, and what is there now."""
+
+    state: State
+    endpoint: str | None
+    attempts: int
+    fresh: int
+    resumed: int
+    interruptions: int
+    session: SessionStatistics | None
+
+
+@dataclass(slots=True)
+class _Bond:
+    """A session and the parent it is with."""
+
+    id: bytes
+    endpoint: str
+    session: Session
+
+
+class Dialer:
+    """Keeps a link to the first parent that answers, across cut connections and dead parents.
+
+    States: new (not yet linked), up, interrupted (no connection, but the session may go on: frames queue), down (the
+    session is lost: `send` raises), stopped. Each attempt has a socket of its own, so that nothing of an older
+    connection is in its pipes.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        role: str,
+        name: str,
+        id: bytes = b"",
+        listen: str | None = None,
+        limits: LinkLimits | None = None,
+        curve: Curve | None = None,
+        context: Context | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self._curve, self._insecure = curve, insecure
+        self._limits = limits or LinkLimits()
+        self._context: Context = context or zmq.Context.instance()
+        self._role, self._name, self._id = role, name, id
+        self.listen = listen
+        self._random = random.Random()
+        self._next = 0
+        self.endpoints = endpoints
+        self.state: State = "new"
+        self._bond: _Bond | None = None
+        self._fresh_id = os.urandom(SESSION_BYTES)
+        self._endpoint: str | None = None  # dialed now
+        self._raw: Socket | None = None
+        self._socket: EventSocket | None = None
+        self._monitor: EventSocket | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tries = 0  # in vain, since the link was last steady
+        self._up_at = 0.0
+        self._linger_s = 0.0
+        self._attempts = self._fresh = self._resumed = self._interruptions = 0
+        self.failure = ""  # why the last attempt or link ended; empty while there is one
+        self._writable = asyncio.Event()
+        self._paused = False
+
+    @property
+    def endpoints(self) -> Sequence[str]:
+        """The parents, tried in turn; a change does not touch the present link."""
+        return self._endpoints
+
+    @endpoints.setter
+    def endpoints(self, endpoints: Sequence[str]) -> None:
+        if not endpoints:
+            raise BadSetting("endpoints", endpoints, "needs at least one")
+        for endpoint in endpoints:
+            check_endpoint(endpoint, self._curve, insecure=self._insecure)
+        self._endpoints = tuple(endpoints)
+        self._next = 0
+
+    @property
+    def endpoint(self) -> str | None:
+        """The parent linked to or being dialed."""
+        return self._endpoint
+
+    def start(self, handler: ParentHandler) -> None:
+        """Begin dialing; to be called on the event loop, once."""
+        if self._timer is not None or self.state != "new":
+            raise BadSetting("dialer", self._name, "can be started once")
+        self._handler = handler
+        self._loop = asyncio.get_running_loop()
+        #: Becomes done only when the handler raised something that is no `PeerError`; then the dialer has stopped.
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+        self._parted = asyncio.Event()
+        self._timer = self._loop.call_later(0, self._dial)
+
+    async def stop(self, code: str = "leaving", text: str = "the child stops") -> None:
+        """Say BYE, wait a moment until the parent has it, close everything. No handler is called any more."""
+        if self.state == "stopped" or self._timer is None:
+            self.state = "stopped"
+            return
+        was_up = self.state == "up"
+        self.state = "stopped"
+        self.resume()  # the parent's answer must be read
+        self._writable.set()
+        self._cancel_timer()
+        try:
+            if was_up and self._put(encode(Bye(code, text))):
+                try:
+                    async with asyncio.timeout(FAREWELL_S):
+                        await self._parted.wait()
+                except TimeoutError:
+                    log.debug("parent did not answer bye", extra={"parent": self._endpoint})
+        finally:
+            self._hang_up()
+
+    def send(self, payload: bytes) -> None:
+        """Send in order, now or when the window allows or the connection is back; never blocks. `Overloaded` when
+        the queue is full, `ConnectionLost` when there is no session to send it in."""
+        if self._bond is None or self.state not in ("up", "interrupted"):
+            raise ConnectionLost(f"the link of {self._name} is {self.state}")
+        for transmit in self._bond.session.send(payload, self._loop.time()):
+            self._transmit(transmit)
+
+    async def wait_writable(self) -> None:
+        """Wait until `send` would not add to a long queue; `ConnectionLost` when the session is lost."""
+        while True:
+            if self._bond is None or self.state not in ("up", "interrupted"):
+                raise ConnectionLost(f"the link of {self._name} is {self.state}")
+            if self._bond.session.writable:
+                return
+            self._writable.clear()
+            await self._writable.wait()
+
+    def pause(self) -> None:
+        """Take no more frames until `resume`. We go on saying that we are there, and do not call the parent silent;
+        what it has for us it keeps, until that is too much and it closes the link as slow."""
+        self._paused = True
+        if self._socket is not None and self.state == "up":
+            self._socket.pause()
+
+    def resume(self) -> None:
+        """Take frames again."""
+        self._paused = False
+        if self._socket is not None:
+            if self._bond is not None:
+                self._bond.session.excuse(self._loop.time() - self._bond.session.heard_at)
+            self._socket.resume()
+
+    def redial(self, endpoint: str | None = None, why: str = "asked to dial again") -> None:
+        """Leave the present parent and dial `endpoint`, or the first of the list; the next link is fresh."""
+        if endpoint is not None:
+            check_endpoint(endpoint, self._curve, insecure=self._insecure)
+        if self.state == "stopped" or self._timer is None:
+            return
+        if self.state == "up":
+            self._say_bye("leaving", why)
+        self._lose_session()
+        self._tries = self._next = 0
+        self._lost(why, target=endpoint)
+
+    def statistics(self) -> DialerStatistics:
+        """Counters since the start, and what is there now."""
+        return DialerStatistics(
+            state=self.state,
+            endpoint=self._endpoint,
+            attempts=self._attempts,
+            fresh=self._fresh,
+            resumed=self._resumed,
+            interruptions=self._interruptions,
+            session=self._bond.session.statistics() if self._bond is not None else None,
+        )
+
+    # -- dialing -----------------------------------------------------------------------------------------------
+
+    def _dial(self, target: str | None = None) -> None:
+        """Open a connection to `target`, or to the next parent in turn, and say HELLO."""
+        self._cancel_timer()
+        if target is None:
+            target = self._endpoints[self._next % len(self._endpoints)]
+            self._next += 1
+        self._endpoint = target
+        self._attempts += 1
+        bond = self._bond if self._bond is not None and self._bond.endpoint == target else None
+        hello = Hello(
+            session=bond.id if bond is not None else self._fresh_id,
+            received=bond.session.received if bond is not None else -1,
+            role=self._role,
+            name=self._name,
+            id=self._id,
+            listen=self.listen,
+            message_bytes=self._limits.message_bytes,
+        )
+        try:
+            self._raw, monitor = open_dealer(self._context, target, self._limits, check_curve(target, self._curve))
+        except BadSetting as error:  # such as a host name nobody knows at the moment
+            self._lost(str(error))
+            return
+        self._socket = EventSocket(self._raw, self._on_message)
+        self._monitor = EventSocket(monitor, self._on_event)
+        self._timer = self._loop.call_later(self._limits.handshake_s, self._lost, "no welcome in time")
+        self._put(encode(hello))
+
+    def _lost(self, why: str, *, target: str | None = None) -> None:
+        """There is no connection (any more): tell the owner if there was one, and try again."""
+        if self.state == "stopped":
+            self._parted.set()
+            return
+        now = self._loop.time()
+        self.failure = why
+        self._hang_up()
+        was_up, self.state = self.state == "up", "interrupted" if self._bond is not None else "down"
+        if was_up:
+            self._interruptions += 1
+            if now - self._up_at >= _STEADY_S:
+                self._tries = 0
+        if self._bond is not None:
+            self._bond.session.detach()
+            if now - self._bond.session.heard_at >= self._limits.silence_s:
+                self._lose_session()
+            elif was_up and target is None:
+                target = self._bond.endpoint  # the same parent first: it may still have the session
+        log.info("link lost" if was_up else "parent not reached", extra={"parent": self._endpoint, "why": why})
+        self._timer = self._loop.call_later(self._pause(), self._dial, target)
+        if was_up:
+            try:
+                self._handler.on_down(why)
+            except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
+                self._fail(error)
+
+    def _pause(self) -> float:
+        """No pause for the first try and one round through the other parents, then longer ones, never in step."""
+        tries, self._tries = self._tries, self._tries + 1
+        free = len(self._endpoints)
+        if tries < free:
+            return 0.0
+        longest = min(self._limits.backoff_most_s, self._limits.backoff_s * 2.0 ** min(tries - free, 30))
+        return longest * self._random.uniform(0.5, 1.0)
+
+    def _lose_session(self) -> None:
+        self._bond = None
+        self._fresh_id = os.urandom(SESSION_BYTES)
+        if self.state in ("up", "interrupted"):
+            self._writable.set()
+        if self.state == "interrupted":
+            self.state = "down"
+
+    # -- what comes in -----------------------------------------------------------------------------------------
+
+    def _on_message(self, message: Message) -> None:
+        try:
+            header, payload = read_message([message.first.bytes, *message.rest], self._limits.message_bytes)
+            self._apply(header, payload)
+        except PeerError as error:
+            self._say_bye(error.code if error.code in BYE_CODES else "protocol", str(error))
+            self._lose_session()
+            self._lost(str(error))
+        except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
+            self._fail(error)
+
+    def _apply(self, header: Header, payload: bytes | None) -> None:
+        if isinstance(header, Bye):
+            self._say_bye("leaving", "as you said")
+            self._lose_session()
+            self._lost(f"{header.code}: {header.text}")
+        elif self.state == "stopped":
+            return
+        elif isinstance(header, Welcome):
+            if self.state == "up":
+                raise BadFrame("welcome twice")
+            self._arrive(header)
+        elif self.state != "up" or self._bond is None or not isinstance(header, Data | Ack | Resend):
+            raise BadFrame("something else before welcome")
+        else:
+            session = self._bond.session
+            self._perform(session, session.receive(header, payload, self._loop.time()))
+            if not self._writable.is_set() and session.writable:
+                self._writable.set()
+
+    def _arrive(self, welcome: Welcome) -> None:
+        """The parent let us in: go on with the session, or begin one."""
+        assert self._endpoint is not None
+        now = self._loop.time()
+        bond = self._bond if self._bond is not None and self._bond.endpoint == self._endpoint else None
+        if welcome.resumed != (bond is not None):
+            raise BadFrame("welcomed to another kind of session than asked for")
+        if bond is None:
+            limits = replace(self._limits, heartbeat_s=welcome.heartbeat_s, silence_s=welcome.silence_s)
+            session = Session(limits, now, welcome.message_bytes)
+            bond = self._bond = _Bond(self._fresh_id, self._endpoint, session)
+            self._fresh_id = os.urandom(SESSION_BYTES)
+            self._fresh += 1
+        else:
+            self._resumed += 1
+        transmits = bond.session.attach(welcome.received, now)
+        self.state = "up"
+        self.failure = ""
+        self._up_at = now
+        self._writable.set()
+        self._cancel_timer()
+        self._tick_s = welcome.heartbeat_s / 2
+        self._stale_s = max(welcome.silence_s / 2, 2 * welcome.heartbeat_s)
+        self._tick_due = now + self._tick_s
+        self._timer = self._loop.call_at(self._tick_due, self._tick)
+        log.info("link up", extra={"parent": self._endpoint, "fresh": not welcome.resumed})
+        for transmit in transmits:
+            self._transmit(transmit)
+        told = dict(welcome.extra) | {
+            "number": welcome.number,
+            "heartbeat_s": welcome.heartbeat_s,
+            "silence_s": welcome.silence_s,
+        }
+        if self._paused and self._socket is not None:
+            self._socket.pause()
+        self._handler.on_up(told, not welcome.resumed)
+
+    def _perform(self, session: Session, effects: list[Effect]) -> None:
+        """Make a session's effects happen, in order, until one of them ends the link."""
+        for effect in effects:
+            if self._bond is None or self._bond.session is not session or self.state != "up":
+                return
+            if isinstance(effect, Deliver):
+                self._handler.on_frame(effect.payload)
+            elif isinstance(effect, Transmit):
+                self._transmit(effect)
+            else:
+                self._lost(f"not heard for {effect.seconds:.1f} s")
+
+    def _on_event(self, message: Message) -> None:
+        """ZeroMQ says the connection is over; what came before may still be unread."""
+        event = zmq.Event(int.from_bytes(message.first.bytes[:2], "little"))
+        if self._socket is not None:
+            socket = self._socket
+            if not socket.paused:
+                socket.read_now()
+            if self._socket is socket:
+                refused = event == zmq.Event.HANDSHAKE_FAILED_AUTH
+                self._lost("denied: the parent refused our key" if refused else f"connection {str(event.name).lower()}")
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        late, self._tick_due = now - self._tick_due, now + self._tick_s
+        self._timer = self._loop.call_at(self._tick_due, self._tick)
+        if self._bond is None:
+            return
+        session = self._bond.session
+        if self._paused:  # we do not listen
+            session.excuse(now - session.heard_at)
+        elif late > self._limits.heartbeat_s:  # this process stood still; its silence is not the parent's
+            session.excuse(late)
+        self._perform(session, session.tick(now))
+        if self.state == "up" and now - session.heard_at >= self._stale_s:
+            self._lost(f"not heard for {now - session.heard_at:.1f} s")  # another connection may do better
+
+    # -- what goes out -----------------------------------------------------------------------------------------
+
+    def _transmit(self, transmit: Transmit) -> None:
+        if self._bond is None or not self._bond.session.connected:
+            return
+        header, payload = transmit
+        if not self._put(header, payload):
+            self._bond.session.detach()  # the monitor will say so too, at the loop's next turn
+            self._loop.call_soon(self._gone, self._socket)
+
+    def _gone(self, socket: EventSocket | None) -> None:
+        if socket is not None and socket is self._socket and self.state == "up":
+            self._lost("connection gone")
+
+    def _say_bye(self, code: str, text: str) -> None:
+        """Last words on a connection that is hung up next."""
+        if self._put(encode(Bye(code, text))):
+            self._linger_s = _LAST_WORDS_S
+
+    def _put(self, header: bytes, payload: bytes | None = None) -> bool:
+        """Whether ZeroMQ took the message; it does unless the connection is gone."""
+        if self._socket is None or self._socket.closed:
+            return False
+        try:
+            self._socket.send((header,) if payload is None else (header, payload))
+        except zmq.Again:
+            return False
+        return True
+
+    # -- ending ------------------------------------------------------------------------------------------------
+
+    def _hang_up(self) -> None:
+        self._cancel_timer()
+        if self._raw is not None and self._socket is not None and self._monitor is not None:
+            stop_monitor(self._raw)
+            self._monitor.close()
+            self._socket.close(self._linger_s)
+        self._linger_s = 0.0
+        self._raw = self._socket = self._monitor = None
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fail(self, error: Exception) -> None:
+        log.error("handler failed", exc_info=error)
+        self.state = "stopped"
+        self._writable.set()
+        self._hang_up()
+        if not self.failed.done():
+            self.failed.set_exception(error)

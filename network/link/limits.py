@@ -1,0 +1,57 @@
+"""How long a link waits and how much it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from network.wire.errors import BadSetting
+
+#: A receiver acknowledges after this many bytes or frames, or with the next heartbeat. They are part of the protocol:
+#: a sender whose window were smaller would stand still until the heartbeat.
+ACK_BYTES = 512 << 10
+ACK_FRAMES = 64
+
+#: How long last words may take, in seconds.
+FAREWELL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """The parent's `heartbeat_s` and `silence_s` hold for both ends; WELCOME tells them to the child.
+
+    A sender holds at most `queue_bytes` and `queue_frames` not yet acknowledged; of those at most `window_bytes` and
+    `window_frames` were handed to ZeroMQ, where nobody can count them any more.
+    """
+
+    heartbeat_s: float = 0.5  # an end that had nothing to say for so long says so
+    silence_s: float = 4.0  # an end not heard for so long is gone, and its session with it
+    handshake_s: float = 3.0  # from TCP connect to HELLO (parent), from dialing to WELCOME (child)
+    window_bytes: int = 8 << 20  # more: throughput over long distances; less: memory for each slow peer
+    window_frames: int = 4096
+    queue_bytes: int = 64 << 20  # more: patience with slow peers; less: memory
+    queue_frames: int = 1 << 16
+    message_bytes: int = 64 << 20  # the largest payload this end accepts
+    peers: int = 10_000  # a parent refuses more
+    strangers: int = 256  # connections that did not say HELLO yet; beyond it the oldest is cut
+    backoff_s: float = 0.1  # a child's first pause between attempts; it doubles ..
+    backoff_most_s: float = 5.0  # .. up to this
+
+    def __post_init__(self) -> None:
+        for name in ("heartbeat_s", "silence_s", "handshake_s", "backoff_s", "backoff_most_s"):
+            if not 0.001 <= getattr(self, name) <= 3600:  # this way round, so that NaN is refused too
+                raise BadSetting(name, getattr(self, name), "needs 0.001 to 3600 seconds")
+        for name, least in (
+            ("window_bytes", ACK_BYTES),
+            ("window_frames", ACK_FRAMES),
+            ("queue_bytes", self.window_bytes),
+            ("queue_frames", self.window_frames),
+            ("message_bytes", 1024),
+            ("peers", 1),
+            ("strangers", 1),
+        ):
+            if getattr(self, name) < least:
+                raise BadSetting(name, getattr(self, name), f"needs at least {least}")
+        if self.silence_s < 3 * self.heartbeat_s:
+            raise BadSetting("silence_s", self.silence_s, "needs at least three heartbeats")
+        if self.backoff_most_s < self.backoff_s:
+            raise BadSetting("backoff_most_s", self.backoff_most_s, "needs at least backoff_s")

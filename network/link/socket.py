@@ -1,0 +1,288 @@
+"""ZeroMQ sockets: opened here and nowhere else, each option with its reason, and read by the asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
+
+import zmq
+
+from network.link.limits import LinkLimits
+from network.security.curve import Curve
+from network.wire.errors import BadSetting
+
+#: A plain ZeroMQ context and socket; pyzmq's asyncio variants are not used: their futures cost more than the messages.
+Context: TypeAlias = "zmq.Context[zmq.Socket[bytes]]"
+Socket: TypeAlias = "zmq.Socket[bytes]"
+
+BATCH_MESSAGES: Final = 256  # messages read before the loop gets its turn ..
+BATCH_S: Final = 0.005  # .. or time spent on them
+PARTS_MOST: Final = 8  # parts of one message kept; no message of ours or of ZAP has more
+_RECEIVE_MESSAGES: Final = 256  # RCVHWM: what ZeroMQ reads ahead for each connection; then TCP pushes back
+
+_monitor_numbers = itertools.count()
+#: Payloads from this size on are not copied but shared with ZeroMQ, also among peers. That halves the sender's work at
+#: 200 KB; for it pyzmq keeps one thread (and a context) for the life of the process. Smaller ones are cheaper to copy.
+_SHARED_BYTES: Final = 64 << 10
+_NOW: Final = int(zmq.DONTWAIT)  # plain integers: to combine flags of an enumeration costs as much as a small message
+_NOW_AND_MORE: Final = int(zmq.DONTWAIT) | int(zmq.SNDMORE)
+_MORE: Final = int(zmq.RCVMORE)
+
+
+class Message(NamedTuple):
+    """A message's parts: the first with what ZeroMQ knows of its connection, the others as bytes."""
+
+    first: zmq.Frame
+    rest: list[bytes]
+
+
+def open_router(context: Context, endpoint: str, limits: LinkLimits, curve: Curve | None, domain: str) -> Socket:
+    """A bound ROUTER for many children."""
+    socket = _open(context, zmq.ROUTER, endpoint, limits)
+    try:
+        socket.set(zmq.ROUTER_MANDATORY, 1)  # a vanished peer is an error (EHOSTUNREACH) and no silent drop
+        socket.set(zmq.BACKLOG, 1024)  # children of a restarted parent come back all at once
+        # ZeroMQ's own PING closes connections whose process stands still; it frees what they hold in ZeroMQ.
+        socket.set(zmq.HEARTBEAT_IVL, max(1, int(limits.heartbeat_s * 1000)))
+        socket.set(zmq.HEARTBEAT_TIMEOUT, max(1, int(limits.silence_s * 1000)))
+        if curve is not None:
+            socket.curve_server = True
+            socket.curve_publickey, socket.curve_secretkey = curve.public.encode(), curve.secret.encode()
+            socket.zap_domain = domain.encode()  # tells the authenticator which listener asks
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        socket.close()
+        raise BadSetting("endpoint", endpoint, f"cannot listen there: {error.strerror}") from error
+    return socket
+
+
+def bound_endpoint(socket: Socket) -> str:
+    """Where a socket listens, with the port the system chose."""
+    endpoint = socket.get(zmq.LAST_ENDPOINT)
+    assert isinstance(endpoint, bytes)
+    return endpoint.rstrip(b"\0").decode()
+
+
+def open_dealer(context: Context, endpoint: str, limits: LinkLimits, curve: Curve | None) -> tuple[Socket, Socket]:
+    """A DEALER on its way to one parent, and its monitor (opened first, so that it misses nothing)."""
+    socket = _open(context, zmq.DEALER, endpoint, limits)
+    monitor: Socket | None = None
+    try:
+        socket.set(zmq.RECONNECT_IVL, -1)  # the dialer makes a new socket: nothing old may be in its pipes
+        socket.set(zmq.CONNECT_TIMEOUT, max(1, int(limits.handshake_s * 1000)))
+        if curve is not None:
+            socket.curve_publickey, socket.curve_secretkey = curve.public.encode(), curve.secret.encode()
+            socket.curve_serverkey = curve.server_key(endpoint).encode()
+        monitor = open_monitor(context, socket, LOST_EVENTS)
+        socket.connect(endpoint)
+    except zmq.ZMQError as error:
+        if monitor is not None:
+            stop_monitor(socket)
+            monitor.close()
+        socket.close()
+        raise BadSetting("endpoint", endpoint, f"cannot dial it: {error.strerror}") from error
+    except BadSetting:
+        socket.close()
+        raise
+    return socket, monitor
+
+
+#: A dialer's connection is over, or never came to be.
+LOST_EVENTS: Final = (
+    zmq.Event.DISCONNECTED
+    | zmq.Event.CLOSED
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+)
+#: What a listener wants to know of its connections.
+DOOR_EVENTS: Final = (
+    zmq.Event.ACCEPTED
+    | zmq.Event.DISCONNECTED
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+)
+
+
+def open_monitor(context: Context, socket: Socket, events: int) -> Socket:
+    """The socket on which ZeroMQ tells what happens to `socket`'s connections."""
+    address = f"inproc://hullcast.monitor.{next(_monitor_numbers)}"
+    socket.monitor(address, events)
+    monitor = context.socket(zmq.PAIR)
+    monitor.set(zmq.LINGER, 0)
+    monitor.set(zmq.RCVHWM, 0)  # with a limit, ZeroMQ's I/O thread would wait for this process to read
+    monitor.connect(address)
+    return monitor
+
+
+def stop_monitor(socket: Socket) -> None:
+    """Stop monitoring; before the monitor is closed: without a reader ZeroMQ's I/O thread would wait for one, and
+    whoever stops the monitor then would wait for the I/O thread."""
+    with suppress(zmq.ZMQError):
+        socket.disable_monitor()
+
+
+def open_zap(context: Context) -> Socket:
+    """The socket on which ZeroMQ asks whether a key may come in; REP, since each question is answered at once."""
+    socket = context.socket(zmq.REP)
+    socket.set(zmq.LINGER, 0)
+    try:
+        socket.bind("inproc://zeromq.zap.01")
+    except zmq.ZMQError as error:
+        socket.close()
+        raise BadSetting("context", "in use", "another ZAP handler answers on this ZeroMQ context") from error
+    return socket
+
+
+def check_endpoint(endpoint: str, curve: Curve | None, *, insecure: bool) -> None:
+    """Refuse what is neither tcp nor inproc, and tcp that leaves this machine without encryption."""
+    scheme, separator, rest = endpoint.partition("://")
+    if not separator or not rest or scheme not in ("tcp", "inproc"):
+        raise BadSetting("endpoint", endpoint, "needs tcp://host:port or inproc://name")
+    if scheme == "tcp" and curve is None and not insecure and not _is_loopback(rest.rpartition(":")[0]):
+        raise BadSetting("endpoint", endpoint, "plaintext beyond this machine needs CURVE keys, or insecure=True")
+
+
+def check_curve(endpoint: str, curve: Curve | None) -> Curve | None:
+    """The keys to use at `endpoint`: inproc does not leave the process and knows no CURVE."""
+    return None if endpoint.startswith("inproc://") else curve
+
+
+class EventSocket:
+    """A ZeroMQ socket on the asyncio loop: `on_message` gets each message.
+
+    ZeroMQ's descriptor becomes readable when something *changed*, and any call on the socket may take that signal
+    away (edge-triggered). So: after the signal we read until nothing is left, or come back by ourselves when a batch
+    is full, and after sending outside of reading we look again.
+    """
+
+    def __init__(self, socket: Socket, on_message: Callable[[Message], None]) -> None:
+        self._socket = socket
+        self._on_message = on_message
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = int(socket.get(zmq.FD))
+        self._again: asyncio.Handle | None = None
+        self._reading = False
+        self._paused = False
+        self._loop.add_reader(self._descriptor, self._read)
+        self.look_again()  # the signal may have come before the reader was added
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._descriptor < 0
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Send one message now; `zmq.ZMQError` when there is nobody to take it."""
+        send, last = self._socket.send, len(parts) - 1
+        for i, part in enumerate(parts):
+            send(part, _NOW_AND_MORE if i < last else _NOW, copy=len(part) < _SHARED_BYTES)
+        if self._again is None and not self._reading:
+            self._again = self._loop.call_soon(self._read)
+
+    def look_again(self) -> None:
+        """Read at the loop's next turn."""
+        if self._again is None:
+            self._again = self._loop.call_soon(self._read)
+
+    @property
+    def paused(self) -> bool:
+        """Whether what comes is left where it is."""
+        return self._paused
+
+    def pause(self) -> None:
+        """Leave what comes where it is, until `resume`; then ZeroMQ and the network fill up and the sender waits."""
+        if not self.closed and not self._paused:
+            self._loop.remove_reader(self._descriptor)  # an unanswered signal would keep the loop turning
+        self._paused = True
+
+    def resume(self) -> None:
+        """Read again."""
+        if not self.closed and self._paused:
+            self._loop.add_reader(self._descriptor, self._read)
+            self.look_again()
+        self._paused = False
+
+    def read_now(self) -> None:
+        """Read what is there, without limit; for a socket whose news must be known before going on."""
+        while not self.closed and (message := self._receive()) is not None:
+            self._on_message(message)
+
+    def close(self, linger_s: float = 0.0) -> None:
+        """Stop reading and close the socket; last words may take `linger_s`. More than once does no harm."""
+        if self.closed:
+            return
+        self._loop.remove_reader(self._descriptor)  # a paused one has none, which is fine
+        self._descriptor = -1
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        self._socket.close(linger=int(linger_s * 1000))
+
+    def _read(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._reading or not self._may_read():
+            return
+        self._reading = True
+        until = self._loop.time() + BATCH_S
+        drained = False
+        try:
+            for _ in range(BATCH_MESSAGES):
+                message = self._receive()
+                if message is None:
+                    drained = True
+                    return
+                self._on_message(message)
+                if not self._may_read() or self._loop.time() >= until:
+                    return
+        finally:
+            self._reading = False
+            if not drained and self._may_read():
+                self.look_again()
+
+    def _may_read(self) -> bool:
+        return self._descriptor >= 0 and not self._paused
+
+    def _receive(self) -> Message | None:
+        receive, get = self._socket.recv, self._socket.get
+        try:
+            first = receive(_NOW, copy=False)
+        except zmq.Again:
+            return None
+        rest: list[bytes] = []
+        more = first.more
+        while more:  # the parts of a message come together: none of these waits
+            part = receive(_NOW)
+            more = bool(get(_MORE))
+            if len(rest) < PARTS_MOST:
+                rest.append(part)
+        return Message(first, rest)
+
+
+def _open(context: Context, kind: int, endpoint: str, limits: LinkLimits) -> Socket:
+    """What ROUTER and DEALER have in common."""
+    socket = context.socket(kind)
+    socket.set(zmq.LINGER, 0)  # closing does not wait for peers that stopped reading
+    socket.set(zmq.SNDHWM, 0)  # the session's window is the limit; a second one would drop or block
+    socket.set(zmq.RCVHWM, _RECEIVE_MESSAGES)
+    socket.set(zmq.MAXMSGSIZE, limits.message_bytes)  # ZeroMQ cuts a connection that announces more
+    socket.set(zmq.HANDSHAKE_IVL, max(1, int(limits.handshake_s * 1000)))  # half-open handshakes end
+    socket.set(zmq.IPV6, int("[" in endpoint))  # only when asked: else 127.0.0.1 is shown as an IPv6 address
+    socket.set(zmq.TCP_KEEPALIVE, 1)  # a machine that vanished is noticed even when nobody sends
+    return socket
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

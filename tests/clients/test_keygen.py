@@ -1,0 +1,61 @@
+"""`hullcast keygen`, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from clients import cli
+from network.security.keys import load_pair
+from network.security.rights import Rights
+
+
+def test_keygen_makes_a_pair_and_prints_lines_for_the_allow_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["keygen", "--out", str(tmp_path), "--name", "ticker"]) == 0
+    text = capsys.readouterr().out
+    pair = load_pair(tmp_path / "ticker.key")
+    assert str(tmp_path / "ticker.pub") in text
+    assert pair.secret not in text
+    rights = Rights.parse(tomllib.loads(text[text.index("[[key]]") :]))
+    assert rights.who(pair.public).name == "ticker"
+    rights.check(rights.who(pair.public), "subscribe", ["STOCK"])
+
+
+def test_keygen_tells_programs_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["keygen", "--out", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    pair = load_pair(found["key_file"])
+    assert found == {
+        "name": "hullcast",
+        "public": pair.public,
+        "key_file": str(tmp_path / "hullcast.key"),
+        "public_file": str(tmp_path / "hullcast.pub"),
+    }
+
+
+def test_keygen_leaves_a_pair_alone_unless_forced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["keygen", "--out", str(tmp_path)]
+    assert cli.main(words) == 0
+    pair = load_pair(tmp_path / "hullcast.key")
+    capsys.readouterr()
+    assert cli.main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("hullcast: ")
+    assert "exists already" in said.err
+    assert len(said.err.splitlines()) == 1
+    assert load_pair(tmp_path / "hullcast.key") == pair
+    assert cli.main([*words, "--force"]) == 0
+    assert load_pair(tmp_path / "hullcast.key") != pair
+
+
+def test_keygen_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["keygen", "--help"])
+    assert stop.value.code == 0
+    assert "--force" in capsys.readouterr().out

@@ -1,0 +1,143 @@
+"""Link headers: what goes in comes out, and nothing else gets through."""
+
+from __future__ import annotations
+
+import msgpack  # type: ignore[import-untyped]  # has no types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from network.link.header import (
+    BYE_CODES,
+    HEADER_BYTES,
+    VERSION,
+    Ack,
+    Bye,
+    Data,
+    Header,
+    Hello,
+    Resend,
+    Welcome,
+    decode,
+    encode,
+)
+from network.wire.errors import BadFrame, PeerError, VersionMismatch
+
+counts = st.integers(0, 2**63 - 1)
+seconds = st.floats(0.001, 3600)
+sizes = st.integers(1024, 2**40)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
+headers: st.SearchStrategy[Header] = st.one_of(
+    st.builds(Data, st.integers(1, 2**63 - 1), counts),
+    st.builds(Ack, counts, counts),
+    st.builds(Resend, st.integers(1, 2**63 - 1)),
+    st.builds(Bye, st.sampled_from(BYE_CODES), texts),
+    st.builds(
+        Hello,
+        st.binary(min_size=16, max_size=16),
+        st.integers(-1, 2**63 - 1),
+        st.sampled_from(["client", "node"]),
+        texts,
+        st.sampled_from([b"", bytes(16)]),
+        st.none() | texts,
+        sizes,
+    ),
+    st.builds(
+        Welcome, st.booleans(), counts, counts, seconds, seconds, sizes, st.dictionaries(texts, st.integers(0, 9))
+    ),
+)
+HELLO = Hello(bytes(16), -1, "client", "x", b"", None, 1 << 20)
+WELCOME = Welcome(False, 0, 1, 0.5, 4.0, 1 << 20, {})
+integers = st.integers(-(2**63), 2**64 - 1)  # all that msgpack has
+junk = st.recursive(
+    st.none() | st.booleans() | integers | st.floats() | st.text(max_size=5) | st.binary(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5) | integers, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(headers)
+def test_a_header_comes_out_as_it_went_in(header: Header) -> None:
+    back = decode(encode(header))
+    assert back == header
+    assert type(back) is type(header)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_header_or_a_peer_error(data: bytes) -> None:
+    _decodes_or_refuses(data)
+
+
+@given(headers, st.data())
+def test_a_damaged_header_is_a_header_or_a_peer_error(header: Header, data: st.DataObject) -> None:
+    encoded = bytearray(encode(header))
+    position = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[position] = data.draw(st.integers(0, 255))
+    _decodes_or_refuses(bytes(encoded[: data.draw(st.integers(0, len(encoded)))]))
+    _decodes_or_refuses(bytes(encoded))
+
+
+@given(st.sampled_from(["data", "ack", "resend", "bye", "hello", "welcome", "other"]), st.lists(junk, max_size=4))
+def test_any_fields_are_a_header_or_a_peer_error(kind: str, fields: list[object]) -> None:
+    _decodes_or_refuses(msgpack.packb([VERSION, kind, *fields]))
+
+
+@given(st.sampled_from([HELLO, WELCOME]), st.data())
+def test_a_greeting_with_one_wrong_field_is_a_header_or_a_peer_error(
+    greeting: Hello | Welcome, data: st.DataObject
+) -> None:
+    fields = greeting._asdict()
+    fields[data.draw(st.sampled_from(sorted(fields)))] = data.draw(junk)
+    _decodes_or_refuses(msgpack.packb([VERSION, type(greeting).__name__.lower(), fields]))
+
+
+def _decodes_or_refuses(data: bytes) -> None:
+    try:
+        header = decode(data)
+    except PeerError:
+        return
+    assert encode(decode(encode(header))) == encode(header)  # as bytes: NaN is not equal to itself
+
+
+def test_another_version_is_told_apart_from_garbage() -> None:
+    with pytest.raises(VersionMismatch) as caught:
+        decode(msgpack.packb([VERSION + 1, "hello", {"whatever": 1}]))
+    assert (caught.value.ours, caught.value.theirs) == (VERSION, VERSION + 1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        [VERSION],
+        [True, "ack", 1, 1],
+        [VERSION, "ack", 1],
+        [VERSION, "ack", 1, 1, 1],
+        [VERSION, "ack", True, 1],
+        [VERSION, "ack", -1, 1],
+        [VERSION, "ack", 2**63, 1],
+        [VERSION, "data", 0, 1],
+        [VERSION, "bye", "because", ""],
+        [VERSION, "bye", "slow", "x" * 2000],
+        [VERSION, "hello", {**HELLO._asdict(), "more": 1}],
+        [VERSION, "hello", {**HELLO._asdict(), "session": b"short"}],
+        [VERSION, "hello", {**HELLO._asdict(), "received": -2}],
+        [VERSION, "hello", {**HELLO._asdict(), "role": "king"}],
+        [VERSION, "hello", {**HELLO._asdict(), "name": "x" * 300}],
+        [VERSION, "welcome", {**WELCOME._asdict(), "silence_s": float("nan")}],
+        [VERSION, "welcome", {**WELCOME._asdict(), "extra": {1: 2}}],
+    ],
+)
+def test_what_is_not_exactly_a_header_is_refused(fields: list[object]) -> None:
+    with pytest.raises(BadFrame):
+        decode(msgpack.packb(fields))
+
+
+def test_a_header_larger_than_the_limit_is_refused_unread() -> None:
+    with pytest.raises(BadFrame):
+        decode(bytes(HEADER_BYTES + 1))
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(BadFrame):
+        decode(b"\x91" * 5000 + b"\x01")

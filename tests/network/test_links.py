@@ -1,0 +1,453 @@
+"""Listener and dialer over real sockets: order, exactly once, isolation, strangers, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket as sockets
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # has no types
+import pytest
+import zmq
+
+from network.link.dialer import Dialer
+from network.link.header import VERSION, Bye, Data, Hello, decode, encode
+from network.link.limits import ACK_BYTES, LinkLimits
+from network.link.listener import Listener
+from network.link.peer import Peer
+from network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded
+from tests.support.links import QUICK, Child, Parent, descriptors, running_dialer, running_listener, wait_until
+from tests.support.proxy import running_proxy
+
+ENDPOINTS = ["tcp://127.0.0.1:*", "inproc://links"]
+HELLO = Hello(bytes(16), -1, "client", "raw", b"", None, 1 << 20)
+
+
+Opener = Callable[[str], "zmq.Socket[bytes]"]
+
+
+@pytest.fixture
+def stranger() -> Iterator[Opener]:
+    """Opens sockets that are no links."""
+    opened: list[zmq.Socket[bytes]] = []
+
+    def connect(endpoint: str) -> zmq.Socket[bytes]:
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        opened.append(socket)
+        socket.set(zmq.LINGER, 0)
+        socket.set(zmq.RECONNECT_IVL, -1)
+        socket.connect(endpoint)
+        return socket
+
+    yield connect
+    for socket in opened:
+        socket.close()
+
+
+async def answer(socket: zmq.Socket[bytes]) -> list[bytes]:
+    await wait_until(lambda: socket.poll(0))
+    return socket.recv_multipart()
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_frames_go_both_ways_in_order(endpoint: str) -> None:
+    async with running_listener(endpoint, echo=True) as (listener, parent), running_dialer(listener.endpoint) as (d, c):
+        payloads = [b"%d" % n for n in range(3000)]
+        for payload in payloads:
+            d.send(payload)
+        await wait_until(lambda: len(c.frames) == len(payloads))
+        assert parent.frames == c.frames == payloads
+        assert c.ups[0][1]
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_large_frames_arrive_whole(endpoint: str) -> None:
+    async with running_listener(endpoint, echo=True) as (listener, _), running_dialer(listener.endpoint) as (d, c):
+        payloads = [os.urandom(size) for size in (0, 1, 200_000, 5_000_000, 12_000_000)]
+        for payload in payloads:
+            d.send(payload)
+        await wait_until(lambda: len(c.frames) == len(payloads))
+        assert c.frames == payloads
+
+
+async def test_both_ends_know_each_other() -> None:
+    async with running_listener(welcome=lambda: {"epoch": b"e"}) as (listener, parent):
+        options: dict[str, Any] = {
+            "role": "node",
+            "name": "gate",
+            "id": bytes(range(16)),
+            "listen": "tcp://127.0.0.1:9",
+        }
+        async with running_dialer(listener.endpoint, **options) as (_, child):
+            (peer,) = parent.joined
+            assert (peer.role, peer.name, peer.id, peer.listen) == tuple(options.values())
+            assert peer.key is None
+            assert child.ups == [({"epoch": b"e", "number": peer.number, "heartbeat_s": 0.1, "silence_s": 1.5}, True)]
+        await wait_until(lambda: parent.left)
+        assert parent.left == [(peer, "leaving: the child stops")]
+        assert listener.statistics().left == {"leaving": 1}
+
+
+async def test_cut_connections_lose_and_repeat_nothing_under_load() -> None:
+    async with (
+        running_listener(echo=True) as (listener, parent),
+        running_proxy(listener.endpoint) as proxy,
+        running_dialer(proxy.endpoint) as (dialer, child),
+    ):
+        sent: list[bytes] = []
+        for round_number in range(10):
+            for n in range(60):
+                payload = b"%d " % len(sent) + bytes(n % 7 * 30_000)
+                await dialer.wait_writable()
+                dialer.send(payload)
+                sent.append(payload)
+            goal = (round_number * 60) + 20
+            await wait_until(lambda goal=goal: len(child.frames) >= goal)  # type: ignore[misc]  # mypy: default
+            ups = len(child.ups)
+            proxy.cut()
+            await wait_until(lambda ups=ups: len(child.ups) > ups)  # type: ignore[misc]
+        await wait_until(lambda: len(child.frames) == len(sent))
+        assert parent.frames == sent
+        assert child.frames == sent
+        assert [fresh for _, fresh in child.ups] == [True] + [False] * 10
+        assert len(parent.joined) == 1
+        assert not parent.left
+
+
+async def test_a_stalled_connection_is_noticed_and_resumed() -> None:
+    async with (
+        running_listener() as (listener, parent),
+        running_proxy(listener.endpoint) as proxy,
+        running_dialer(proxy.endpoint) as (dialer, child),
+    ):
+        proxy.stall()
+        dialer.send(b"held")
+        await wait_until(lambda: child.downs)
+        assert dialer.state == "interrupted"
+        dialer.send(b"meanwhile")
+        proxy.cut()
+        proxy.resume()
+        await wait_until(lambda: len(child.ups) == 2)
+        await wait_until(lambda: len(parent.frames) == 2)
+        assert parent.frames == [b"held", b"meanwhile"]
+        assert not child.ups[1][1]
+
+
+async def test_a_child_that_stays_away_leaves_and_comes_back_fresh() -> None:
+    async with (
+        running_listener() as (listener, parent),
+        running_proxy(listener.endpoint) as proxy,
+        running_dialer(proxy.endpoint) as (dialer, child),
+    ):
+        proxy.refuse()
+        proxy.cut()
+        await wait_until(lambda: parent.left)
+        assert parent.left[0][1].startswith("silent")
+        proxy.refuse(False)
+        await wait_until(lambda: len(child.ups) == 2)
+        assert child.ups[1][1]
+        assert [peer.number for peer in parent.joined] == [1, 2]
+        dialer.send(b"again")
+        await wait_until(lambda: parent.frames == [b"again"])
+
+
+async def test_without_a_session_send_says_so() -> None:
+    async with running_listener() as (listener, _):
+        dialer = Dialer([listener.endpoint], role="client", name="x", limits=QUICK)
+        with pytest.raises(ConnectionLost):
+            dialer.send(b"too early")
+        with pytest.raises(ConnectionLost):
+            await dialer.wait_writable()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "inproc"])
+async def test_the_next_parent_takes_over_when_one_stops(scheme: str) -> None:
+    first, second = ("tcp://127.0.0.1:*",) * 2 if scheme == "tcp" else ("inproc://first", "inproc://second")
+    async with running_listener(second) as (other, other_parent):
+        listener, parent = Listener(first, limits=QUICK), Parent()
+        listener.start(parent)
+        async with running_dialer(listener.endpoint, other.endpoint) as (dialer, child):
+            assert dialer.endpoint == listener.endpoint
+            await listener.stop()
+            await wait_until(lambda: len(child.ups) == 2)
+            assert dialer.endpoint == other.endpoint
+            assert child.downs == ["leaving: the parent stops"]
+            assert child.ups[1][1]
+            dialer.send(b"here now")
+            await wait_until(lambda: other_parent.frames == [b"here now"])
+
+
+async def test_redial_moves_to_another_parent() -> None:
+    async with (
+        running_listener() as (one, parent),
+        running_listener() as (two, other),
+        running_dialer(one.endpoint) as (dialer, child),
+    ):
+        dialer.endpoints = [two.endpoint, one.endpoint]
+        dialer.redial()
+        await wait_until(lambda: other.joined)
+        await wait_until(lambda: parent.left)
+        await wait_until(lambda: len(child.ups) == 2)
+        dialer.redial(one.endpoint)
+        await wait_until(lambda: len(parent.joined) == 2)
+
+
+async def test_a_slow_peer_is_closed_and_hurts_nobody(stranger: Opener) -> None:
+    limits = replace(QUICK, window_bytes=ACK_BYTES, queue_bytes=4 * ACK_BYTES, silence_s=20.0)
+    async with running_listener(limits=limits) as (listener, parent), running_dialer(listener.endpoint) as (_, child):
+        slow = stranger(listener.endpoint)
+        slow.send(encode(HELLO))  # and never acknowledges anything
+        await wait_until(lambda: len(parent.joined) == 2)
+        payload = bytes(100_000)
+        for n in range(100):
+            for peer in parent.joined:
+                peer.send(payload)
+            await wait_until(lambda n=n: len(child.frames) == n + 1)  # type: ignore[misc]
+        await wait_until(lambda: parent.left)
+        assert [(peer.name, why.split(":")[0]) for peer, why in parent.left] == [("raw", "slow")]
+        assert listener.statistics().left == {"slow": 1}
+        await wait_until(lambda: listener.statistics().connections == 1)  # its connection is cut too
+
+
+async def test_an_eager_child_is_held_back() -> None:
+    limits = replace(QUICK, window_bytes=ACK_BYTES, queue_bytes=4 * ACK_BYTES)
+    async with (
+        running_listener() as (listener, parent),
+        running_dialer(listener.endpoint, limits=limits) as (dialer, _),
+    ):
+        payload = bytes(100_000)
+        for _ in range(4 * ACK_BYTES // len(payload)):
+            dialer.send(payload)
+        with pytest.raises(Overloaded):
+            dialer.send(payload)
+        async with asyncio.timeout(10):
+            await dialer.wait_writable()
+        dialer.send(b"last")
+        await wait_until(lambda: parent.frames and parent.frames[-1] == b"last")
+
+
+async def test_a_paused_child_takes_nothing_and_misses_nothing() -> None:
+    async with running_listener() as (listener, parent), running_dialer(listener.endpoint) as (dialer, child):
+        dialer.pause()
+        sent = [b"%d" % n for n in range(500)]
+        for payload in sent:
+            parent.joined[0].send(payload)
+        dialer.send(b"still speaking")
+        await wait_until(lambda: parent.frames)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 2 * QUICK.silence_s
+        await wait_until(lambda: loop.time() > until)  # alive all the while, on both sides
+        assert not child.frames
+        assert not child.downs
+        assert not parent.left
+        dialer.resume()
+        await wait_until(lambda: child.frames == sent)
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ([b"garbage"], "protocol"),
+        ([b""], "protocol"),
+        ([encode(HELLO), b"x", b"y"], "protocol"),
+        ([b"x"] * 50, "protocol"),
+        ([encode(Data(1, 0)), b"no hello before"], "protocol"),
+        ([bytes(100_000)], "protocol"),
+        ([msgpack.packb([VERSION + 1, "hello", {}])], "version"),
+        ([encode(HELLO._replace(received=7))], "unknown"),
+    ],
+)
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_a_stranger_is_told_why_and_cut(endpoint: str, message: list[bytes], code: str, stranger: Opener) -> None:
+    async with running_listener(endpoint, echo=True) as (listener, parent), running_dialer(listener.endpoint) as (d, c):
+        socket = stranger(listener.endpoint)
+        for _ in range(3):
+            socket.send_multipart(message)
+        bye = decode((await answer(socket))[0])
+        assert isinstance(bye, Bye)
+        assert bye.code == code
+        await wait_until(lambda: listener.statistics().ignored == 2)  # told once
+        assert listener.statistics().refused == {code: 1}
+        if endpoint.startswith("tcp"):
+            await wait_until(lambda: listener.statistics().cut == 1)
+        d.send(b"unhurt")
+        await wait_until(lambda: c.frames == [b"unhurt"])
+        assert len(parent.joined) == 1
+
+
+async def test_a_message_beyond_the_limit_ends_its_connection(stranger: Opener) -> None:
+    async with (
+        running_listener(limits=replace(QUICK, message_bytes=2048)) as (listener, parent),
+        running_dialer(listener.endpoint) as (dialer, _),
+    ):
+        with pytest.raises(BadSetting):
+            dialer.send(bytes(2049))  # what the parent accepts is known here
+        dialer.send(bytes(2048))
+        await wait_until(lambda: parent.frames == [bytes(2048)])
+        socket = stranger(listener.endpoint)
+        socket.send(encode(HELLO))
+        await answer(socket)
+        socket.send_multipart([encode(Data(1, 0)), bytes(5000)])
+        await wait_until(lambda: parent.left)
+        assert parent.left[0][0].name == "raw"
+        assert parent.left[0][1].startswith("silent")
+
+
+async def test_a_peer_that_breaks_the_protocol_is_closed(stranger: Opener) -> None:
+    async with running_listener() as (listener, parent):
+        socket = stranger(listener.endpoint)
+        socket.send(encode(HELLO))
+        await answer(socket)
+        socket.send(encode(HELLO))
+        await wait_until(lambda: parent.left)
+        assert parent.left[0][1].startswith("protocol")
+        assert isinstance(decode((await answer(socket))[0]), Bye)
+
+
+async def test_connections_that_say_nothing_are_cut(stranger: Opener) -> None:
+    limits = replace(QUICK, handshake_s=0.3, strangers=5)
+    async with running_listener(limits=limits) as (listener, _):
+        host, _, port = listener.endpoint.removeprefix("tcp://").rpartition(":")
+        half_open = [sockets.create_connection((host, int(port))) for _ in range(20)]  # more than may wait
+        silent = stranger(listener.endpoint)  # a whole handshake, and then nothing
+        try:
+            await wait_until(lambda: listener.statistics().cut >= 15)
+            await wait_until(lambda: listener.statistics().connections == 0 or silent.poll(0))
+        finally:
+            for connection in half_open:
+                connection.close()
+        async with running_dialer(listener.endpoint):
+            assert listener.statistics().peers == 1
+
+
+async def test_beyond_the_limit_of_peers_newcomers_are_refused() -> None:
+    async with (
+        running_listener(limits=replace(QUICK, peers=1)) as (listener, _),
+        running_dialer(listener.endpoint),
+        running_dialer(listener.endpoint, linked=False) as (dialer, _),
+    ):
+        await wait_until(lambda: listener.statistics().refused.get("full", 0) >= 2)
+        assert dialer.state == "down"
+        assert listener.statistics().peers == 1
+
+
+async def test_a_session_cannot_be_taken_over_by_a_chosen_name(stranger: Opener) -> None:
+    async with running_listener() as (listener, _):
+        socket = stranger("inproc://nobody")
+        socket.set(zmq.ROUTING_ID, b"chosen")
+        socket.disconnect("inproc://nobody")
+        socket.connect(listener.endpoint)
+        socket.send(encode(HELLO))
+        assert isinstance(decode((await answer(socket))[0]), Bye)
+
+
+async def test_a_peer_error_of_the_handler_closes_only_that_peer() -> None:
+    def refuse(peer: Peer, payload: bytes) -> None:
+        if payload == b"bad":
+            raise BadFrame("this one")
+
+    async with running_listener(echo=True) as (listener, parent):
+        parent.act = refuse
+        async with (
+            running_dialer(listener.endpoint) as (bad, bad_child),
+            running_dialer(listener.endpoint) as (good, c),
+        ):
+            bad.send(b"bad")
+            await wait_until(lambda: bad_child.downs)
+            assert bad_child.downs[0].startswith("protocol: not a frame: this one")
+            good.send(b"good")
+            await wait_until(lambda: c.frames == [b"good"])
+            assert not c.downs
+
+
+@pytest.mark.parametrize("side", ["listener", "dialer"])
+async def test_any_other_error_of_the_handler_reaches_the_owner(side: str) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with running_listener(echo=True) as (listener, parent):
+        dialer, child = Dialer([listener.endpoint], role="client", name="x", limits=QUICK), Child()
+        dialer.start(child)
+        await wait_until(lambda: child.ups)
+        (parent if side == "listener" else child).act = fail
+        dialer.send(b"now")
+        with pytest.raises(ZeroDivisionError):
+            async with asyncio.timeout(10):
+                await (listener if side == "listener" else dialer).failed
+        await dialer.stop()
+        listener.failed = asyncio.get_running_loop().create_future()
+
+
+async def test_a_peer_can_be_closed_and_sent_to_without_harm() -> None:
+    async with running_listener() as (listener, parent), running_dialer(listener.endpoint) as (_, child):
+        (peer,) = parent.joined
+        peer.close("moved", "elsewhere")
+        peer.send(b"into the void")
+        peer.close("moved", "again")
+        assert not parent.left  # told at the loop's next turn, not from inside the call
+        await wait_until(lambda: child.downs == ["moved: elsewhere"])
+        await wait_until(lambda: parent.left == [(peer, "moved: elsewhere")])
+        await wait_until(lambda: len(child.ups) == 2)
+        assert parent.joined[1].number > peer.number
+
+
+async def test_many_children_at_once() -> None:
+    async with running_listener(echo=True, limits=LinkLimits()) as (listener, parent):
+        async with asyncio.TaskGroup() as tasks:
+
+            async def visit(n: int) -> None:
+                async with running_dialer(listener.endpoint, name=str(n), limits=LinkLimits()) as (dialer, child):
+                    for i in range(20):
+                        dialer.send(b"%d %d" % (n, i))
+                    await wait_until(lambda: len(child.frames) == 20)
+                    assert child.frames == [b"%d %d" % (n, i) for i in range(20)]
+
+            for n in range(50):
+                tasks.create_task(visit(n), name=f"visit.{n}")
+        await wait_until(lambda: len(parent.left) == 50)
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", "inproc://nothing-left"])
+async def test_nothing_is_left_after_stop(endpoint: str) -> None:
+    async with (
+        running_listener("inproc://warm") as (listener, parent),
+        running_dialer(listener.endpoint) as (dialer, _),
+    ):
+        dialer.send(
+            bytes(1 << 20)
+        )  # the process' own threads and descriptors: ZeroMQ's, and pyzmq's for shared payloads
+        await wait_until(lambda: parent.frames)
+    await asyncio.sleep(0)
+    tasks = asyncio.all_tasks()
+    loop = asyncio.get_running_loop()
+    readers = set(loop._selector.get_map())  # type: ignore[attr-defined]  # asyncio offers no other way to see them
+    before = descriptors()
+    async with (
+        running_listener(endpoint, echo=True) as (listener, _),
+        running_dialer(listener.endpoint) as (dialer, child),
+        running_dialer("tcp://127.0.0.1:1", linked=False),
+    ):
+        dialer.send(bytes(200_000))
+        await wait_until(lambda: child.frames)
+    assert asyncio.all_tasks() == tasks
+    assert set(loop._selector.get_map()) == readers  # type: ignore[attr-defined]
+    await wait_until(lambda: len(descriptors()) <= len(before))  # ZeroMQ's reaper thread closes them
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp://*:0", "tcp://0.0.0.0:*", "tcp://10.0.0.1:5", "udp://x:1", "nonsense", "tcp://"]
+)
+def test_endpoints_that_are_not_safe_are_refused(endpoint: str) -> None:
+    with pytest.raises(BadSetting):
+        Listener(endpoint)
+    with pytest.raises(BadSetting):
+        Dialer([endpoint], role="client", name="x")
+
+
+async def test_an_address_in_use_is_refused() -> None:
+    async with running_listener() as (listener, _):
+        with pytest.raises(BadSetting):
+            Listener(listener.endpoint).start(Parent())
