@@ -28,7 +28,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel
+from network.compiled import kernel, part
 from network.matching.search import STACK, report
 from network.matching.tree import Tree, longer
 
@@ -71,6 +71,17 @@ def around_points(
     return lows, highs
 
 
+@part
+def rectangle_box(
+    low: Floats, high: Floats, inner_l: float, inner_r: float, outer_l: float, outer_r: float
+) -> None:
+    """The query box of a rectangle message, into low and high: outer sides are open, inner ones closed."""
+    low[0] = outer_l if outer_l == -np.inf else np.nextafter(outer_l, np.inf)
+    high[0] = inner_l
+    low[1] = inner_r
+    high[1] = outer_r if outer_r == np.inf else np.nextafter(outer_r, -np.inf)
+
+
 @kernel
 def in_rectangles(
     tree: Tree,
@@ -92,10 +103,7 @@ def in_rectangles(
     messages, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
     i = start
     while i < len(inner_l) and used < enough:
-        low[0] = outer_l[i] if outer_l[i] == -np.inf else np.nextafter(outer_l[i], np.inf)
-        high[0] = inner_l[i]
-        low[1] = inner_r[i]
-        high[1] = outer_r[i] if outer_r[i] == np.inf else np.nextafter(outer_r[i], -np.inf)
+        rectangle_box(low, high, inner_l[i], inner_r[i], outer_l[i], outer_r[i])
         if width == 3:
             low[2] = high[2] = partitions[i]
         before = used

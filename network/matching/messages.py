@@ -1,0 +1,69 @@
+"""From the columns of messages to the boxes that find whom they concern.
+
+The columns are those that travel (network/wire/PROTOCOL.md); `duality` has the pictures. Nodes and clients ask the
+same boxes, nodes of whole neighbours and clients of their own subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from network.matching.duality import around_points
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Boxes = tuple[Floats, Floats]  # lows and highs (n, k), all bounds inclusive
+
+RECTANGLES, PLACES = "rectangles", "places"
+SIDES = ("old", "new")
+
+
+def dimensions_of(form: str, coordinates: int, *, partitioned: bool) -> int:
+    """How many range columns a channel has whose points have so many coordinates (`box_points` the other way)."""
+    return 1 if form == RECTANGLES else (coordinates - partitioned) // 2
+
+
+def unreachable(points: Floats, dimensions: int) -> npt.NDArray[np.bool_]:
+    """Which points no message can concern: predicates that nothing satisfies, with a low bound of +inf or such."""
+    ends = points[:, : 2 * dimensions]
+    nowhere = (ends[:, 0::2] == np.inf).any(axis=1) | (ends[:, 1::2] == -np.inf).any(axis=1)
+    never: npt.NDArray[np.bool_] = nowhere | np.isnan(points).any(axis=1)
+    return never
+
+
+def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[str, object]) -> list[Boxes]:
+    """Boxes for n messages: one each for rectangles, two for places (old, new); a point in any of them is concerned.
+
+    A box that nothing can lie in stands for a side that is not there.
+    """
+    named = cast("Mapping[str, Floats]", columns)
+    if form == RECTANGLES:
+        return [_rectangles(named, partitioned=partitioned)]
+    return [_places(named, side, dimensions, partitioned=partitioned) for side in SIDES]
+
+
+def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> Boxes:
+    """Strict towards OUTER, by one step of `nextafter`; an infinite OUTER is no bound."""
+    outer_l, outer_r = columns["ol"], columns["or"]
+    lows, highs = np.empty((len(outer_l), 2 + partitioned)), np.empty((len(outer_l), 2 + partitioned))
+    lows[:, 0] = np.where(outer_l == -np.inf, outer_l, np.nextafter(outer_l, np.inf))
+    highs[:, 0] = columns["il"]
+    lows[:, 1] = columns["ir"]
+    highs[:, 1] = np.where(outer_r == np.inf, outer_r, np.nextafter(outer_r, -np.inf))
+    if partitioned:
+        lows[:, 2] = highs[:, 2] = columns["part"]
+    return lows, highs
+
+
+def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> Boxes:
+    """Around the place of a row before or after; with `up`, around a small interval of the last dimension."""
+    lower = [columns[f"{side}.{i}"] for i in range(dimensions)]
+    upper = [*lower[:-1], columns[f"{side}.up"]] if f"{side}.up" in columns else lower
+    there = cast("npt.NDArray[np.bool_]", columns[f"{side}.there"])
+    return around_points(lower, columns[f"{side}.part"] if partitioned else None, there, upper)

@@ -1,0 +1,1 @@
+"""Which neighbour gets which messages: the routing state of one process."""

@@ -1,0 +1,262 @@
+"""Router: which neighbour gets which messages. It owns all routing state of one process, and does no I/O.
+
+down     install(peer, *installs)    a reply with new subscriptions passes
+         route(channel, columns)     messages pass: who gets which rows
+up       withdraw, leave             subscriptions go
+         interest(peer, ..)          a node below has fewer left
+         interests()                 what to tell the parent, so that it sends less
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from network.matching.messages import dimensions_of, query_boxes, unreachable
+from network.routing.table import ChannelTable
+from network.wire.errors import BadFrame
+from network.wire.frames import Interest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from network.wire.columns import Column
+    from network.wire.frames import Install
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+#: Boxes a node remembers of a neighbouring node and channel. `hullcast bench covers` shows what more would bring.
+BUDGET = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one neighbour wants of one channel: points (of a node, about), boxes (nodes only), bytes spent on it."""
+
+    channel: int
+    peer: int
+    points: int
+    boxes: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouterStatistics:
+    """A snapshot. Messages are counted once when they come in and once per neighbour they are sent to.
+
+    `filtered` are those kept from a neighbour that wants other messages of the channel. Whether one that was sent on
+    concerned anybody below can only be known there.
+    """
+
+    held: tuple[Held, ...]
+    messages: int
+    routed: int
+    routed_to: Mapping[int, int]
+    filtered: int
+    unknown: int  # messages of channels that nobody wants (any more)
+
+
+@dataclass(slots=True)
+class _Neighbour:
+    exact: bool
+    sent: int = 0  # replies with installs
+    groups: dict[int, int] = field(default_factory=dict)  # group -> its channel
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the parent believes of a channel."""
+
+    coordinates: int
+    points: int
+
+
+class Router:
+    """Neighbours below, their subscriptions as points, and the way of every message.
+
+    A neighbour is exact (a client: its points are known one by one, and it gets the messages that concern them) or a
+    node (a Subtree: a cover that may let through a few more). Nothing that concerns a subscription is ever kept back
+    (R1), whatever crosses on the way: see subtree.py.
+
+    `everything` switches pruning off for nodes, to measure what it saves. `tells` is False for the server, which has
+    no parent to tell.
+    """
+
+    def __init__(self, budget: int = BUDGET, *, everything: bool = False, tells: bool = True) -> None:
+        self.everything = everything
+        self._budget = budget
+        self._tells = tells
+        self._neighbours: dict[int, _Neighbour] = {}
+        self._tables: dict[int, ChannelTable] = {}
+        self._told: dict[int, _Told] = {}
+        self._heard = 0
+        self._messages = self._filtered = self._unknown = self._routed = 0
+        self._routed_to: dict[int, int] = {}
+
+    @property
+    def heard(self) -> int:
+        """Replies with installs that came from the parent over this link."""
+        return self._heard
+
+    def join(self, peer: int, exact: bool) -> None:
+        """A neighbour below; exact: a client."""
+        self._neighbours[peer] = _Neighbour(exact)
+
+    def leave(self, peer: int) -> None:
+        """A neighbour has gone, and with it all it wanted."""
+        neighbour = self._neighbours.pop(peer, None)
+        if neighbour is None:
+            return
+        self._routed_to.pop(peer, None)
+        channels = set(neighbour.groups.values()) if neighbour.exact else set(self._tables)
+        for channel in channels:
+            self._tables[channel].leave(peer)
+            self._forget_if_unwanted(channel)
+
+    def install(self, peer: int, *installs: Install) -> None:
+        """One reply with its installs, all of them, is on its way to this neighbour.
+
+        Call it once for each reply that brings any, also when the neighbour has gone meanwhile: the parent counts
+        them too.
+        """
+        if not installs:
+            return
+        self._heard += 1
+        neighbour = self._neighbours.get(peer)
+        if neighbour is not None:
+            neighbour.sent += 1
+        for install in installs:
+            if self._tells:
+                told = self._told.setdefault(install.channel, _Told(install.points.shape[1], 0))
+                told.points += int((~unreachable(install.points, _dimensions(install))).sum())
+            if neighbour is not None:
+                self._install(peer, neighbour, install)
+
+    def _install(self, peer: int, neighbour: _Neighbour, install: Install) -> None:
+        table = self._table(install)
+        if not neighbour.exact:
+            table.install(peer, neighbour.sent, install.points)
+        else:
+            if install.group in neighbour.groups:
+                self.withdraw(peer, install.group)
+                table = self._table(install)  # the group may have been all there was
+            if table.hold(peer, install.group, install.points):
+                neighbour.groups[install.group] = install.channel
+        self._forget_if_unwanted(install.channel)
+
+    def withdraw(self, peer: int, group: int, members: Ints | None = None) -> None:
+        """A client gives up a group, or the members with these numbers; what it does not have is no matter."""
+        neighbour = self._neighbours.get(peer)
+        channel = neighbour.groups.get(group) if neighbour is not None else None
+        if neighbour is None or channel is None:
+            return
+        if not self._tables[channel].release(peer, group, members):
+            del neighbour.groups[group]
+        self._forget_if_unwanted(channel)
+
+    def interest(self, peer: int, interest: Interest) -> None:
+        """A node says what is left of a channel below it."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None:
+            return
+        if neighbour.exact:
+            raise BadFrame("an Interest from a client")
+        table = self._tables.get(interest.channel)
+        if table is None:
+            return  # from before the installs were declared void
+        if interest.lows.shape[1] != table.coordinates or not (interest.lows <= interest.highs).all():
+            raise BadFrame(f"an Interest in channel {interest.channel} whose boxes are none")
+        table.replace(peer, interest.heard, interest.lows, interest.highs)
+        self._forget_if_unwanted(interest.channel)
+
+    def route(self, channel: int, columns: Mapping[str, Column]) -> list[tuple[int, Ints | None]]:
+        """Which neighbours get which of these messages (their rows, rising; None: all). Nobody else gets any."""
+        n = len(columns["seq"])
+        self._messages += n
+        table = self._tables.get(channel)
+        if table is None:
+            self._unknown += n
+            return []
+        boxes = query_boxes(table.form, table.dimensions, table.partitioned, columns)
+        routed = list(table.route(boxes, everything=self.everything)) if n else []
+        sent = 0
+        for peer, rows in routed:
+            count = n if rows is None else len(rows)
+            self._routed_to[peer] = self._routed_to.get(peer, 0) + count
+            sent += count
+        self._routed += sent
+        self._filtered += n * len(table) - sent
+        return routed
+
+    def interests(self) -> list[Interest]:
+        """What the parent should know: channels that nobody below wants any more, or fewer than half as much."""
+        news = []
+        for channel, told in list(self._told.items()):
+            table = self._tables.get(channel)
+            if table is None:
+                del self._told[channel]
+                nothing = np.empty((0, told.coordinates))
+                news.append(Interest(channel, self._heard, nothing, nothing))
+            elif 2 * (points := table.points) < told.points:
+                told.points = points
+                news.append(Interest(channel, self._heard, *table.boxes()))
+        return news
+
+    def clear(self, *, fresh_link: bool = True) -> None:
+        """All installs are void, here and above. Neighbours stay. A fresh link to the parent begins to count anew."""
+        self._tables.clear()
+        self._told.clear()
+        for neighbour in self._neighbours.values():
+            neighbour.groups.clear()
+        if fresh_link:
+            self._heard = 0
+
+    def channels(self) -> tuple[int, ...]:
+        """The channels that somebody below wants."""
+        return tuple(self._tables)
+
+    def partitions_held(self, channel: int, numbers: Floats) -> npt.NDArray[np.bool_]:
+        """Which of these partition numbers of a channel somebody below may still ask for."""
+        table = self._tables.get(channel)
+        if table is None or not table.partitioned:
+            return np.zeros(len(numbers), np.bool_)
+        return table.partitions_held(numbers)
+
+    def statistics(self) -> RouterStatistics:
+        """A snapshot."""
+        held = tuple(
+            Held(channel, peer, *table.sizes(peer)) for channel, table in self._tables.items() for peer in table.peers()
+        )
+        return RouterStatistics(
+            held, self._messages, self._routed, dict(self._routed_to), self._filtered, self._unknown
+        )
+
+    def check(self) -> None:
+        """Test the invariants of all tables; AssertionError names the one that is broken."""
+        for channel, table in self._tables.items():
+            assert len(table), f"nobody wants channel {channel}"
+            table.check()
+
+    def _table(self, install: Install) -> ChannelTable:
+        """The table of the channel; its form is that of the first install."""
+        table = self._tables.get(install.channel)
+        form = (install.form, install.points.shape[1], install.partitioned)
+        if table is None:
+            table = ChannelTable(form[0], form[1], partitioned=form[2], budget=self._budget)
+            self._tables[install.channel] = table
+        elif (table.form, table.coordinates, table.partitioned) != form:
+            raise BadFrame(f"an Install in channel {install.channel} of another form than the first")
+        return table
+
+    def _forget_if_unwanted(self, channel: int) -> None:
+        if not len(self._tables[channel]):
+            del self._tables[channel]
+
+
+def _dimensions(install: Install) -> int:
+    return dimensions_of(install.form, install.points.shape[1], partitioned=install.partitioned)

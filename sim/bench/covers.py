@@ -1,0 +1,204 @@
+"""Covers measured: what remembering few boxes of a gateway saves, and how many messages it lets through for nothing.
+
+Subscriptions of Table 5.1 are split over gateways, at random or by content (each gateway has those around its part of
+the domain). A root routes real messages to them: rectangles of a range MIN, and places of a range SUM over the same
+updates. Exact routing, which knows every point, says which of them are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from network.routing.router import BUDGET, Router
+from network.wire.frames import Install
+from sim.bench.engine import FORMAT, machine
+from sim.bench.subjects import engine_of
+from sim.bench.timing import Run, in_turns
+from sim.seeds import generator
+from sim.workloads import RANGE_MIN, Ranges, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from network.wire.columns import Columns
+    from network.wire.frames import Form
+    from sim.bench.timing import Subject
+    from sim.workloads import Changes
+
+    Floats = np.typing.NDArray[np.float64]
+
+CHANNEL = 1
+SPLITS = ("random", "content")
+FORMS: dict[Form, str] = {"rectangles": "MIN", "places": "SUM"}
+
+
+@dataclass(frozen=True, slots=True)
+class CoverSettings:
+    """Sizes. `singly` is the budget that is measured once more with subscriptions that come one by one."""
+
+    rows: int = 10_000
+    subscriptions: int = 100_000
+    gateways: int = 4
+    budgets: tuple[int, ...] = (1, 8, 32, 64, 128, 256, 512)
+    singly: int = BUDGET
+    updates: int = 10_000
+    batch: int = 1_000
+    rounds: int = 7
+    seed: int = 0
+
+
+QUICK_COVERS = CoverSettings(subscriptions=20_000, budgets=(1, 16, 64, 128, 256), updates=5_000, rounds=3)
+
+
+@dataclass(frozen=True, slots=True)
+class CoverLine:
+    """One way of routing. Shares are of all pairs of a message and a gateway."""
+
+    form: str
+    split: str
+    way: str  # exact, a number of boxes, or everything
+    singly: bool  # subscriptions came one by one
+    boxes: float  # a gateway
+    bytes: float  # a gateway
+    needed: float
+    sent: float
+    needless: float  # of the pairs that are not needed, those sent
+    ns: float  # a message and gateway
+
+
+@dataclass(frozen=True, slots=True)
+class CoversReport:
+    """Everything that was measured."""
+
+    machine: dict[str, Any]
+    settings: CoverSettings
+    lines: tuple[CoverLine, ...]
+
+
+def measure_covers(settings: CoverSettings, tick: Callable[[str], None] = lambda what: None) -> CoversReport:
+    """All lines: by form, split and way."""
+    here = machine()
+    load = Workload(settings.rows, root=settings.seed)
+    changes = load.changes(settings.updates)
+    ranges = load.ranges(settings.subscriptions)
+    lines: list[CoverLine] = []
+    for form in FORMS:
+        batches = list(_messages(form, load, changes, settings.batch))
+        for split in SPLITS:
+            lines += _compare(form, split, batches, _gateways(ranges, split, settings), settings, tick)
+    return CoversReport(here, settings, tuple(lines))
+
+
+def steps(settings: CoverSettings) -> int:
+    """How many times `measure_covers` will tick."""
+    return len(FORMS) * len(SPLITS) * (len(settings.budgets) + 3 + settings.rounds + 1)
+
+
+def to_json(report: CoversReport) -> dict[str, Any]:
+    """The report as plain values."""
+    return {"format": FORMAT, **asdict(report)}
+
+
+class RouteSubject:
+    """A root with the gateways' subscriptions, that routes all messages once a round."""
+
+    def __init__(self, router: Router, batches: Sequence[Columns]) -> None:
+        self.router = router
+        self._batches = batches
+
+    def run(self, turn: int) -> Run:
+        """Route, batch by batch. Run.messages are pairs sent."""
+        sent = messages = 0
+        started = perf_counter()
+        for columns in self._batches:
+            n = len(columns["seq"])
+            messages += n
+            sent += sum(n if rows is None else len(rows) for _, rows in self.router.route(CHANNEL, columns))
+        return Run(perf_counter() - started, messages, sent)
+
+
+def _compare(
+    form: Form,
+    split: str,
+    batches: Sequence[Columns],
+    gateways: Sequence[Floats],
+    settings: CoverSettings,
+    tick: Callable[[str], None],
+) -> Iterable[CoverLine]:
+    makers: dict[tuple[str, bool], Callable[[], Router]] = {
+        ("exact", False): lambda: _root(form, gateways, Router(), exact=True),
+        **{
+            (f"{budget}", False): lambda budget=budget: _root(form, gateways, Router(budget))  # type: ignore[misc]
+            for budget in settings.budgets
+        },
+        (f"{settings.singly}", True): lambda: _root(form, gateways, Router(settings.singly), singly=True),
+        ("everything", False): lambda: _root(form, gateways, Router(1, everything=True)),
+    }
+    subjects: dict[tuple[str, bool], RouteSubject] = {}
+    for key, make in makers.items():
+        tick(f"{FORMS[form]}, split {split}: {key[0]}")
+        subjects[key] = RouteSubject(make(), batches)
+    named: dict[str, Subject] = {str(key): subject for key, subject in subjects.items()}
+    runs = in_turns(named, settings.rounds, tick)
+    needed = runs[str(("exact", False))][0].messages
+    for key, subject in subjects.items():
+        run = runs[str(key)][0]
+        pairs = run.updates * len(gateways)
+        held = subject.router.statistics().held
+        yield CoverLine(
+            FORMS[form],
+            split,
+            *key,
+            sum(one.boxes for one in held) / len(gateways),
+            sum(one.bytes for one in held) / len(gateways),
+            needed / pairs,
+            run.messages / pairs,
+            (run.messages - needed) / max(1, pairs - needed),
+            median(1e9 * each.seconds / each.updates / len(gateways) for each in runs[str(key)]),
+        )
+
+
+def _root(
+    form: Form, gateways: Sequence[Floats], router: Router, *, exact: bool = False, singly: bool = False
+) -> Router:
+    for peer, points in enumerate(gateways):
+        router.join(peer, exact)
+        for group, some in enumerate(np.array_split(points, len(points)) if singly else [points]):
+            router.install(peer, Install(group, CHANNEL, form, False, some))
+    return router
+
+
+def _gateways(ranges: Ranges, split: str, settings: CoverSettings) -> list[Floats]:
+    """The points of each gateway's subscriptions."""
+    points = np.column_stack((ranges.low, ranges.high))
+    random = generator(settings.seed, "covers", split, len(points))
+    order = random.permutation(len(points)) if split == "random" else np.argsort(points.sum(axis=1))
+    parts = np.array_split(order, settings.gateways)
+    return [points[random.permutation(part)] for part in parts]
+
+
+def _messages(form: Form, load: Workload, changes: Changes, batch: int) -> Iterable[Columns]:
+    """What the server sends for these updates, as it travels."""
+    if form == "places":  # a row that changes y has the same x before and after
+        for some in changes.batches(batch):
+            there = np.ones(len(some), np.bool_)
+            yield {
+                "seq": np.arange(len(some)),
+                "old.there": there,
+                "old.0": some.x,
+                "new.there": there,
+                "new.0": some.x,
+            }
+        return
+    engine = engine_of(load.rows)
+    channel = engine.open_channel(RANGE_MIN)
+    names = {"il": "INNER_L", "ir": "INNER_R", "ol": "OUTER_L", "or": "OUTER_R"}
+    for some in changes.batches(batch):
+        messages = engine.upsert("POINTS", some.columns()).messages[channel]
+        columns = messages.columns
+        yield {"seq": messages.seqs, **{short: columns[name] for short, name in names.items()}}
