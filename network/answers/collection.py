@@ -24,17 +24,24 @@ class Collection:
     """Contents by key, and the changes nobody has taken yet.
 
     With `shown` (how a row is presented) the answer is a list of rows in key order, without it a set of values.
-    All messages of one update make one change: a subscription hears of an update at most once.
+    All messages of one update make one change: a subscription hears of an update at most once. With `merging`, what
+    waits is one change at most: the difference between the answer last taken and the answer now.
     """
 
-    def __init__(self, contents: dict[Any, Any], shown: Callable[[Any], Any] | None, limit: int) -> None:
+    def __init__(
+        self, contents: dict[Any, Any], shown: Callable[[Any], Any] | None, limit: int, *, merging: bool = False
+    ) -> None:
         self._shown = shown
         self._limit = limit
         self._contents = self._kept(contents)
         self._changes: deque[tuple[int, _Delta]] = deque()
-        self._latest: weakref.ref[_History] | None = None
+        self._histories: list[weakref.ref[_History]] = []  # of events handed out since the contents last changed
         self._silent = 0  # changes that show nothing new: they are kept for the history only
+        self._merging = merging
+        self._first_seq = 0  # of the changes that were merged into the one that waits
+        self.merged = 0  # changes that went into another, over the whole life
         self.lost = 0
+        self.lost_seq = 0  # of the last change lost by overflow
 
     @property
     def pending(self) -> int:
@@ -63,29 +70,58 @@ class Collection:
                     if how == ENTER and key in contents:
                         raise InvariantBroken(f"collection: {key!r} enters twice")
                     contents[key] = row
+            if self._merging and self._changes:
+                delta = self._changes.pop()[1].followed_by(delta)
+                self._silent, self.merged = 0, self.merged + 1
+            elif not self._changes:
+                self._first_seq = seq
             self._changes.append((seq, delta))
             self._silent += delta.silent
         while len(self._changes) > self._limit:
-            self._silent -= self._changes.popleft()[1].silent
+            self.lost_seq, delta = self._changes.popleft()
+            self._silent -= delta.silent
             self.lost += 1
 
-    def take(self) -> list[Change]:
-        """The changes not yet taken, oldest first."""
+    def take(self, limit: int | None = None) -> list[Change]:
+        """The changes not yet taken, oldest first; at most `limit` of them."""
         if not self._changes:
             return []
-        changes, self._changes, self._silent = list(self._changes), deque(), 0
-        history = _History(self._contents, [delta for _, delta in changes], self._present)
-        self._latest = weakref.ref(history)
-        return [
-            delta.event(seq, partial(history.answer_after, i), self._show)
-            for i, (seq, delta) in enumerate(changes)
-            if not delta.silent
-        ]
+        history = _History(self._contents, [delta for _, delta in self._changes], self._present)
+        self._histories.append(weakref.ref(history))
+        taken: list[Change] = []
+        position, room = 0, len(self._changes) if limit is None else limit
+        while self._changes and len(taken) < room:
+            seq, delta = self._changes.popleft()
+            if delta.silent:
+                self._silent -= 1
+            else:
+                taken.append(delta.event(seq, partial(history.answer_after, position), self._show))
+            position += 1
+        return taken
+
+    def settled(self) -> dict[Any, Any]:
+        """The contents before the changes not yet taken."""
+        contents = self._contents.copy()
+        for _, delta in reversed(self._changes):
+            delta.undo(contents)
+        return contents
+
+    def settled_answer(self) -> Any:
+        """The answer before the changes not yet taken."""
+        return self._present(self.settled() if self._changes else self._contents)
+
+    @property
+    def first_seq(self) -> int | None:
+        """The sequence number of the first change not yet taken, merged ones included."""
+        if not self._changes:
+            return None
+        return self._first_seq if self._merging else self._changes[0][0]
 
     def lose(self, contents: dict[Any, Any], lost: int) -> None:
         """So many events were lost: begin again with the contents as they are now."""
         self.lost += lost + self.pending
         self._forget()
+        self._histories.clear()  # they keep the contents there were
         self._contents = self._kept(contents)
 
     def take_lost(self) -> int:
@@ -100,10 +136,12 @@ class Collection:
 
     def _part_from_history(self) -> None:
         """Before the contents change: events that somebody still holds get a copy of them as they are."""
-        history = None if self._latest is None else self._latest()
-        if history is not None and history.final is self._contents:
-            history.final = self._contents.copy()
-        self._latest = None
+        held = [history for reference in self._histories if (history := reference()) is not None]
+        self._histories.clear()
+        if held:
+            copy = self._contents.copy()
+            for history in held:
+                history.final = copy
 
     def _kept(self, contents: dict[Any, Any]) -> dict[Any, Any]:
         """Rows are kept in the order of their keys, so that showing them all need not sort."""
@@ -158,6 +196,15 @@ class _Delta:
             return False
         before = Counter(row for row in self.before.values() if row is not _NOTHING)
         return before == Counter(row for row in self.after.values() if row is not _NOTHING)
+
+    def followed_by(self, later: _Delta) -> _Delta:
+        """Both as one; what is as it was before the first is left out."""
+        for key, row in later.before.items():
+            self.note(key, row, later.after[key])
+        same = [key for key, row in self.before.items() if row is self.after[key] or row == self.after[key]]
+        for key in same:
+            del self.before[key], self.after[key]
+        return self
 
     def undo(self, contents: dict[Any, Any]) -> None:
         for key, row in self.before.items():

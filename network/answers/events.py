@@ -1,4 +1,4 @@
-"""What a subscription hears: a change of its answer, or, after events were lost, its answer anew."""
+"""What a subscription hears: its first answer, changes of it, its answer anew after a gap, and how far all is told."""
 
 from __future__ import annotations
 
@@ -42,16 +42,40 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """`lost` events were dropped because nobody took them; this is the answer as of `seq`."""
+    """Events were lost; this is the answer as of `seq`.
+
+    `lost` of them were dropped here. `reason` says why: "overflow" (nobody took them in time), "gap" (what was missed
+    while the connection was gone could not be replayed, so nobody knows how many more), or "sum" (a sum had lost bits
+    and was taken anew from the rows).
+    """
 
     seq: int
     answer: Answer
     lost: int
+    reason: str = "overflow"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The answer with which a subscription begins, as of `seq`."""
+
+    seq: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Everything up to `seq` has been told: a subscription that heard nothing has the answer it had."""
+
+    seq: int
 
 
 def _same(answer: Answer) -> Answer:
     return answer
 
 
-Event = Change | Resync
-Events = Sequence[Event]
+#: What the subscription of an engine hears.
+LocalEvent = Change | Resync
+#: What the subscription of a client hears.
+Event = Snapshot | Change | Resync | Progress
+Events = Sequence[LocalEvent]

@@ -1,0 +1,92 @@
+"""Newest answers: for listeners who want only their latest answer, an event is a few array cells. The kernels of that.
+
+`latest` holds the sequence number of each listener's last change, `fresh` how many there were since one was taken.
+Whoever follows many listeners needs to know only whose `fresh` leaves zero (the *news*): until it is taken each of
+them is named once, however often it changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from network.compiled import kernel
+from network.matching.duality import rectangle_box
+from network.matching.search import STACK, report
+from network.matching.tree import longer
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from network.matching.tree import Tree
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+
+@kernel
+def settle(who: Ints, seqs: Ints, latest: Ints, fresh: Ints) -> Ints:
+    """Note changes in order, of several of one listener the last; returns the news."""
+    news, count = np.empty(len(who), np.int64), 0
+    for k in range(len(who)):
+        listener = who[k]
+        latest[listener] = seqs[k]
+        news[count] = listener
+        count += fresh[listener] == 0
+        fresh[listener] += 1
+    return news[:count]
+
+
+@kernel
+def replace_newest(
+    tree: Tree,
+    inner_l: Floats,
+    inner_r: Floats,
+    outer_l: Floats,
+    outer_r: Floats,
+    partitions: Floats,
+    seqs: Ints,
+    best: Floats,
+    values: Floats,
+    latest: Ints,
+    fresh: Ints,
+) -> tuple[int, Ints]:
+    """Find who hears each rectangle message and give them its answer, in order, without listing the pairs.
+
+    The same as `in_rectangles`, `ExtremumAnswers.hear` and `settle` one after the other; returns how many pairs there
+    were, and the news.
+    """
+    width = 2 if len(partitions) == 0 else 3
+    low, high, stack = np.empty(width), np.empty(width), np.empty(STACK, np.int64)
+    ids, news, count, told = np.empty(64, np.int64), np.empty(64, np.int64), 0, 0
+    for i in range(len(inner_l)):
+        rectangle_box(low, high, inner_l[i], inner_r[i], outer_l[i], outer_r[i])
+        if width == 3:
+            low[2] = high[2] = partitions[i]
+        ids, used = report(tree, low, high, ids, 0, stack)
+        told += used
+        if count + used > len(news):
+            news = longer(news, count, used)
+        for k in range(used):
+            listener = ids[k]
+            values[listener] = best[i]
+            latest[listener] = seqs[i]
+            news[count] = listener
+            count += fresh[listener] == 0
+            fresh[listener] += 1
+    return told, news[:count]
+
+
+@kernel
+def take_newest(candidates: Ints, fresh: Ints, conflated: Ints) -> Ints:
+    """Take the changes of those candidates that have any, each once; the rest of their changes was conflated."""
+    taken, count = np.empty(len(candidates), np.int64), 0
+    for k in range(len(candidates)):
+        listener = candidates[k]
+        if fresh[listener] > 0:
+            conflated[listener] += fresh[listener] - 1
+            fresh[listener] = 0
+            taken[count] = listener
+            count += 1
+    return taken[:count]

@@ -1,0 +1,90 @@
+"""The synchronous facade, and the cluster for tests without an event loop."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import hullcast
+from hullcast import Change, testing
+
+CREATE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL, RISK REAL)"
+MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
+
+
+def test_everything_works_without_an_event_loop_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with testing.blocking_cluster() as endpoint, hullcast.connect_blocking(endpoint, name="desk") as hc:
+        hc.execute(CREATE)
+        assert hc.publish("STOCK", {"SYMBOL": ["a", "b"], "PER": [3.0, 4.0], "RISK": [30.0, 40.0]}).updates == 2
+        with hc.subscribe(MIN, 20, 60, overflow="block") as sub:
+            assert (sub.answer, sub.seq, sub.pending) == (3.0, 2, 0)
+            assert sub.next(timeout=0.01) is None
+            hc.publish("STOCK", {"SYMBOL": "c", "PER": 1.0, "RISK": 50.0})
+            event = sub.next(timeout=10)
+            assert isinstance(event, Change)
+            assert event.answer == 1.0
+            hc.delete("STOCK", "c")
+            assert [event.seq for event in sub.events(timeout=0.1)] == [4]
+            assert isinstance(sub.token, str)
+        with pytest.raises(hullcast.SubscriptionClosed):
+            _ = sub.answer
+        assert list(sub) == []
+        with hc.subscribe_many(MIN, np.array([0.0, 35.0]), np.array([100.0, 100.0])) as many:
+            np.testing.assert_array_equal(many.answers, [3.0, 4.0])
+            hc.publish("STOCK", {"SYMBOL": "d", "PER": 2.0, "RISK": 36.0})
+            changed = many.next_changes(timeout=10)
+            assert changed is not None
+            assert (changed.which.tolist(), changed.answer.tolist()) == ([0, 1], [2.0, 2.0])
+            assert many[1].answer == 2.0
+            assert many.next_changes(timeout=0.01) is None
+        assert hc.query("SELECT COUNT(*) AS N FROM STOCK")[0].N == 3
+        assert hc.sync() == hc.seq == 5
+        assert list(hc.tables()) == ["STOCK"]
+        with pytest.raises(hullcast.UnknownTable):
+            hc.publish("BONDS", {"SYMBOL": "a"})
+    assert threading.active_count() == before
+
+
+def test_several_threads_may_share_a_client() -> None:
+    with testing.blocking_cluster() as endpoint, hullcast.connect_blocking(endpoint) as hc:
+        hc.execute(CREATE)
+
+        def publish(number: int) -> None:
+            for i in range(20):
+                hc.publish("STOCK", {"SYMBOL": f"{number}-{i}", "PER": 1.0, "RISK": 1.0})
+
+        threads = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert hc.query("SELECT COUNT(*) FROM STOCK") == [(80,)]
+
+
+def test_a_blocking_call_inside_a_callback_is_refused_rather_than_waiting_for_itself() -> None:
+    failures: list[Exception] = []
+    heard = threading.Event()
+    with testing.blocking_cluster() as endpoint, hullcast.connect_blocking(endpoint) as hc:
+        hc.execute(CREATE)
+
+        def callback(event: hullcast.Event) -> None:
+            try:
+                hc.sync()
+            except RuntimeError as error:
+                failures.append(error)
+            heard.set()
+
+        with hc.subscribe(MIN, 20, 60, callback=callback):
+            hc.publish("STOCK", {"SYMBOL": "a", "PER": 3.0, "RISK": 30.0})
+            assert heard.wait(10)
+    assert "asyncio client" in str(failures[0])
+
+
+def test_a_connection_that_fails_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(hullcast.ConnectionLost):
+        hullcast.connect_blocking("inproc://nobody-blocking", timeout=0.1)
+    assert threading.active_count() == before

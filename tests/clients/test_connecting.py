@@ -1,0 +1,103 @@
+"""Where a client's settings come from, and what it may dial."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import hullcast
+from broker.server.service import Server
+from broker.server_settings import ServerSettings
+from clients.connecting import configure
+from clients.gate import Gate
+from clients.testing import serving
+from hullcast import BadSetting
+from network.common_settings import SecuritySettings
+from network.security.curve import Curve
+from network.security.keys import make_pair, write_pair
+from network.security.rights import Rights
+
+
+def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert configure().endpoints == ("tcp://127.0.0.1:7600",)
+    assert configure().timeout_s == 30
+    monkeypatch.setenv("HULLCAST_URL", "tcp://127.0.0.1:1, tcp://127.0.0.1:2")
+    monkeypatch.setenv("HULLCAST_NAME", "environment")
+    monkeypatch.setenv("HULLCAST_TIMEOUT", "7")
+    found = configure()
+    assert found.endpoints == ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
+    assert (found.name, found.timeout_s) == ("environment", 7)
+    found = configure("tcp://127.0.0.1:3?name=url&timeout=5")
+    assert (found.endpoints, found.name, found.timeout_s) == (("tcp://127.0.0.1:3",), "url", 5)
+    found = configure(["tcp://127.0.0.1:3?name=url", "tcp://127.0.0.1:4"], name="argument", timeout=1)
+    assert (found.endpoints, found.name, found.timeout_s) == (
+        ("tcp://127.0.0.1:3", "tcp://127.0.0.1:4"),
+        "argument",
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "says"),
+    [
+        ("localhost:7600", {}, "tcp://HOST:PORT"),
+        ("tcp://127.0.0.1:1?speed=9", {}, "no option 'speed'"),
+        ([], {}, "at least one"),
+        (None, {"timeout": 0}, "positive"),
+        (None, {"timeout": "soon"}, "number of seconds"),
+        (None, {"key": "some.key"}, "both"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_dialled(url: object, settings: object, says: str) -> None:
+    with pytest.raises(BadSetting, match=says):
+        configure(url, **settings)  # type: ignore[arg-type]  # that is the point
+
+
+def test_what_others_tell_is_dialled_only_where_the_settings_would_allow_it() -> None:
+    assert configure().may_dial("tcp://127.0.0.1:5")
+    assert not configure().may_dial("tcp://10.0.0.1:5")
+    assert configure(insecure=True).may_dial("tcp://10.0.0.1:5")
+    assert not configure(insecure=True).may_dial("nonsense")
+
+
+async def test_keys_open_an_encrypted_connection_and_rights_hold(tmp_path: Path) -> None:
+    server, desk, stranger = make_pair("server"), make_pair("desk"), make_pair("stranger")
+    for pair in (server, desk, stranger):
+        write_pair(pair, tmp_path)
+    rights = Rights.parse({"key": [{"name": "desk", "public": desk.public, "subscribe": ["*"]}]})
+    curve = Curve(server.public, server.secret)
+    settings = ServerSettings(listen="tcp://127.0.0.1:0", security=SecuritySettings())
+    service = Server(settings, rights, curve=curve)
+    public = tmp_path / "server.pub"
+    async with asyncio.timeout(30), serving(service):
+        async with hullcast.connect(service.endpoint, key=tmp_path / "desk.key", server_key=public) as hc:
+            assert await hc.tables() == {}
+            with pytest.raises(hullcast.NotPermitted, match="desk may not"):
+                await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY)")
+        with pytest.raises(hullcast.ConnectionLost, match="denied"):
+            await hullcast.connect(service.endpoint, key=tmp_path / "stranger.key", server_key=public, timeout=0.5)
+
+
+async def test_a_gate_lets_so_many_pass_in_the_order_they_came_and_a_cancelled_one_leaves_its_place() -> None:
+    gate, passed = Gate(2, 100), []
+    leave = asyncio.Event()
+
+    async def pass_through(name: str, size: int) -> None:
+        async with gate.passing(size):
+            passed.append(name)
+            await leave.wait()
+
+    tasks = [asyncio.create_task(pass_through(name, 10)) for name in "abcd"]
+    tasks.append(asyncio.create_task(pass_through("large", 1000)))
+    await asyncio.sleep(0)
+    assert passed == ["a", "b"]
+    tasks[2].cancel()
+    leave.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert passed == ["a", "b", "d", "large"]
+    async with gate.passing(1):
+        pass

@@ -1,0 +1,96 @@
+"""What listeners have heard, in arrays: only those that somebody waits for are touched one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clients.backlog import ScalarBacklog
+from clients.mailbox import UNTAKEN, Mailbox
+from clients.policy import Policy
+
+
+def mailbox(size: int = 100) -> Mailbox:
+    made = Mailbox(lambda listener: ScalarBacklog(Policy("drop_oldest", 4)))
+    made.reserve(size)
+    return made
+
+
+def ids(*numbers: int) -> npt.NDArray[np.int64]:
+    return np.array(numbers, np.int64)
+
+
+def tell(box: Mailbox, *pairs: tuple[int, int]) -> None:
+    """Listeners and sequence numbers."""
+    who, seqs = ids(*(listener for listener, _ in pairs)), ids(*(seq for _, seq in pairs))
+    box.put(who, seqs, seqs.astype(np.float64))
+    box.flush()
+
+
+def test_the_newest_change_of_each_listener_stays_and_the_others_are_counted() -> None:
+    box = mailbox()
+    tell(box, (3, 10), (5, 10), (3, 11), (3, 12))
+    assert box.seqs[[3, 5]].tolist() == [12, 10]
+    assert box.fresh[[3, 4, 5]].tolist() == [3, 0, 1]
+
+
+def test_only_who_waits_is_woken_and_only_if_there_is_something() -> None:
+    box, woken = mailbox(), []
+    box.wait(3, lambda: woken.append(3))
+    box.wait(4, lambda: woken.append(4))
+    tell(box, (3, 1), (3, 2), (5, 2))
+    box.wake()
+    box.wake()
+    assert woken == [3]
+    box.wait(3, None)
+    tell(box, (3, 3), (4, 3))
+    box.wake()
+    assert woken == [3, 4]
+
+
+def test_queued_events_are_kept_one_by_one() -> None:
+    box = mailbox()
+    box.queued[7] = True
+    tell(box, (7, 1), (6, 1), (7, 2))
+    assert box.backlogs[7].pending == 2
+    assert list(box.backlogs) == [7]
+
+
+def test_held_listeners_hear_nothing_and_what_they_missed_is_counted() -> None:
+    box = mailbox()
+    box.queued[7] = True
+    box.held[7] = 0
+    tell(box, (7, 1), (6, 1), (7, 2))
+    assert box.held == {7: 2}
+    assert box.fresh[[6, 7]].tolist() == [1, 0]
+
+
+def test_a_watched_group_is_told_which_of_its_listeners_changed_each_once() -> None:
+    box, woken = mailbox(), []
+    tell(box, (2, 1))
+    box.watch(1, ids(1, 2, 3), lambda: woken.append(1))
+    box.watch(2, ids(4, 5), lambda: woken.append(2))
+    assert box.take_noticed(1).tolist() == [2]  # from before it was watched
+    for seq in range(2, 2 * UNTAKEN):  # longer than changes are listed
+        tell(box, (1, seq), (3, seq), (9, seq))
+    box.wake()
+    assert woken == [1]
+    assert sum(map(len, box.noticed[1])) <= 2 * UNTAKEN + 3
+    assert box.take_noticed(1).tolist() == [1, 3]
+    assert box.take_noticed(1).tolist() == []
+    assert box.conflated[1] == 2 * UNTAKEN - 3
+    box.watch(1, ids(1, 2, 3), None)
+    tell(box, (1, 500))
+    assert list(box.noticed) == [2]
+
+
+def test_who_left_is_forgotten() -> None:
+    box = mailbox()
+    box.watch(1, ids(1, 2), lambda: None)
+    box.wait(1, lambda: None)
+    box.queued[1] = True
+    tell(box, (1, 1), (2, 1))
+    box.forget(ids(1))
+    assert box.take_noticed(1).tolist() == [2]
+    assert not box.backlogs
+    assert (box.fresh[1], box.wanted[1], box.queued[1], box.watched[1]) == (0, False, False, 0)

@@ -1,0 +1,304 @@
+"""The client's brain, fed with frames: what it says, when, and what it makes of the replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clients.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
+from clients.groups import SubscriptionGroup
+from clients.session import ClientSession
+from network.answers.events import Change, Resync
+from network.wire import bodies, frames
+from network.wire.bodies import ChannelSpec, Failed, Group, Opened, Subscribe, Subscribed, Sync, Synced
+from network.wire.columns import Columns
+from network.wire.errors import ConnectionLost, LogBroken, UnknownTable, to_wire
+
+EPOCH, OTHER = b"e" * 16, b"f" * 16
+SPEC = ChannelSpec("MIN(Y) FROM T OVER X", "MIN", "rectangles", 1, False, 0, "REAL", ("INTEGER",), (), ())
+SQL = "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?"
+CHANNEL = 7
+
+
+def group(count: int = 1, overflow: Any = "block") -> SubscriptionGroup:
+    parameters: tuple[Any, ...] = (0.0, 10.0) if count == 1 else (np.zeros(count), np.full(count, 10.0))
+    return SubscriptionGroup(SQL, parameters, count, overflow, 8)
+
+
+def sent(effects: list[Effect]) -> list[frames.Frame]:
+    return [frames.decode(effect.payload) for effect in effects if isinstance(effect, Send)]
+
+
+def requests(effects: list[Effect]) -> list[tuple[int, bodies.Body]]:
+    return [(frame.id, bodies.decode(frame.body)) for frame in sent(effects) if isinstance(frame, frames.Request)]
+
+
+def only_request(effects: list[Effect]) -> tuple[int, Any]:
+    (request,) = requests(effects)
+    return request
+
+
+def reply(number: int, body: bodies.Body) -> bytes:
+    return frames.encode(frames.Reply(number, (), (), bodies.encode(body)))
+
+
+def opened(of: Group, best: float | None) -> Opened:
+    snapshot: Columns | None = None if best is None else {"best": np.full(of.count, best)}
+    return Opened(of.group, CHANNEL, ("MIN(Y)",), np.tile([0.0, 10.0], (of.count, 1)), snapshot)
+
+
+def subscribed(
+    asked: Subscribe, seq: int, best: float | None, epoch: bytes = EPOCH, replay: Columns | None = None
+) -> Subscribed:
+    missed = {} if replay is None else {CHANNEL: replay}
+    return Subscribed(seq, epoch, tuple(opened(of, best) for of in asked.groups), {CHANNEL: SPEC}, missed)
+
+
+def best_is(*changes: tuple[int, float]) -> Columns:
+    """Messages that concern every range containing 5: at these updates the minimum became these."""
+    n = len(changes)
+    return {
+        "seq": np.array([seq for seq, _ in changes]),
+        "il": np.full(n, 5.0),
+        "ir": np.full(n, 5.0),
+        "ol": np.full(n, -np.inf),
+        "or": np.full(n, np.inf),
+        "best": np.array([best for _, best in changes]),
+    }
+
+
+def deliver(through: int, *changes: tuple[int, float]) -> bytes:
+    return frames.encode(frames.Deliver(through, {CHANNEL: best_is(*changes)} if changes else {}))
+
+
+def failed(error: Any) -> Failed:
+    return Failed(*to_wire(error))
+
+
+def session_with(
+    count: int = 1, *, seq: int = 10, best: float = 4.0, overflow: Any = "block"
+) -> tuple[ClientSession, SubscriptionGroup]:
+    """A session that is up, with one open group whose answers are `best` as of `seq`."""
+    session = ClientSession()
+    session.link_up(fresh=True)
+    one = group(count, overflow)
+    _, effects = session.subscribe(one)
+    number, asked = only_request(effects)
+    (effect,) = session.take(reply(number, subscribed(asked, seq, best)))
+    assert isinstance(effect, GroupOpened)
+    return session, one
+
+
+def events(of: SubscriptionGroup, member: int = 0) -> list[Any]:
+    found = []
+    while (event := of.listening.take(int(of.listeners[member]))) is not None:
+        found.append((type(event), event.seq, event.answer))
+    return found
+
+
+def test_a_call_made_without_a_link_is_sent_when_there_is_one() -> None:
+    session = ClientSession()
+    call, effects = session.call(Sync())
+    assert effects == []
+    number, body = only_request(session.link_up(fresh=True))
+    assert body == Sync()
+    assert session.take(reply(number, Synced(5))) == [CallAnswered(call, Synced(5))]
+    assert session.take(reply(number, Synced(5))) == []  # nobody's any more
+    assert session.position == 5
+
+
+def test_answers_follow_what_is_delivered_and_the_position_what_was_gone_through() -> None:
+    session, one = session_with()
+    assert session.take(deliver(15, (12, 3.0), (14, 2.0))) == []
+    assert session.position == 15
+    assert one.listening.answer(int(one.listeners[0])) == 2.0
+    assert events(one) == [(Change, 12, 3.0), (Change, 14, 2.0)]
+    session.take(frames.encode(frames.Progress(20)))
+    assert session.position == 20
+
+
+def test_after_a_fresh_link_all_groups_are_subscribed_again_in_one_request_since_the_position() -> None:
+    session, _ = session_with()
+    other = group(3)
+    _, effects = session.subscribe(other)
+    number, asked = only_request(effects)
+    session.take(reply(number, subscribed(asked, 11, 4.0)))
+    session.take(deliver(15))
+    session.link_down()
+    number, again = only_request(session.link_up(fresh=True))
+    assert [of.count for of in again.groups] == [1, 3]
+    assert (again.since, again.epoch) == (15, EPOCH)
+
+
+def test_a_link_that_goes_on_needs_nothing_said_again() -> None:
+    session, _ = session_with()
+    call, effects = session.call(Sync())
+    number, _ = only_request(effects)
+    session.link_down()
+    assert session.link_up(fresh=False) == []
+    assert session.take(reply(number, Synced(11))) == [CallAnswered(call, Synced(11))]
+
+
+def test_what_was_missed_is_heard_once_even_if_some_of_it_comes_before_the_reply() -> None:
+    session, one = session_with()
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    session.take(deliver(13, (12, 3.0)))  # from an install of before, or of a reply that was nobody's
+    assert session.position == 10
+    replay = best_is((12, 3.0), (14, 2.0))
+    session.take(reply(number, subscribed(asked, 14, None, replay=replay)))
+    session.take(deliver(16, (16, 1.0)))
+    assert events(one) == [(Change, 12, 3.0), (Change, 14, 2.0), (Change, 16, 1.0)]
+    assert session.position == 16
+
+
+def test_where_nothing_can_be_replayed_a_resync_says_so_unless_nothing_happened() -> None:
+    session, one = session_with()
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    session.take(reply(number, subscribed(asked, 10, 4.0)))
+    assert events(one) == []
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    session.take(reply(number, subscribed(asked, 12, 3.0)))
+    assert events(one) == [(Resync, 12, 3.0)]
+
+
+def test_another_server_means_a_resync_and_its_own_numbers() -> None:
+    session, one = session_with()
+    session.link_down()
+    number, asked = only_request(session.link_up(fresh=True))
+    session.take(reply(number, subscribed(asked, 2, 4.0, epoch=OTHER)))
+    assert events(one) == [(Resync, 2, 4.0)]
+    assert session.position == 2
+    session.take(deliver(3, (3, 1.0)))
+    assert events(one) == [(Change, 3, 1.0)]
+
+
+def test_events_queued_before_a_gap_come_before_the_resync() -> None:
+    session, one = session_with()
+    session.take(deliver(11, (11, 3.0)))
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    session.take(reply(number, subscribed(asked, 15, 1.0)))
+    assert events(one) == [(Change, 11, 3.0), (Resync, 15, 1.0)]
+
+
+def test_unanswered_requests_go_again_under_another_id_with_the_same_bytes() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    change = bodies.Execute("DROP TABLE T", b"p" * 16, 1)
+    call, effects = session.call(change)
+    first, _ = only_request(effects)
+    session.link_down()
+    second, again = only_request(session.link_up(fresh=True))
+    assert again == change
+    assert second != first
+    done = bodies.Done(1, 0)
+    assert session.take(reply(first, done)) == []
+    assert session.take(reply(second, done)) == [CallAnswered(call, done)]
+
+
+def test_a_new_subscription_waits_until_the_others_are_resumed() -> None:
+    session, one = session_with()
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    new = group()
+    _, effects = session.subscribe(new)
+    assert effects == []
+    effects = session.take(reply(number, subscribed(asked, 12, None)))
+    number, asked = only_request(effects)
+    assert asked.since is None
+    session.take(reply(number, subscribed(asked, 12, 9.0)))
+    assert new.listening is one.listening
+    assert new.listening.answer(int(new.listeners[0])) == 9.0
+
+
+def test_nothing_is_in_sync_before_all_is_resumed() -> None:
+    session, _ = session_with()
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    _, effects = session.call(Sync())
+    assert effects == []
+    assert only_request(session.take(reply(number, subscribed(asked, 12, None))))[1] == Sync()
+
+
+def test_an_unavailable_server_is_asked_again_later_and_a_broken_one_is_not() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, effects = session.call(Sync())
+    delays = []
+    for _ in range(8):
+        number, _ = only_request(effects)
+        (later,) = session.take(reply(number, failed(ConnectionLost("no parent"))))
+        assert isinstance(later, RetryLater)
+        delays.append(later.delay_s)
+        effects = session.retry(later.call)
+    assert delays == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+    assert "no parent" in session.why_waiting(call)
+    number, _ = only_request(effects)
+    (refused,) = session.take(reply(number, failed(LogBroken("/data", "full"))))
+    assert isinstance(refused, CallRefused)
+    assert isinstance(refused.error, LogBroken)
+
+
+def test_a_subscription_that_nobody_waits_for_any_more_is_left_when_its_reply_comes() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, effects = session.subscribe(group())
+    number, asked = only_request(effects)
+    session.abandon(call)
+    (leave,) = sent(session.take(reply(number, subscribed(asked, 1, 4.0))))
+    assert isinstance(leave, frames.Leave)
+    assert leave.group == asked.groups[0].group
+
+
+def test_a_group_that_the_server_does_not_take_again_ends_and_the_others_go_on() -> None:
+    session, one = session_with()
+    other = group()
+    _, effects = session.subscribe(other)
+    number, asked = only_request(effects)
+    session.take(reply(number, subscribed(asked, 10, 4.0)))
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    bad = Opened(one.number, 0, (), np.empty((0, 1)), None, failed(UnknownTable("T")))
+    good = opened(asked.groups[1], None)
+    (ended,) = session.take(reply(number, Subscribed(10, EPOCH, (bad, good), {CHANNEL: SPEC}, {})))
+    assert isinstance(ended, Ended)
+    assert isinstance(ended.error, UnknownTable)
+    assert ended.group is one
+    session.take(deliver(11, (11, 1.0)))
+    assert other.listening.answer(int(other.listeners[0])) == 1.0
+
+
+def test_leaving_while_the_link_is_interrupted_is_said_when_it_is_back_and_needless_on_a_fresh_one() -> None:
+    for fresh, said in ((False, 1), (True, 0)):
+        session, one = session_with()
+        session.link_down()
+        assert session.leave(one) == []
+        leaves = [frame for frame in sent(session.link_up(fresh=fresh)) if isinstance(frame, frames.Leave)]
+        assert len(leaves) == said
+
+
+def test_members_that_left_are_left_out_when_subscribing_again_and_those_leaving_meanwhile_leave_again() -> None:
+    session, many = session_with(4, overflow="latest")
+    keep = many.listeners[[1, 3]].copy()
+    (leave,) = sent(session.leave(many, many.listeners[[0]]))
+    assert isinstance(leave, frames.Leave)
+    assert leave.members is not None
+    assert leave.members.tolist() == [0]
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    assert asked.groups[0].count == 3
+    session.leave(many, many.listeners[[1]])
+    (leave,) = sent(session.take(reply(number, subscribed(asked, 12, 3.0))))
+    assert isinstance(leave, frames.Leave)
+    assert leave.members is not None
+    assert leave.members.tolist() == [1]
+    assert many.listeners.tolist() == [keep[0], -1, keep[1]]
+    assert many.listening.answers(keep).tolist() == [3.0, 3.0]
+
+
+def test_partitions_numbered_anew_by_another_server_are_followed() -> None:
+    session, one = session_with()
+    number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
+    moved = Opened(one.number, 99, ("MIN(Y)",), np.array([[4.0, 6.0]]), {"best": np.array([8.0])})
+    session.take(reply(number, Subscribed(1, OTHER, (moved,), {99: SPEC}, {})))
+    session.take(deliver(2, (2, 1.0)))  # the old channel's number means nothing now
+    assert one.listening.answer(int(one.listeners[0])) == 8.0
+    session.take(frames.encode(frames.Deliver(3, {99: best_is((3, 2.0))})))
+    assert one.listening.answer(int(one.listeners[0])) == 2.0
+    assert asked.groups[0].group == one.number

@@ -1,0 +1,127 @@
+"""Queues of events: bounded, in order, and whoever follows the events always arrives at the answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.backlog import CollectionBacklog, ScalarBacklog
+from clients.policy import OVERSHOOT, Overflow, Policy
+from hullcast import BadSetting
+from network.answers.events import Change, Resync
+from network.answers.outbox import Taken
+from network.answers.rows import CHANGE, ENTER, LEAVE
+
+POLICIES: list[Overflow] = ["latest", "block", "drop_oldest", "error"]
+STEPS = st.lists(st.sampled_from(["change", "change", "change", "take", "gap"]), max_size=60)
+
+
+def read(value: float, rest: float) -> float:
+    return value
+
+
+@given(STEPS, st.integers(1, 4))
+def test_a_queue_of_single_values_tells_all_in_order_and_counts_what_it_drops(steps: list[str], buffer: int) -> None:
+    backlog = ScalarBacklog(Policy("drop_oldest", buffer))
+    told: list[Change | Resync] = []
+    changes = gaps = 0
+    for seq, step in enumerate(steps, 1):
+        if step == "take":
+            event = backlog.take(read)
+            told += [] if event is None else [event]
+        elif step == "gap":
+            gaps += 1
+            backlog.resync(seq, float(seq), 0.0, 0, "gap")
+        else:
+            changes += 1
+            backlog.put(seq, float(seq), 0.0)
+        assert backlog.pending <= buffer + 1
+    while (event := backlog.take(read)) is not None:
+        told.append(event)
+    seqs = [event.seq for event in told]
+    assert seqs == sorted(set(seqs))
+    assert all(event.answer == event.seq for event in told)
+    lost = sum(event.lost for event in told if isinstance(event, Resync))
+    assert lost == backlog.dropped
+    assert len(told) <= changes + gaps
+    happened = [seq for seq, step in enumerate(steps, 1) if step != "take"]
+    assert seqs[-1:] == happened[-1:]
+    for i, event in enumerate(told):  # between two events that are no Resync nothing is missing
+        if isinstance(event, Change):
+            before = seqs[i - 1] if i else 0
+            assert not [seq for seq in happened if before < seq < event.seq]
+
+
+CELLS = st.tuples(st.integers(0, 3), st.one_of(st.none(), st.integers(0, 2)))  # key, row or gone
+HISTORY = st.lists(st.one_of(CELLS, st.sampled_from(["take", "gap", "token"])), max_size=50)
+
+
+@pytest.mark.parametrize("overflow", POLICIES)
+@given(history=HISTORY, buffer=st.integers(1, 4))
+def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history: list[Any], buffer: int) -> None:
+    policy = Policy(overflow, buffer)
+    contents: dict[int, tuple[int]] = {9: (9,)}
+    backlog = CollectionBacklog(dict(contents), tuple, policy)
+    answers = {0: [(9,)]}  # by sequence number
+    followed = sorted(answers[0])  # by whoever adds up the events
+    last = 0
+
+    def follow(event: Change | Resync) -> None:
+        nonlocal followed, last
+        assert event.seq > last or isinstance(event, Resync)
+        last = event.seq
+        if isinstance(event, Resync):
+            followed = sorted(event.answer)
+        else:
+            for row in event.left:
+                followed.remove(row)
+            for before, after in event.changed:
+                followed.remove(before)
+                followed.append(after)
+            followed = sorted([*followed, *event.entered])
+        assert sorted(event.answer) == followed == sorted(answers[event.seq])
+
+    for seq, step in enumerate(history, 1):
+        if step == "take":
+            event = backlog.take()
+            if event is not None:
+                follow(event)
+        elif step == "gap":
+            contents = {8: (seq,)}
+            backlog.resync(seq, dict(contents), 0, "gap")
+        elif step == "token":
+            if not backlog.has_gap:
+                first = backlog.collection.first_seq
+                as_of = seq - 1 if first is None else first - 1
+                known = max(known for known in answers if known <= as_of)
+                assert list(backlog.collection.settled().values()) == answers[known]
+        else:
+            key, value = step
+            if (value is None and key not in contents) or contents.get(key) == (value,):
+                continue
+            how = LEAVE if value is None else CHANGE if key in contents else ENTER
+            row = (value,)
+            backlog.hear(Taken([seq], [how], [], [(key, row)]))
+            if value is None:
+                del contents[key]
+            else:
+                contents[key] = row
+        answers[seq] = [contents[key] for key in sorted(contents)]
+        assert backlog.pending <= 2 * policy.limit + 2
+    while (event := backlog.take()) is not None:
+        follow(event)
+    assert followed == sorted(contents.values())
+    assert list(backlog.collection.answer()) == [contents[key] for key in sorted(contents)]
+
+
+def test_policies_say_what_they_take() -> None:
+    assert Policy("block", 10).limit == 10 * OVERSHOOT
+    with pytest.raises(BadSetting, match="latest, block, drop_oldest, error"):
+        Policy("keep", 10)  # type: ignore[arg-type]  # that is the point
+    for buffer in (0, -1, 1.5, math.inf, True):
+        with pytest.raises(BadSetting, match="whole number"):
+            Policy("block", buffer)  # type: ignore[arg-type]  # that is the point
