@@ -1,0 +1,1 @@
+"""The server as a process: requests in, log, replies and messages out."""

@@ -1,0 +1,59 @@
+"""The server in numbers, for its monitor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from network.children_metrics import children_metrics
+from network.metrics import Metric, Sample, counter, gauge
+from network.process_metrics import process_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.server.service import Server
+
+
+def server_metrics(server: Server) -> list[Metric]:
+    """Rows and log, the nodes' lag, and everything below."""
+    engine, log = server.engine, server.log.statistics()
+    waiting = server.pipeline.waiting_bytes if server.pipeline is not None else 0
+    lag = engine.seq - server.children.through
+    return [
+        counter("hullcast_updates_total", "Updates since the database began: its sequence number.", engine.seq),
+        gauge("hullcast_lag_updates", "Updates applied whose messages have not left yet.", lag),
+        counter("hullcast_requests_total", "Requests of clients and reports of nodes.", server.requests),
+        counter("hullcast_requests_refused_total", "Requests their senders had no right to.", server.brain.refused),
+        _each("hullcast_table_rows", "Rows.", "table", {name: engine.rows(name) for name in engine.tables}),
+        gauge(
+            "hullcast_channels", "Channels that subscribers elsewhere attend, or did lately.", len(server.attendance)
+        ),
+        gauge("hullcast_engine_memory_bytes", "Rows, trees and subscriptions.", engine.memory_bytes()),
+        gauge("hullcast_retention_bytes", "Recent messages kept for who comes back.", server.retention.size_bytes),
+        gauge("hullcast_pending_bytes", "Requests that wait for the disk.", waiting),
+        gauge("hullcast_log_synced_seq", "Update up to which everything is on disk.", log.synced_seq),
+        gauge("hullcast_log_pending_records", "Records not on disk yet.", log.pending_records),
+        gauge("hullcast_log_pending_bytes", "Bytes of these records.", log.pending_bytes),
+        gauge("hullcast_log_broken", "1 when the log cannot be written any more.", log.broken),
+        counter("hullcast_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
+        counter("hullcast_log_groups_total", "Groups of records synced together.", log.groups),
+        counter("hullcast_checkpoints_total", "Checkpoints written.", server.checkpoints),
+        _nodes(server),
+        *children_metrics(server.children),
+        *process_metrics(),
+    ]
+
+
+def _nodes(server: Server) -> Metric:
+    """How far behind each node was when it last reported; at most a second old, so never quite 0 under load."""
+    samples = []
+    for report in server.live_reports():
+        through = report.get("through")
+        if isinstance(through, int):
+            labels = (("node", str(report.get("name", ""))), ("id", str(report.get("id", ""))))
+            samples.append(Sample(max(0, server.engine.seq - through), labels))
+    return Metric("hullcast_node_lag_updates", "gauge", "Updates a node had not seen at its report.", tuple(samples))
+
+
+def _each(name: str, about: str, label: str, values: Mapping[str, float]) -> Metric:
+    return Metric(name, "gauge", about, tuple(Sample(value, ((label, key),)) for key, value in values.items()))

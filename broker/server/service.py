@@ -1,0 +1,293 @@
+"""The server: owns the sockets, the log's thread and the rounds around the engine; the brain decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from broker.server.attendance import Attendance
+from broker.server.brain import Brain, Outcome
+from broker.server.pipeline import Pipeline, Step
+from broker.server.queries import Queries
+from broker.server.retention import Retention
+from broker.server.status import server_status
+from broker.server.storage import open_storage
+from network.children import Children
+from network.link.listener import Listener
+from network.routing.router import Router
+from network.wire import bodies
+from network.wire.columns import concatenate
+from network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
+from network.wire.frames import Directory, NodeEntry, Reply
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import zmq
+
+    from broker.log.checkpoint import Captured
+    from broker.log.recovery import DataDirectory
+    from broker.server_settings import ServerSettings
+    from network.link.peer import Peer
+    from network.security.curve import Curve
+    from network.security.rights import Rights
+    from network.wire.columns import Columns
+    from network.wire.frames import Request
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two rounds of small talk: progress to the children, channels to close, checkpoints.
+ROUND_S = 0.1
+#: A node that has not reported for so long is not shown, nor offered to clients.
+REPORT_VALID_S = 5.0
+ID_BYTES = 16
+#: Of a name or endpoint that everybody is told.
+LONGEST_TEXT = 256
+
+
+class Server:
+    """The database server of an overlay: root of the tree, and the one place where rows change.
+
+    `run` serves until cancelled; when it returns or raises, no task, socket, thread or file is left.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        rights: Rights,
+        *,
+        curve: Curve | None = None,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.id = os.urandom(16)
+        self.epoch = os.urandom(16)
+        self.started = time.monotonic()
+        self.storage = open_storage(settings.data, settings.segment_bytes)
+        try:
+            self.listener = Listener(
+                settings.listen,
+                limits=settings.link.limits(settings.max_children),
+                curve=curve,
+                allow=self._knows,
+                insecure=settings.security.insecure,
+                context=context,
+            )
+        except BaseException:
+            self.storage.close()
+            raise
+        self.engine, self.log = self.storage.engine, self.storage.log
+        router = Router(settings.cover_budget, everything=not settings.prune, tells=False)
+        self.children = Children(self.listener, router, rights, self)
+        self.children.through = self.engine.seq
+        self.retention = Retention(settings.retention_bytes)
+        self.attendance = Attendance(self.engine, settings.channel_linger_s, self._asked)
+        self.brain = Brain(
+            self.engine,
+            self.epoch,
+            self.storage.publishers,
+            lambda: self.children.rights,
+            self.attendance,
+            self.retention,
+            lambda: server_status(self),
+            lambda: set(router.channels()),
+            most_rows=settings.batch_rows,
+            most_subscriptions=settings.subscribe_rows,
+        )
+        self.queries = Queries(self.engine, self._put)
+        self.pipeline: Pipeline | None = None
+        self.requests = self.checkpoints = 0
+        self._stopping = False
+        self._reports: dict[str, tuple[float, dict[str, object]]] = {}
+        self._checkpointed = (self.engine.seq, time.monotonic())
+        self._checkpointing: asyncio.Task[None] | None = None
+        self._nodes: tuple[NodeEntry, ...] = ()
+
+    @property
+    def endpoint(self) -> str:
+        """Where children dial."""
+        return self.settings.advertise or self.listener.endpoint
+
+    def _knows(self, key: str) -> bool:
+        return self.children.rights.knows(key)
+
+    async def run(self, started: asyncio.Event | None = None) -> None:
+        """Serve until cancelled."""
+        self.pipeline = Pipeline(self.log, self._release, self.settings.pending_bytes)
+        self._tell_directory()
+        self.listener.start(self.children)
+        rounds = asyncio.create_task(self._rounds(), name="server.rounds")
+        queries = asyncio.create_task(self.queries.run(), name="server.queries")
+        if started is not None:
+            started.set()
+        log.info("serving", extra={"endpoint": self.endpoint, "seq": self.engine.seq})
+        ends = (rounds, queries, self.pipeline.failed, self.listener.failed)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                if end.done():
+                    end.result()
+        finally:
+            self._stopping = True
+            rounds.cancel()
+            queries.cancel()
+            await asyncio.gather(rounds, queries, return_exceptions=True)
+            if self._checkpointing is not None:
+                await asyncio.gather(self._checkpointing, return_exceptions=True)
+            await self.pipeline.stop()
+            await self.listener.stop()
+            self.storage.close()
+
+    def ready(self) -> str | None:
+        """Why the server cannot serve, if it cannot."""
+        return None if self.pipeline is not None and not self.pipeline.failed.done() else "starting"
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def on_request(self, peer: Peer, request: Request) -> None:
+        """Do what a child, or somebody below it, asks for."""
+        assert self.pipeline is not None, "the listener starts after the pipeline"
+        assert request.origin is not None, "Children fills it in"
+        self.requests += 1
+        sender = self.children.rights.who(request.origin.key, request.origin.name)
+        if self._stopping:  # past the pipeline, which is being emptied
+            if request.id:
+                self.children.answer(_reply(request, self.brain.refusal(ConnectionLost("the server is stopping"))))
+            return
+        try:
+            if self.pipeline.full:
+                raise Overloaded("updates waiting for the disk", self.settings.pending_bytes)
+            body = bodies.decode(request.body)
+            if isinstance(body, bodies.Report) and not request.id:  # `Children` takes such a one from nodes only
+                self._take_report(body)
+                return
+            if isinstance(body, bodies.Query):
+                self.brain.check(sender, "query", self.engine.tables_queried(body.sql))
+                self.queries.put(request, body)
+                return
+        except HullcastError as error:
+            self._put(request, self.brain.refusal(error))
+            return
+        self._put(request, self.brain.handle(body, request.body, sender))
+
+    def on_children_changed(self) -> None:
+        """Nothing to do: nodes report by themselves."""
+
+    def _put(self, request: Request, outcome: Outcome) -> None:
+        assert self.pipeline is not None
+        self.pipeline.put(Step(request, outcome, len(request.body)))
+
+    def _release(self, steps: list[Step]) -> None:
+        """Send what a synced group leads to; the messages of consecutive batches go out as one."""
+        gathered: dict[int, list[Columns]] = {}
+        through = 0
+        for request, outcome, _ in steps:
+            if outcome.ordered and through:
+                self._deliver(through, gathered)
+                through, gathered = 0, {}
+            if outcome.through:
+                through = outcome.through
+                for channel, columns in outcome.messages.items():
+                    gathered.setdefault(channel, []).append(columns)
+            if request.id:
+                self.children.answer(_reply(request, outcome))
+        if through:
+            self._deliver(through, gathered)
+
+    def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
+        self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
+
+    def _asked(self, channel: int, partitions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Which partition numbers subscribers elsewhere may ask for, those whose reply has not left included."""
+        held = self.children.router.partitions_held(channel, partitions)
+        for step in self.pipeline or ():
+            for install in step.outcome.installs:
+                if install.channel == channel:
+                    held |= np.isin(partitions, install.points[:, -1])
+        return held
+
+    # --- rounds ------------------------------------------------------------------------------------------
+
+    async def _rounds(self) -> None:
+        assert self.pipeline is not None
+        while True:
+            await asyncio.sleep(ROUND_S)
+            now = time.monotonic()
+            self.brain.now = now
+            if next(iter(self.pipeline), None) is None:  # nothing waits for the disk
+                self.children.through = self.engine.seq
+            self.children.tell_progress()
+            self.retention.expire(now - self.settings.retention_seconds)
+            for attending in self.attendance.close_deserted(set(self.children.router.channels()), now):
+                self.retention.close(attending.number)
+            self._tell_directory()
+            self._checkpoint_if_due(now)
+
+    def _take_report(self, report: bodies.Report) -> None:
+        try:
+            entry = _entry(dict(report.node))
+        except (KeyError, ValueError) as error:
+            log.warning("report refused", extra={"why": repr(error)})
+            return
+        self._reports[entry.id.hex()] = (time.monotonic(), dict(report.node))
+        self._tell_directory()
+
+    def live_reports(self) -> list[dict[str, object]]:
+        """What nodes have told about themselves lately."""
+        now = time.monotonic()
+        self._reports = {key: (at, report) for key, (at, report) in self._reports.items() if now - at < REPORT_VALID_S}
+        return [report for _, report in self._reports.values()]
+
+    def _tell_directory(self) -> None:
+        """Tell everybody which nodes there are, if that has changed."""
+        nodes = tuple(sorted(map(_entry, self.live_reports()), key=lambda node: node.id))
+        places = [(node.id, node.endpoint, node.depth) for node in nodes]
+        known = [(node.id, node.endpoint, node.depth) for node in self._nodes]
+        if places != known or not self.children.has_directory:
+            self._nodes = nodes
+            self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
+
+    def _checkpoint_if_due(self, now: float) -> None:
+        directory = self.storage.directory
+        if directory is None or (self._checkpointing is not None and not self._checkpointing.done()):
+            return
+        seq, at = self._checkpointed
+        updates = self.engine.seq - seq
+        if updates >= self.settings.checkpoint_updates or (updates and now - at >= self.settings.checkpoint_seconds):
+            self._checkpointed = (self.engine.seq, now)
+            task = self._checkpoint(directory, directory.capture())
+            self._checkpointing = asyncio.create_task(task, name="server.checkpoint")
+
+    async def _checkpoint(self, directory: DataDirectory, captured: Captured) -> None:
+        try:
+            written = await asyncio.to_thread(directory.write_checkpoint, captured)
+        except Unavailable as error:
+            log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything
+            return
+        self.checkpoints += 1
+        log.info("checkpoint written", extra={"seq": written.seq, "rows": written.rows, "bytes": written.size_bytes})
+
+
+def _reply(request: Request, outcome: Outcome) -> Reply:
+    try:
+        return Reply(request.id, request.route, outcome.installs, bodies.encode(outcome.reply))
+    except TooLarge as error:  # an answer beyond what a frame holds: whoever asked must ask for less
+        return Reply(request.id, request.route, (), bodies.encode(bodies.Failed(*to_wire(error))))
+
+
+def _entry(report: dict[str, object]) -> NodeEntry:
+    """A node as others are told of it; KeyError or ValueError if the report is none."""
+    node, path, clients = bytes.fromhex(str(report["id"])), report.get("path"), report.get("clients")
+    if len(node) != ID_BYTES:
+        raise ValueError(f"the id of a node has {ID_BYTES} bytes, not {len(node)}")
+    return NodeEntry(
+        node,
+        str(report.get("name", ""))[:LONGEST_TEXT],
+        str(report.get("endpoint", ""))[:LONGEST_TEXT],
+        len(path) if isinstance(path, list) else 0,
+        clients if isinstance(clients, int) and 0 <= clients < 1 << 31 else 0,
+    )

@@ -1,0 +1,54 @@
+"""The server as `hullcast status` and its monitor show it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.server.service import Server
+
+
+def server_status(server: Server) -> dict[str, object]:
+    """One map: the server itself, its tables, its channels, and what the nodes have reported."""
+    engine, log = server.engine, server.log.statistics()
+    return {
+        "name": server.settings.name,
+        "id": server.id.hex(),
+        "endpoint": server.endpoint,
+        "epoch": server.epoch.hex(),
+        "uptime_s": time.monotonic() - server.started,
+        "seq": engine.seq,
+        "through": server.children.through,
+        "requests": server.requests,
+        "tables": {name: engine.rows(name) for name in engine.tables},
+        "memory_bytes": engine.memory_bytes(),
+        "channels": [_channel(server, attending.number) for attending in server.attendance],
+        "children": server.children.status(),
+        "log": {
+            "memory_only": server.settings.data is None,
+            "synced_seq": log.synced_seq,
+            "pending_bytes": log.pending_bytes,
+            "written_bytes": log.written_bytes,
+            "groups": log.groups,
+            "checkpoints": server.checkpoints,
+        },
+        "retention_bytes": server.retention.size_bytes,
+        "refused": server.brain.refused,
+        "nodes": server.live_reports(),
+    }
+
+
+def _channel(server: Server, number: int) -> dict[str, object]:
+    attending = server.attendance.numbered(number)
+    statistics = attending.channel.statistics()
+    return {
+        "number": number,
+        "name": attending.spec.name,
+        "updates": statistics.updates,
+        "messages": statistics.messages,
+        "ignorable": statistics.ignorable,
+        "easy": statistics.easy,
+        "difficult": statistics.difficult,
+        "deserted": attending.deserted_at is not None,
+    }

@@ -1,0 +1,193 @@
+"""What a server and a node have in common: the links to their children, and who among those hears what."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from network.routing.portions import portions
+from network.wire.columns import take
+from network.wire.errors import BadFrame, NotPermitted
+from network.wire.frames import (
+    Deliver,
+    Directory,
+    Interest,
+    Leave,
+    Origin,
+    Progress,
+    Reply,
+    Request,
+    Reset,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from network.link.listener import Listener
+    from network.link.peer import Peer
+    from network.routing.router import Router
+    from network.security.rights import Rights
+    from network.wire.columns import Columns
+
+log = logging.getLogger(__name__)
+
+#: Messages in one frame, in bytes, about: far below what a link takes.
+FRAME_BYTES = 16 << 20
+
+
+class Upward(Protocol):
+    """Where requests of children go: to the server's own brain, or to the parent."""
+
+    def on_request(self, peer: Peer, request: Request) -> None:
+        """A child asks for something; its way back is noted in the route."""
+
+    def on_children_changed(self) -> None:
+        """A child joined or left."""
+
+
+class Children:
+    """Takes requests up and carries replies and messages down; the `Router` decides who gets what.
+
+    Called on the event loop only. `through` is how far everything that concerns a child has been sent to it; a child
+    that no message concerns learns of it from `tell_progress`, now and then.
+    """
+
+    def __init__(self, listener: Listener, router: Router, rights: Rights, upward: Upward) -> None:
+        self.listener = listener
+        self.router = router
+        self.rights = rights
+        self.peers: dict[int, Peer] = {}
+        self.through = 0
+        self.refused = 0
+        self.delivered_messages = 0  # messages handed to children, each counted for each child
+        self.delivered_bytes = 0
+        self._upward = upward
+        self._told: dict[int, int] = {}
+        self._directory: bytes | None = None
+
+    # --- called by the listener --------------------------------------------------------------------------
+
+    def on_join(self, peer: Peer) -> None:
+        if peer.role == "node":
+            try:
+                self.rights.check(self.rights.who(peer.key, peer.name), "node")
+            except NotPermitted as error:
+                self.refused += 1
+                peer.close("denied", str(error))
+                return
+        self.peers[peer.number] = peer
+        self._told[peer.number] = self.through
+        self.router.join(peer.number, exact=peer.role == "client")
+        if self._directory is not None:
+            peer.send(self._directory)
+        log.info("child joined", extra={"peer": peer.number, "role": peer.role, "child": peer.name})
+        self._upward.on_children_changed()
+
+    def on_leave(self, peer: Peer, why: str) -> None:
+        if self.peers.pop(peer.number, None) is None:
+            return
+        del self._told[peer.number]
+        self.router.leave(peer.number)
+        log.info("child left", extra={"peer": peer.number, "role": peer.role, "child": peer.name, "why": why})
+        self._upward.on_children_changed()
+
+    def on_frame(self, peer: Peer, payload: bytes) -> None:
+        match decode(payload):
+            case Request(number, route, origin, body):
+                if peer.role == "client":
+                    if not number:
+                        raise BadFrame("a client's request has a number: only nodes say what needs no reply")
+                    route, origin = (), Origin(peer.key, peer.name)
+                elif origin is None:
+                    origin = Origin(peer.key, peer.name)
+                self._upward.on_request(peer, Request(number, (*route, peer.number), origin, body))
+            case Leave(group, members) if peer.role == "client":
+                self.router.withdraw(peer.number, group, members)
+            case Interest() as interest if peer.role == "node":
+                self.router.interest(peer.number, interest)
+            case frame:
+                raise BadFrame(f"a {type(frame).__name__} does not come from a {peer.role}")
+
+    # --- downward ----------------------------------------------------------------------------------------
+
+    def answer(self, reply: Reply) -> None:
+        """Carry a reply one step down its route; from then on messages for what it installs take the same way."""
+        self.router.install(reply.route[-1], *reply.installs)
+        peer = self.peers.get(reply.route[-1])
+        if peer is None:  # left meanwhile; whoever asked asks again from elsewhere
+            return
+        peer.send(encode(Reply(reply.id, reply.route[:-1], reply.installs, reply.body)))
+
+    def deliver(self, through: int, channels: dict[int, Columns]) -> None:
+        """Send each child the messages that concern it, in one frame unless there are very many."""
+        for until, portion in portions(through, channels, FRAME_BYTES):
+            self._deliver(until, portion)
+
+    def _deliver(self, through: int, channels: dict[int, Columns]) -> None:
+        self.through = through
+        parts: dict[int, dict[int, Columns]] = {}
+        whole: dict[int, bool] = {}
+        for channel, columns in channels.items():
+            for number, rows in self.router.route(channel, columns):
+                parts.setdefault(number, {})[channel] = columns if rows is None else take(columns, rows)
+                whole[number] = whole.get(number, True) and rows is None
+                self.delivered_messages += len(columns["seq"]) if rows is None else len(rows)
+        everything: bytes | None = None
+        for number, part in parts.items():
+            if whole[number] and len(part) == len(channels):
+                everything = frame = everything or encode(Deliver(through, part))
+            else:
+                frame = encode(Deliver(through, part))
+            self._told[number] = through
+            self.delivered_bytes += len(frame)
+            self.peers[number].send(frame)
+
+    def tell_progress(self) -> None:
+        """Tell the children whom nothing concerned lately how far they are complete."""
+        frame: bytes | None = None
+        for number, told in self._told.items():
+            if told < self.through:
+                frame = frame or encode(Progress(self.through))
+                self._told[number] = self.through
+                self.peers[number].send(frame)
+
+    def tell_directory(self, directory: Directory) -> None:
+        """Tell all children, and those to come, which nodes there are."""
+        self._directory = encode(directory)
+        for peer in list(self.peers.values()):
+            peer.send(self._directory)
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether there is one to tell children that join."""
+        return self._directory is not None
+
+    def reset(self, code: str, text: str, *, fresh_link: bool) -> None:
+        """The way to the server was lost: nothing is installed any more, everybody subscribes again."""
+        self.router.clear(fresh_link=fresh_link)
+        frame = encode(Reset(code, text))
+        for peer in list(self.peers.values()):
+            peer.send(frame)
+
+    def status(self) -> dict[str, object]:
+        """The children as `hullcast status` shows them."""
+        statistics = self.router.statistics()
+        points: dict[int, int] = {}
+        for held in statistics.held:
+            points[held.peer] = points.get(held.peer, 0) + held.points
+        queued = [peer.statistics().unacknowledged_bytes for peer in self.peers.values()]
+        clients = [peer for peer in self.peers.values() if peer.role == "client"]
+        return {
+            "clients": len(clients),
+            "nodes": len(self.peers) - len(clients),
+            "subscriptions": sum(points.get(peer.number, 0) for peer in clients),
+            "channels": len(self.router.channels()),
+            "messages": statistics.messages,
+            "routed": statistics.routed,
+            "filtered": statistics.filtered,
+            "delivered_messages": self.delivered_messages,
+            "delivered_bytes": self.delivered_bytes,
+            "refused": self.refused,
+            "queued_bytes": sum(queued),
+            "fullest_bytes": max(queued, default=0),
+        }

@@ -1,0 +1,128 @@
+"""Addresses: where a process listens or dials, read and checked before a socket sees them.
+
+    tcp://127.0.0.1:7600    tcp://[::1]:7600    tcp://db.example.org:7600
+    tcp://*:7600            listening only: every address of this host
+    tcp://127.0.0.1:0       listening only: the system chooses the port (`tcp://127.0.0.1:*` is the same)
+    ipc:///run/hullcast     a socket in the file system
+    inproc://name           inside one process
+
+ZeroMQ's own complaint about a bad address is "Invalid argument"; ours says which part, and what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv6Address, ip_address
+
+from network.wire.errors import BadSetting
+
+ACCEPTED = "write tcp://HOST:PORT, tcp://[IPv6]:PORT, ipc://PATH or inproc://NAME"
+IPC_BYTES = 107  # what a Unix socket's address has room for
+
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A checked address. `host` is without brackets; `port` 0 means that the system chooses."""
+
+    transport: str
+    host: str = ""
+    port: int = 0
+    path: str = ""  # of ipc, or the name of inproc
+
+    def __str__(self) -> str:
+        if self.transport != "tcp":
+            return f"{self.transport}://{self.path}"
+        return f"tcp://{bracketed(self.host)}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody outside this host can reach it."""
+        return self.transport != "tcp" or is_loopback_host(self.host)
+
+
+def parse_endpoint(text: str, *, listening: bool = False, setting: str = "endpoint") -> Endpoint:
+    """Read an endpoint, or raise BadSetting that names `setting`."""
+    transport, separator, rest = text.partition("://")
+    if not separator or transport not in ("tcp", "ipc", "inproc"):
+        raise BadSetting(setting, text, ACCEPTED)
+    if transport == "tcp":
+        host, port = _host_and_port(rest, text, listening, setting)
+        return Endpoint("tcp", host, port)
+    if not rest or "\0" in rest or rest != rest.strip():
+        raise BadSetting(setting, text, f"{transport}:// needs a {'path' if transport == 'ipc' else 'name'} after it")
+    if transport == "ipc" and len(rest.encode()) > IPC_BYTES:
+        raise BadSetting(setting, text, f"the path has more than {IPC_BYTES} bytes; choose a shorter one")
+    return Endpoint(transport, path=rest)
+
+
+def parse_address(text: str, *, setting: str = "address") -> tuple[str, int]:
+    """Host and port of HOST:PORT, to listen there; for the HTTP monitor."""
+    return _host_and_port(text, text, True, setting, "HOST:PORT")
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether nobody outside this host can reach it. Of host names only localhost counts: none is looked up."""
+    return parse_endpoint(endpoint, listening=True).is_loopback
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a host, without brackets, is this host and only this host."""
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def bracketed(host: str) -> str:
+    """The host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _host_and_port(
+    rest: str, text: str, listening: bool, setting: str, form: str = "tcp://HOST:PORT"
+) -> tuple[str, int]:
+    host, separator, port = rest.rpartition(":")
+    if not separator or not host or host.endswith(":"):
+        raise BadSetting(setting, text, f"the port is missing; write {form}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        try:
+            IPv6Address(host)
+        except AddressValueError as error:
+            raise BadSetting(setting, text, f"{host!r} is no IPv6 address") from error
+    elif ":" in host:
+        raise BadSetting(setting, text, f"an IPv6 address stands in brackets: [{host}]:{port}, if {port} is the port")
+    elif host == "*":
+        if not listening:
+            raise BadSetting(setting, text, "one cannot dial `*`, only listen there; name a host")
+    elif not _HOST.fullmatch(host):
+        raise BadSetting(setting, text, f"{host!r} is no host name or address")
+    elif re.fullmatch(r"[0-9.]+", host) and not _is_address(host):
+        raise BadSetting(setting, text, f"{host!r} is no IPv4 address")
+    return host, _port(port, text, listening, setting)
+
+
+def _port(port: str, text: str, listening: bool, setting: str) -> int:
+    number = 0 if port == "*" else int(port) if re.fullmatch("[0-9]{1,5}", port) else -1
+    if not 0 <= number <= 65535:
+        raise BadSetting(setting, text, f"{port!r} is no port; it takes 1 to 65535" + (", or 0" if listening else ""))
+    if number == 0 and not listening:
+        raise BadSetting(setting, text, "one cannot dial port 0, only listen there; name the port")
+    return number
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,282 @@
+"""The server's brain: requests in, outcomes as data; no socket, no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import pytest
+
+from broker.engine import Engine
+from broker.log.publishers import Publishers
+from broker.log.record import Kind
+from broker.server.attendance import Attendance
+from broker.server.brain import Brain, Outcome
+from broker.server.retention import Retention
+from network.security.rights import Rights
+from network.wire import bodies
+from network.wire.errors import from_wire
+from network.wire.packing import Scalar
+from network.wire.values import keys_to_column, rows_to_columns
+
+TABLE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL, SECTOR TEXT)"
+MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
+BY_SECTOR = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ? AND SECTOR = ?"
+ME, YOU = b"m" * 16, b"y" * 16
+KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+
+
+class Desk:
+    """A brain with everything around it, and short ways to ask it."""
+
+    def __init__(self, rights: Rights | None = None, window: int = 1 << 20) -> None:
+        self.engine = Engine()
+        self.wanted: set[int] = set()
+        self.held = True  # what subscribers elsewhere are believed to ask for: everything, or nothing
+        self.attendance = Attendance(self.engine, 30.0, lambda _, partitions: np.full(len(partitions), self.held))
+        self.retention = Retention(window)
+        self.rights = rights or Rights.everything()
+        self.brain = Brain(
+            self.engine,
+            b"e" * 16,
+            Publishers(),
+            lambda: self.rights,
+            self.attendance,
+            self.retention,
+            lambda: {"seq": self.engine.seq},
+            lambda: self.wanted,
+            most_rows=1000,
+            most_subscriptions=100,
+        )
+        self.number = 0
+
+    def ask(self, body: bodies.Body, key: str | None = None) -> Outcome:
+        return self.brain.handle(body, bodies.encode(body), self.rights.who(key))
+
+    def execute(self, sql: str) -> Outcome:
+        self.number += 1
+        return self.ask(bodies.Execute(sql, ME, self.number))
+
+    def publish(self, *rows: Mapping[str, object], number: int | None = None) -> Outcome:
+        self.number += 1
+        columns, absent = rows_to_columns(list(rows))
+        return self.ask(bodies.Publish("STOCK", columns, absent, ME, number or self.number))
+
+    def subscribe(self, sql: str, *parameters: Scalar, since: int | None = None) -> Outcome:
+        group = bodies.Group(1, sql, parameters, 1)
+        return self.ask(bodies.Subscribe((group,), since, self.brain.epoch))
+
+
+def subscribed(outcome: Outcome) -> bodies.Subscribed:
+    assert isinstance(outcome.reply, bodies.Subscribed), outcome.reply
+    return outcome.reply
+
+
+def refusal(outcome: Outcome) -> str:
+    assert isinstance(outcome.reply, bodies.Failed), outcome.reply
+    return str(from_wire(outcome.reply.code, outcome.reply.arguments))
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.execute(TABLE)
+    return desk
+
+
+def test_a_published_batch_goes_to_the_log_as_it_came(desk: Desk) -> None:
+    columns, absent = rows_to_columns([{"SYMBOL": "A", "RISK": 1.0, "PER": 2.0}])
+    body = bodies.Publish("STOCK", columns, absent, ME, 9)
+    outcome = desk.ask(body)
+    assert outcome.reply == bodies.Done(1, 1)
+    assert outcome.entry is not None
+    assert outcome.entry[:4] == (Kind.BATCH, bodies.encode(body), 1, 1)
+    assert outcome.entry[4:] == (ME, 9)
+
+
+def test_a_request_sent_twice_is_applied_once(desk: Desk) -> None:
+    first = desk.publish({"SYMBOL": "A", "PER": 1.0}, number=50)
+    desk.publish({"SYMBOL": "A", "PER": 2.0}, number=51)
+    again = desk.publish({"SYMBOL": "A", "PER": 1.0}, number=50)
+    assert again.reply == first.reply
+    assert again.entry is None
+    assert desk.engine.query("SELECT PER FROM STOCK") == [(2.0,)]
+
+
+def test_a_table_is_created_once_however_often_the_request_comes(desk: Desk) -> None:
+    again = desk.ask(bodies.Execute(TABLE, ME, 1))
+    assert again.reply == bodies.Done(1, 0)
+    assert "exists already" in refusal(desk.ask(bodies.Execute(TABLE, YOU, 1)))
+
+
+def test_a_refused_batch_changes_nothing_and_is_not_logged(desk: Desk) -> None:
+    outcome = desk.publish({"SYMBOL": "A", "PER": "much"})
+    assert "PER" in refusal(outcome)
+    assert outcome.entry is None
+    assert desk.engine.seq == 0
+
+
+def test_limits_of_one_request(desk: Desk) -> None:
+    assert "1001" in refusal(desk.publish(*({"SYMBOL": str(i)} for i in range(1001))))
+    column = np.zeros(101)
+    group = bodies.Group(1, MIN, (column, column), 101)
+    assert "101" in refusal(desk.ask(bodies.Subscribe((group,))))
+
+
+def test_a_subscription_gets_its_point_and_its_answer(desk: Desk) -> None:
+    desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": 5.0})
+    outcome = desk.subscribe(MIN, 20, 60)
+    reply = subscribed(outcome)
+    (opened,) = reply.groups
+    assert reply.seq == 1
+    assert opened.points.tolist() == [[20.0, 60.0]]
+    assert opened.snapshot is not None
+    assert np.asarray(opened.snapshot["best"]).tolist() == [5.0]
+    assert [install.points.tolist() for install in outcome.installs] == [[[20.0, 60.0]]]
+    assert outcome.ordered
+
+
+def test_messages_leave_only_for_channels_that_somebody_attends(desk: Desk) -> None:
+    assert desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": 5.0}).messages == {}
+    channel = subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel
+    messages = desk.publish({"SYMBOL": "B", "RISK": 40.0, "PER": 4.0}).messages
+    assert list(messages) == [channel]
+    assert np.asarray(messages[channel]["best"]).tolist() == [4.0]
+
+
+def test_who_comes_back_gets_what_it_missed(desk: Desk) -> None:
+    desk.subscribe(MIN, 20, 60)
+    desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": 5.0})
+    desk.publish({"SYMBOL": "B", "RISK": 70.0, "PER": 1.0})  # not in range
+    desk.publish({"SYMBOL": "C", "RISK": 40.0, "PER": 4.0})
+    reply = subscribed(desk.subscribe(MIN, 20, 60, since=1))
+    assert reply.groups[0].snapshot is None
+    (replay,) = reply.replay.values()
+    assert np.asarray(replay["seq"]).tolist() == [3]
+
+
+def test_who_missed_too_much_gets_a_snapshot() -> None:
+    desk = Desk(window=100)
+    desk.execute(TABLE)
+    desk.subscribe(MIN, 20, 60)
+    for i in range(5):
+        desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": float(9 - i)})
+    assert subscribed(desk.subscribe(MIN, 20, 60, since=1)).groups[0].snapshot is not None
+    assert subscribed(desk.subscribe(MIN, 20, 60, since=5)).groups[0].snapshot is None
+
+
+def test_another_epoch_or_the_future_is_not_resumed(desk: Desk) -> None:
+    desk.subscribe(MIN, 20, 60)
+    group = bodies.Group(1, MIN, (20, 60), 1)
+    stale = desk.ask(bodies.Subscribe((group,), 0, b"x" * 16))
+    assert subscribed(stale).groups[0].snapshot is not None
+    assert subscribed(desk.subscribe(MIN, 20, 60, since=99)).groups[0].snapshot is not None
+
+
+def test_a_table_made_anew_is_not_resumed(desk: Desk) -> None:
+    desk.subscribe(MIN, 20, 60)
+    desk.execute("DROP TABLE STOCK")  # nobody wants the channel at this moment
+    desk.execute(TABLE)
+    assert subscribed(desk.subscribe(MIN, 20, 60, since=0)).groups[0].snapshot is not None
+
+
+def test_a_table_that_somebody_reads_is_not_dropped(desk: Desk) -> None:
+    desk.wanted = {subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel}
+    assert "open channel" in refusal(desk.execute("DROP TABLE STOCK"))
+
+
+def test_of_several_groups_one_may_be_wrong(desk: Desk) -> None:
+    groups = (bodies.Group(1, MIN, (20, 60), 1), bodies.Group(2, "SELECT MIN(PER) FROM NOWHERE", (), 1))
+    reply = subscribed(desk.ask(bodies.Subscribe(groups)))
+    assert reply.groups[0].failed is None
+    assert reply.groups[1].failed is not None
+    assert "NOWHERE" in refusal(desk.subscribe("SELECT MIN(PER) FROM NOWHERE"))
+
+
+def test_predicates_that_nothing_satisfies_are_where_no_message_reaches(desk: Desk) -> None:
+    opened = subscribed(desk.subscribe(MIN, 60, 20)).groups[0]
+    assert opened.points.tolist() == [[np.inf, -np.inf]]
+    never = subscribed(desk.subscribe("SELECT MIN(PER) FROM STOCK WHERE SECTOR = 'A' AND SECTOR = 'B'")).groups[0]
+    assert never.points[0, 0] == np.inf
+
+
+def test_partition_numbers_that_somebody_holds_survive_a_sweep(desk: Desk) -> None:
+    tech = subscribed(desk.subscribe(BY_SECTOR, 0, 9, "TECH")).groups[0]
+    for i in range(12):  # more texts than an interner keeps without looking for dead ones
+        desk.publish(*({"SYMBOL": f"{i}-{j}", "SECTOR": f"{i}-{j}"} for j in range(1000)))
+        desk.ask(bodies.Delete("STOCK", keys_to_column([f"{i}-{j}" for j in range(1000)]), YOU, i + 1))
+    assert desk.engine.sweeps
+    again = subscribed(desk.subscribe(BY_SECTOR, 0, 9, "TECH")).groups[0]
+    assert again.points.tolist() == tech.points.tolist()
+
+
+def test_after_a_sweep_nobody_is_replayed_old_partition_numbers(desk: Desk) -> None:
+    desk.subscribe(BY_SECTOR, 0, 9, "TECH")
+    desk.publish({"SYMBOL": "A", "RISK": 1.0, "PER": 1.0, "SECTOR": "TECH"})
+    before = desk.engine.seq
+    desk.held = False
+    for i in range(12):
+        desk.publish(*({"SYMBOL": f"{i}-{j}", "SECTOR": f"{i}-{j}"} for j in range(1000)))
+        desk.ask(bodies.Delete("STOCK", keys_to_column([f"{i}-{j}" for j in range(1000)]), YOU, i + 1))
+    assert desk.engine.sweeps
+    assert subscribed(desk.subscribe(BY_SECTOR, 0, 9, "TECH", since=before)).groups[0].snapshot is not None
+
+
+def test_a_deserted_channel_lingers_and_closes(desk: Desk) -> None:
+    number = subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel
+    assert desk.attendance.close_deserted({number}, 0.0) == []
+    assert desk.attendance.close_deserted(set(), 1.0) == []
+    assert desk.attendance.close_deserted({number}, 2.0) == []  # somebody came back
+    assert desk.attendance.close_deserted(set(), 3.0) == []
+    assert desk.attendance.close_deserted(set(), 32.0) == []
+    assert [closed.number for closed in desk.attendance.close_deserted(set(), 33.0)] == [number]
+    assert desk.engine.statistics() == {}
+    assert subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel == number + 1  # never the same number again
+
+
+def test_explaining_does_not_keep_a_channel_open(desk: Desk) -> None:
+    outcome = desk.ask(bodies.Explain(MIN, (20, 60)))
+    told = cast("bodies.Information", outcome.reply).values
+    assert told["channel"] == "MIN(PER) FROM STOCK OVER RISK"
+    assert (told["low"], told["high"]) == ([20.0], [60.0])
+    assert not told["channel_open"]
+    assert desk.engine.statistics() == {}
+
+
+def test_explaining_counts_recent_messages_that_would_have_concerned_it(desk: Desk) -> None:
+    desk.subscribe(MIN, 20, 60)
+    desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": 5.0}, {"SYMBOL": "B", "RISK": 90.0, "PER": 5.0})
+    told = cast("bodies.Information", desk.ask(bodies.Explain(MIN, (80, 95))).reply).values
+    assert (told["recent_messages"], told["recent_messages_matching"]) == (2, 1)
+    assert desk.engine.statistics()  # the channel of the subscription is still there
+
+
+RIGHTS = {"key": [{"name": "reader", "public": KEY, "subscribe": ["stock"]}]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bodies.Execute("CREATE TABLE T (A TEXT PRIMARY KEY)", ME, 1),
+        bodies.Publish("STOCK", {}, None, ME, 1),
+        bodies.Delete("STOCK", keys_to_column(["A"]), ME, 1),
+    ],
+)
+def test_what_is_not_allowed_is_refused_counted_and_not_done(desk: Desk, body: bodies.Body) -> None:
+    desk.rights = Rights.parse(RIGHTS)
+    outcome = desk.ask(body, KEY)
+    assert "reader may not" in refusal(outcome)
+    assert desk.brain.refused == 1
+    assert outcome.entry is None
+
+
+def test_rights_are_by_table(desk: Desk) -> None:
+    desk.execute("CREATE TABLE SECRET (A TEXT PRIMARY KEY, B REAL)")
+    desk.rights = Rights.parse(RIGHTS)
+    group = bodies.Group(1, MIN, (20, 60), 1)
+    assert len(subscribed(desk.ask(bodies.Subscribe((group,)), KEY)).groups) == 1
+    secret = bodies.Group(1, "SELECT MIN(B) FROM SECRET", (), 1)
+    assert "SECRET" in refusal(desk.ask(bodies.Subscribe((secret,)), KEY))
+    assert "SECRET" in refusal(desk.ask(bodies.Explain("SELECT MIN(B) FROM SECRET", ()), KEY))
+    assert "no list" in refusal(desk.ask(bodies.Subscribe((group,)), "x" * 40))

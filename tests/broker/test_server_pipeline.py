@@ -1,0 +1,119 @@
+"""Group commit: nothing leaves before it is synced, everything leaves in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from broker.log.commit_log import NullLog
+from broker.log.record import Kind
+from broker.server.brain import Entry, Outcome
+from broker.server.pipeline import Pipeline, Step
+from network.wire.bodies import Synced
+from network.wire.errors import LogBroken
+from network.wire.frames import Request
+
+
+class SlowLog(NullLog):
+    """A log whose disk answers when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_sync = threading.Event()
+        self.broken = False
+        self.groups: list[int] = []
+
+    def write_and_sync(self) -> int:
+        number = self.number
+        self.may_sync.wait(10)
+        if self.broken:
+            raise LogBroken("log", "no space left")
+        self.groups.append(number)
+        return number
+
+
+def step(number: int, *, durable: bool) -> Step:
+    entry = Entry(Kind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
+    return Step(Request(number, (1,), None, b""), Outcome(Synced(number), entry), 10)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_nothing_leaves_before_the_disk_has_it() -> None:
+    log, left = SlowLog(), list[int]()
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline.put(step(1, durable=True))
+    pipeline.put(step(2, durable=False))  # a read that saw the row must not tell of it either
+    await settle()
+    assert left == []
+    assert pipeline.waiting_bytes == 10
+    log.may_sync.set()
+    await pipeline.stop()
+    assert left == [1, 2]
+    assert pipeline.waiting_bytes == 0
+
+
+async def test_what_comes_during_a_sync_makes_the_next_group() -> None:
+    log, left = SlowLog(), list[int]()
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline.put(step(1, durable=True))
+    await settle()
+    for number in range(2, 50):
+        pipeline.put(step(number, durable=True))
+    log.may_sync.set()
+    await pipeline.stop()
+    assert left == list(range(1, 50))
+    assert len(log.groups) == 2
+
+
+async def test_reads_alone_do_not_wait_for_the_disk() -> None:
+    log, left = SlowLog(), list[int]()
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline.put(step(1, durable=False))
+    await settle()
+    assert left == [1]
+    await pipeline.stop()
+
+
+async def test_a_broken_log_ends_the_pipeline_and_releases_nothing() -> None:
+    log, left = SlowLog(), list[int]()
+    log.broken = True
+    log.may_sync.set()
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline.put(step(1, durable=True))
+    with pytest.raises(LogBroken):
+        async with asyncio.timeout(5):
+            await pipeline.failed
+    pipeline.put(step(2, durable=False))
+    await settle()
+    assert left == []
+    await pipeline.stop()
+
+
+async def test_it_says_when_too_much_waits() -> None:
+    log = SlowLog()
+    pipeline = Pipeline(log, lambda steps: None, 20)
+    pipeline.put(step(1, durable=True))
+    assert not pipeline.full
+    pipeline.put(step(2, durable=True))
+    assert pipeline.full
+    log.may_sync.set()
+    await pipeline.stop()
+    assert not pipeline.full
+
+
+async def test_steps_on_their_way_can_be_looked_at() -> None:
+    log = SlowLog()
+    pipeline = Pipeline(log, lambda steps: None, 1000)
+    pipeline.put(step(1, durable=True))
+    await settle()
+    pipeline.put(step(2, durable=True))
+    assert [s.request.id for s in pipeline] == [1, 2]
+    log.may_sync.set()
+    await pipeline.stop()
+    assert list(pipeline) == []
