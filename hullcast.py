@@ -14,6 +14,7 @@ from clients.client import Client, ClientStatistics, Receipt, connect
 from clients.subscription import LiveSubscription
 from clients.subscriptions import Changed, LiveSubscriptions
 from network.answers.events import Change, Event, Progress, Resync, Snapshot
+from network.answers.named import QueryRows
 from network.wire.errors import (
     BadBatch,
     BadDirectory,
@@ -84,6 +85,7 @@ __all__ = [
     "PeerClosed",
     "PeerError",
     "Progress",
+    "QueryRows",
     "Receipt",
     "Resync",
     "RetryTooOld",

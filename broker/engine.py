@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker.schema import Table
     from broker.sql.encode_columns import ParameterColumn
     from broker.sql.query import Predicates
+    from network.answers.named import QueryRows
 
 Listeners = npt.NDArray[np.int64]
 
@@ -125,11 +126,11 @@ class Engine:
         codes = ingest_keys(store.table, keys, self._interner)
         return self._publish(store, lambda: store.remove(codes))
 
-    def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, *parameters: object) -> QueryRows:
         """Read the current state once, with any SELECT that SQLite runs; rows as named tuples."""
         return self._mirror.query(sql, parameters)
 
-    def prepare_query(self, sql: str, *parameters: object) -> Callable[[], list[tuple[Any, ...]]]:
+    def prepare_query(self, sql: str, *parameters: object) -> Callable[[], QueryRows]:
         """`query` in two steps: the state is taken now, and read when the result is called, in any one thread."""
         self._check_sound()
         return self._mirror.prepare(sql, parameters)

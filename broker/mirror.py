@@ -17,12 +17,10 @@ a clock that a pure module may have. What no step counts is bounded by SQLite's 
 from __future__ import annotations
 
 import sqlite3
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +34,7 @@ from broker.interning import Interner
 from broker.schema import Column, ColumnType, Table, fold
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES, Refused, decode, decode_column, encode_number, has_utf8
+from network.answers.named import QueryRows
 from network.wire.errors import BadParameter, SqlError, UnknownTable
 
 LONGEST_SQL = 4096
@@ -89,7 +88,7 @@ class Mirror:
         self._database.set_authorizer(self._authorize)
         self._database.set_progress_handler(self._count_steps, STEPS_PER_CALL)
 
-    def query(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, parameters: Parameters = ()) -> QueryRows:
         """The rows of a SELECT over the current state, as named tuples.
 
         Raises SqlError, UnknownTable, or BadParameter. A field whose column name is no identifier is named
@@ -101,7 +100,7 @@ class Mirror:
         """The names of the tables that a SELECT reads."""
         return tuple(_read(sql, {fold(store.table.name): store.table for store in self._stores.values()}).tables)
 
-    def prepare(self, sql: str, parameters: Parameters = ()) -> Callable[[], list[tuple[Any, ...]]]:
+    def prepare(self, sql: str, parameters: Parameters = ()) -> Callable[[], QueryRows]:
         """Bring the copy up to date now, and read from it later, perhaps in another thread (one at a time).
 
         Reading may take long and does not look at the stores; nothing else may be asked of the mirror meanwhile.
@@ -115,7 +114,7 @@ class Mirror:
         width = sum(len(tables[name].table.columns) for name in plan.tables)
         return lambda: self._read_rows(sql, plan, bound, width)
 
-    def _read_rows(self, sql: str, plan: _Plan, bound: Any, width: int) -> list[tuple[Any, ...]]:
+    def _read_rows(self, sql: str, plan: _Plan, bound: Any, width: int) -> QueryRows:
         with self._guard(sql, width):
             cursor = self._database.execute(plan.sql, bound)
             names = tuple(described[0] for described in cursor.description)
@@ -130,7 +129,7 @@ class Mirror:
                 for column, instant in zip(zip(*rows, strict=True), instants, strict=False)
             ]
             rows = list(zip(*columns, strict=True))
-        return list(map(_row_type(names)._make, rows))
+        return QueryRows(names, rows)
 
     def close(self) -> None:
         """Give the memory back."""
@@ -493,11 +492,6 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and value == value):
         return value
     raise BadParameter(position, f"takes None, a number, a text or a datetime, got {value!r:.40}")
-
-
-@lru_cache(maxsize=256)
-def _row_type(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names, rename=True)  # the fields are known only now
 
 
 def _affinity(column: Column) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import namedtuple
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from broker.sql.query import Kind
 from network.answers.collection import Collection
 from network.answers.events import Change, LocalEvent, Resync
+from network.answers.named import row_type
 from network.wire.errors import SubscriptionClosed
 
 if TYPE_CHECKING:
@@ -175,21 +175,3 @@ class CollectionSubscription(Subscription):
 
 def _same(value: Any) -> Any:
     return value
-
-
-@cache
-def row_type(columns: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Rows are tuples with the output columns as names, where those are identifiers."""
-    row: Any = namedtuple("Row", columns, rename=True)  # type: ignore[misc]  # names are known at run time only
-
-    def reduce(self: Any) -> tuple[Any, ...]:
-        """For pickle, which cannot find such a type by its name."""
-        return _make_row, (columns, tuple(self))
-
-    setattr(row, "__reduce__", reduce)  # noqa: B010
-    made: Callable[[Any], Any] = row._make
-    return made
-
-
-def _make_row(columns: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return row_type(columns)(values)

@@ -21,8 +21,21 @@ WIDTH_IN_A_FILE = 120  # where there is no terminal to ask
 #: The subcommands, in the order of the help text: name, one line about it, and the module that has it. A module is
 #: imported only when its command runs, so that `hullcast --help` does not wait for numba.
 COMMANDS: tuple[tuple[str, str, str], ...] = (
-    ("demo", "a tour in the terminal: live answers over a synthetic stock market", "clients.commands.demo"),
+    ("up", "a whole cluster on this host: server, root and gateways", "clients.commands.up"),
+    ("server", "run the database server: rows, commit log, root of the overlay", "clients.commands.server"),
+    ("node", "run one broker node, between the server and clients", "clients.commands.node"),
+    ("status", "the tree of server and nodes: clients, lag, queues, rates", "clients.commands.status"),
+    ("execute", "create or drop a table", "clients.commands.execute"),
+    ("publish", "rows from CSV, JSON lines or Parquet into a table", "clients.commands.publish"),
+    ("delete", "remove rows by primary key", "clients.commands.delete"),
+    ("query", "run a SELECT once", "clients.commands.query"),
+    ("subscribe", "print the answer of a SELECT, and each change of it", "clients.commands.subscribe"),
+    ("explain", "what a subscription becomes, and what traffic to expect", "clients.commands.explain"),
+    ("replay", "publish a trace at a given rate, and measure", "clients.commands.replay"),
+    ("demo", "a cluster here, live answers, a gateway killed, every answer checked", "clients.commands.demo"),
+    ("keygen", "make a key pair, for encrypted links and for the allow list", "clients.commands.keygen"),
     ("bench", "measure the engine beside the thesis and beside baselines", "clients.commands.bench"),
+    ("log", "check and show the commit log of a data directory", "clients.commands.log"),
     ("warm", "compile the kernels now, rather than at the first update", "clients.commands.warm"),
 )
 
@@ -43,8 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDTH_IN_A_FILE
     words = list(sys.argv[1:] if argv is None else argv)
-    parser, wanted = _parser(words)
     try:
+        parser, wanted = _parser(words)
         arguments = parser.parse_args(words)
         if wanted is None:
             parser.print_help()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 from clients.connecting import configure
@@ -16,6 +14,7 @@ from clients.session import receipt_of
 from clients.subscription import LiveSubscription
 from clients.subscriptions import LiveSubscriptions
 from clients.token import read_token
+from network.answers.named import QueryRows
 from network.wire import bodies
 from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed
 from network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
@@ -150,12 +149,12 @@ class Client:
             bodies.Delete(str(table), column, self._publisher, self._number()), f"delete from {table}"
         )
 
-    async def query(self, sql: str, *parameters: object) -> list[Any]:
+    async def query(self, sql: str, *parameters: object) -> QueryRows:
         """Read the rows once, with any SELECT that SQLite runs; rows as named tuples."""
         reply = await self._ask(bodies.Query(_sql(sql), scalars(parameters)), "query")
         if not isinstance(reply, bodies.Rows):
             raise BadFrame(f"a {type(reply).__name__} answers no query")
-        return [_row_type(reply.names)(*row) for row in rows_of(reply.columns)]
+        return QueryRows(reply.names, rows_of(reply.columns))
 
     async def tables(self) -> dict[str, Any]:
         """The tables by name: their key, the types of their columns, how many rows."""
@@ -306,8 +305,3 @@ def _size(body: bodies.Execute | bodies.Publish | bodies.Delete) -> int:
         return len(body.sql)
     columns = body.columns.values() if isinstance(body, bodies.Publish) else (body.keys,)
     return sum(16 * len(column) for column in columns)
-
-
-@cache
-def _row_type(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names, rename=True)

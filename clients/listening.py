@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from broker.subscription import row_type
 from clients.backlog import CollectionBacklog, ScalarBacklog
 from clients.contents import Contents
 from clients.decoding import entries, value_of
@@ -16,6 +15,7 @@ from network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, ROWS, Aggrega
 from network.answers.audience import Audience
 from network.answers.events import Change, Resync
 from network.answers.extremum import ExtremumAnswers, heard
+from network.answers.named import row_type
 from network.answers.newest import replace_newest
 from network.answers.rows import ENTER, LEAVE, RowAnswers, deliver
 from network.matching.duality import NO_PARTITIONS, around_points

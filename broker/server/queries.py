@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.engine import Engine
+    from network.answers.named import QueryRows
     from network.wire.bodies import Query
     from network.wire.frames import Request
 
@@ -56,5 +57,6 @@ class Queries:
             self._done(request, outcome)
 
 
-def _rows(read: Callable[[], list[tuple[object, ...]]]) -> Rows:
-    return Rows(*table_of(read()))
+def _rows(read: Callable[[], QueryRows]) -> Rows:
+    rows = read()
+    return Rows(*table_of(rows, rows.columns))

@@ -34,3 +34,24 @@ def seconds(text: str) -> float:
     if not (isfinite(value) and value >= 0):
         raise argparse.ArgumentTypeError(f"{text} is no duration; 0 or more")
     return value
+
+
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
+    """What commands that serve have in common, besides their settings."""
+    parser.add_argument("--json", action="store_true", help="print the ready line as JSON, for programs")
+    parser.add_argument(
+        "--until-input-ends",
+        action="store_true",
+        help="stop, as by SIGTERM, when standard input is closed: when whoever holds its other end is gone",
+    )
+
+
+def number(text: str) -> float:
+    """A finite number, 0 or more; 1_000 and 1,000 are fine."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not (isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"{text} will not do; 0 or more")
+    return value

@@ -1,0 +1,439 @@
+"""The client commands against a real server and a real node: what they print, how they end, what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from rich.console import Console
+
+from broker.server.service import Server
+from broker.server_settings import ServerSettings
+from clients import cli
+from clients.client import Client
+from clients.commands.connection import parameter
+from clients.commands.status_screen import Sample, screen
+from clients.connecting import configure
+from network.node import Node
+from network.node_settings import NodeSettings
+from network.security.rights import Rights
+
+CREATE = "CREATE TABLE {} (SYMBOL TEXT PRIMARY KEY, RISK REAL NOT NULL, PER REAL, AT TIMESTAMP, N INTEGER)"
+MIN_PER = "SELECT MIN(PER) FROM {} WHERE RISK BETWEEN ? AND ?"
+
+
+class Cluster(NamedTuple):
+    """A server and a node that run in a thread."""
+
+    node: str
+    server: str
+    end_node: Callable[[], None]
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A server and a node in a thread of their own."""
+    ready = threading.Event()
+    shared: dict[str, Any] = {}
+
+    async def serve() -> None:
+        server = Server(ServerSettings(listen="tcp://127.0.0.1:0", data=None), Rights.everything())
+        started = asyncio.Event()
+        tasks = [asyncio.create_task(server.run(started))]
+        await started.wait()
+        node = Node(
+            NodeSettings(listen="tcp://127.0.0.1:0", parent=(server.endpoint,), name="gate"), Rights.everything()
+        )
+        started = asyncio.Event()
+        tasks.append(asyncio.create_task(node.run(started)))
+        await started.wait()
+        shared.update(loop=asyncio.get_running_loop(), stop=asyncio.Event(), task=tasks[1])
+        shared["endpoints"] = node.endpoint, server.endpoint
+        ready.set()
+        await shared["stop"].wait()
+        for task in reversed(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="test-cluster")
+    thread.start()
+    assert ready.wait(60)
+    try:
+        node, server = shared["endpoints"]
+        yield Cluster(node, server, lambda: shared["loop"].call_soon_threadsafe(shared["task"].cancel))
+    finally:
+        shared["loop"].call_soon_threadsafe(shared["stop"].set)
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with cluster() as running:
+        yield running.node
+
+
+class Shell:
+    """Runs commands here, or as processes, against one cluster and with a table of the test's own."""
+
+    def __init__(self, url: str, table: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.url, self.table, self._path, self._capsys = url, table, path, capsys
+        self._started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        """Run it; what it printed, or said on standard error if it shall fail."""
+        got = cli.main([*words, "--url", self.url])
+        captured = self._capsys.readouterr()
+        assert got == code, captured.err
+        if code:
+            assert captured.err.startswith("hullcast: ")
+            assert captured.err.count("\n") == 1
+        return captured.err if code else captured.out
+
+    def file(self, content: str | bytes, name: str = "rows.csv") -> str:
+        path = self._path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "clients.cli", *words, "--url", self.url]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+        self._started.append(subprocess.Popen(command, **pipes))
+        return self._started[-1]
+
+    def clear(self) -> None:
+        """End what a test that failed has left."""
+        for process in self._started:
+            with process:
+                process.kill()
+
+
+@pytest.fixture
+def shell(
+    url: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Shell]:
+    made = Shell(url, f"T{zlib.crc32(request.node.name.encode())}", tmp_path, capsys)
+
+    async def create() -> None:
+        async with Client(configure(url)) as client:
+            await client.execute(CREATE.format(made.table))
+
+    asyncio.run(create())
+    yield made
+    made.clear()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+# --- publish, query, delete --------------------------------------------------------------------------------------
+
+
+def test_csv_goes_in_and_comes_out(shell: Shell) -> None:
+    file = shell.file("symbol,risk,per,at,n\nZoë ☃,20,,2024-01-02T03:04:05,7\nB,30.5,2,,\n")
+    said = shell("publish", shell.table, "--csv", file)
+    assert said.startswith(f"{shell.table}: 2 rows in 1 batch, ")
+    assert ", last seq " in said
+    out = shell("query", f"SELECT * FROM {shell.table} ORDER BY RISK", "--json")
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"SYMBOL": "Zoë ☃", "RISK": 20.0, "PER": None, "AT": "2024-01-02T03:04:05+00:00", "N": 7},
+        {"SYMBOL": "B", "RISK": 30.5, "PER": 2.0, "AT": None, "N": None},
+    ]
+    assert shell("query", f"SELECT SYMBOL, PER FROM {shell.table} ORDER BY 1", "--csv") == "SYMBOL,PER\nB,2.0\nZoë ☃,\n"
+    table = shell("query", f"SELECT COUNT(*), MAX(RISK) AS top FROM {shell.table} WHERE RISK > ?", "--param", "25")
+    assert table.split() == ["COUNT(*)", "top", "─" * len(table.splitlines()[2].strip()), "1", "30.5"]
+
+
+def test_columns_left_out_keep_their_values(shell: Shell) -> None:
+    shell("publish", shell.table, "--jsonl", shell.file('{"SYMBOL": "A", "RISK": 1, "PER": 5}\n'))
+    shell("publish", shell.table, "--jsonl", shell.file('{"SYMBOL": "A", "PER": 6}\n'))
+    assert shell("query", f"SELECT RISK, PER FROM {shell.table}", "--csv") == "RISK,PER\n1.0,6.0\n"
+
+
+def test_many_batches_are_counted(shell: Shell) -> None:
+    file = shell.file("SYMBOL,RISK\n" + "".join(f"S{n},{n}\n" for n in range(2500)))
+    said = json.loads(shell("publish", shell.table, "--csv", file, "--batch", "100", "--json"))
+    assert (said["rows"], said["batches"]) == (2500, 25)
+    assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n2500\n"
+    keys = shell.file("".join(f"S{n}\n" for n in range(0, 2500, 2)), "keys")
+    assert "1,250 keys" in shell("delete", shell.table, "--file", keys, "--batch", "100")
+    assert "2 keys" in shell("delete", shell.table, "S1", "never there")
+    assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n1249\n"
+
+
+def test_a_bad_cell_is_told_with_line_column_and_what_is_durable(shell: Shell) -> None:
+    good = "".join(f"S{n},{n}\n" for n in range(250))
+    said = shell("publish", shell.table, "--csv", shell.file(f"SYMBOL,RISK\n{good}X,oops\n"), "--batch", "100", code=2)
+    assert "rows.csv line 252, column RISK: 'oops' is no REAL; 200 rows are durable" in said
+    assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n200\n"
+
+
+def test_what_the_server_refuses_is_told_with_its_line(shell: Shell) -> None:
+    good = "".join(f"S{n},{n}\n" for n in range(149))
+    said = shell("publish", shell.table, "--csv", shell.file(f"SYMBOL,RISK\n{good}X,\n"), "--batch", "100", code=2)
+    assert "rows.csv line 151, column RISK: NULL where a value is needed" in said
+    assert "100 rows are durable" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x00\x01\xff garbage", "is not UTF-8"),
+        (b"SYMBOL,WRONG\nA,1\n", "no column WRONG"),
+        (b'SYMBOL,RISK\nA,"1', "not CSV"),
+    ],
+)
+def test_garbage_is_refused(shell: Shell, content: bytes, said: str) -> None:
+    got = shell("publish", shell.table, "--csv", shell.file(content), code=2)
+    assert said in got
+    assert "no row was published" in got
+
+
+def test_a_table_or_file_that_is_not_there_is_told(shell: Shell, tmp_path: Path) -> None:
+    file = shell.file("SYMBOL,RISK\nA,1\n")
+    assert "no table NOWHERE; tables: " in shell("publish", "NOWHERE", "--csv", file, code=2)
+    assert "cannot read" in shell("publish", shell.table, "--csv", str(tmp_path / "none.csv"), code=2)
+    assert "no table NOWHERE" in shell("delete", "NOWHERE", "A", code=2)
+    assert "give keys, or a --file" in shell("delete", shell.table, code=2)
+
+
+def test_a_table_is_created_when_asked_for(shell: Shell) -> None:
+    file = shell.file("order,name of it\n1,a\n2,b\n")
+    shell("publish", f"{shell.table}_NEW", "--csv", file, "--create")
+    assert shell("query", f'SELECT SUM("order") FROM {shell.table}_NEW', "--csv").endswith("\n3\n")
+
+
+def test_rows_of_a_pipe_are_published_while_it_is_open(shell: Shell) -> None:
+    process = shell.start("publish", shell.table, "--csv", "-", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write("SYMBOL,RISK\nA,1\n")
+    process.stdin.flush()
+    wait_for(lambda: shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n1\n")
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert (code, err) == (130, "")
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_nobody_listening_is_told_soon(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:  # bound, but nobody listens: nobody else can either
+        taken.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        begun = time.monotonic()
+        assert cli.main(["query", "SELECT 1", "--url", endpoint, "--timeout", "0.5"]) == 2
+    assert time.monotonic() - begun < 10
+    assert f"nobody answers at {endpoint} within 0.5 s" in capsys.readouterr().err
+
+
+def test_bad_sql_and_bad_parameters_are_told(shell: Shell) -> None:
+    assert "nonsense" in shell("query", "nonsense", code=2)
+    assert "parameter" in shell("subscribe", MIN_PER.format(shell.table), "--param", "1", code=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", 1), ("-2.5", -2.5), ("1e3", 1000.0), ("1_0", "1_0"), ("nan", "nan"), ("a", "a"), ("", "")]
+)
+def test_parameters_are_numbers_where_they_look_like_numbers(text: str, value: object) -> None:
+    assert parameter(text) == value
+    assert type(parameter(text)) is type(value)
+
+
+# --- subscribe ------------------------------------------------------------------------------------------------
+
+
+def publish(shell: Shell, *rows: dict[str, Any]) -> None:
+    shell("publish", shell.table, "--jsonl", shell.file("".join(json.dumps(row) + "\n" for row in rows), "more.jsonl"))
+
+
+def test_a_subscription_is_told_line_by_line_until_ctrl_c(shell: Shell) -> None:
+    publish(shell, {"SYMBOL": "A", "RISK": 25, "PER": 9})
+    process = shell.start("subscribe", MIN_PER.format(shell.table), "--param", "20", "--param", "60", "--json")
+    first = json.loads(line_of(process))
+    assert (first["event"], first["columns"], first["answer"]) == ("answer", ["MIN(PER)"], 9.0)
+    publish(shell, {"SYMBOL": "B", "RISK": 30, "PER": 4})
+    change = json.loads(line_of(process))
+    assert (change["event"], change["answer"]) == ("change", 4.0)
+    assert change["seq"] > first["seq"]
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    end = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (end["event"], end["events"], end["dropped"], end["conflated"]) == ("end", 1, 0, 0)
+
+
+def test_rows_enter_change_and_leave(shell: Shell) -> None:
+    publish(shell, {"SYMBOL": "A", "RISK": 25, "PER": 9})
+    sql = f"SELECT SYMBOL, PER FROM {shell.table} WHERE RISK BETWEEN 20 AND 60"
+    process = shell.start("subscribe", sql, "--count", "3")
+    assert line_of(process).rstrip().endswith("1 row")
+    assert line_of(process) == "  SYMBOL=A  PER=9.0\n"
+    publish(shell, {"SYMBOL": "B", "RISK": 30, "PER": None})
+    assert line_of(process).rstrip().endswith("entered (B, NULL)")
+    publish(shell, {"SYMBOL": "B", "PER": 5})
+    assert line_of(process).rstrip().endswith("changed (B, NULL): PER is now 5.0")
+    publish(shell, {"SYMBOL": "A", "RISK": 0})
+    assert line_of(process).rstrip().endswith("left (A, 9.0)")
+    code, out, err = finish(process)
+    assert (code, out) == (0, "")
+    assert err.startswith("events 3, resyncs 0, dropped 0, conflated 0, seconds ")
+
+
+def test_rows_and_sets_as_json(shell: Shell) -> None:
+    publish(shell, {"SYMBOL": "A", "RISK": 25, "AT": "2024-01-01T00:00:00", "N": 3})
+    sql = f"SELECT SYMBOL, AT FROM {shell.table} WHERE RISK > 0"
+    out = shell("subscribe", sql, "--seconds", "0", "--json").splitlines()
+    assert json.loads(out[0])["answer"] == [{"SYMBOL": "A", "AT": "2024-01-01T00:00:00+00:00"}]
+    out = shell("subscribe", f"SELECT DISTINCT N FROM {shell.table}", "--seconds", "0", "--json").splitlines()
+    assert json.loads(out[0])["answer"] == [3]
+    assert shell("subscribe", sql, "--seconds", "0", "--changes-only") == ""
+
+
+def test_a_reader_who_leaves_ends_it_without_another_event(shell: Shell) -> None:
+    process = shell.start("subscribe", f"SELECT COUNT(*) FROM {shell.table}", "--json")
+    assert json.loads(line_of(process))["answer"] == 0
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_a_lost_connection_and_its_return_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with cluster() as running:
+        shell = Shell(f"{running.node},{running.server}", "T", tmp_path, capsys)
+        shell("publish", "T", "--csv", shell.file("ID,X\n1,2\n"), "--create")
+        process = shell.start("subscribe", "SELECT SUM(X) FROM T", "--json")
+        assert json.loads(line_of(process))["answer"] == 2
+        running.end_node()
+        assert json.loads(line_of(process)) == {"event": "connection", "connected": False}
+        assert json.loads(line_of(process)) == {"event": "connection", "connected": True}
+        shell("publish", "T", "--csv", shell.file("ID,X\n2,3\n"))
+        assert json.loads(line_of(process))["answer"] == 5
+    assert json.loads(line_of(process)) == {"event": "connection", "connected": False}
+    process.send_signal(signal.SIGTERM)
+    code, out, _ = finish(process)
+    shell.clear()
+    assert code == 0
+    assert json.loads(out.splitlines()[-1])["event"] == "end"
+
+
+# --- explain, status, replay ----------------------------------------------------------------------------------
+
+
+def test_explain_says_what_becomes_of_a_subscription(shell: Shell) -> None:
+    sql = MIN_PER.format(shell.table)
+    words = " ".join(shell("explain", sql, "--param", "20", "--param", "60").split())
+    assert "the point (20, 60) in the plane of all ranges of RISK" in words
+    assert f"with every MIN of {shell.table} over RISK" in words
+    assert "nobody is subscribed to it now" in words
+    box = f"SELECT COUNT(*) FROM {shell.table} WHERE RISK >= 3 AND PER BETWEEN 1 AND 2"
+    assert "the box RISK 3 .. ∞ x PER 1 .. 2" in " ".join(shell("explain", box).split())
+    told = json.loads(shell("explain", box, "--json"))
+    assert (told["low"], told["high"]) == ([3.0, 1.0], [None, 2.0])
+
+
+def test_explain_counts_the_recent_messages(shell: Shell) -> None:
+    sql = MIN_PER.format(shell.table)
+    process = shell.start("subscribe", sql, "--param", "20", "--param", "60")
+    line_of(process)
+    for per in (9, 8, 7):
+        publish(shell, {"SYMBOL": "A", "RISK": 25, "PER": per})
+    words = " ".join(shell("explain", sql, "--param", "20", "--param", "60").split())
+    assert "an event in 3 of the last 3 updates (100.0%)" in words
+    assert "it is open" in words
+    process.send_signal(signal.SIGINT)
+    finish(process)
+
+
+def test_status_shows_the_tree(shell: Shell) -> None:
+    out = shell("status", "--interval", "0.1")
+    lines = out.splitlines()
+    assert lines[0].startswith("server server  tcp://127.0.0.1:")
+    assert any("── node gate  tcp://127.0.0.1:" in line for line in lines)
+    assert f"{shell.table} 0 rows" in " ".join(out.split())
+    told = json.loads(shell("status", "--json"))
+    assert told["nodes"][0]["name"] == "gate"
+
+
+def test_status_is_refreshed_until_ctrl_c(shell: Shell) -> None:
+    process = shell.start("status", "--watch", "--json", "--interval", "0.1")
+    for _ in range(3):
+        assert json.loads(line_of(process))["name"] == "server"
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 0
+
+
+def test_rates_and_lag_come_from_two_samples() -> None:
+    def sample(at: float, seq: int, through: int, messages: int) -> Sample:
+        counters = {"clients": 1, "nodes": 1, "subscriptions": 2, "messages": messages, "routed": messages // 2}
+        counters |= {"filtered": messages - messages // 2, "queued_bytes": 3_000_000}
+        node = {"id": "n", "name": "gate", "endpoint": "tcp://b:1", "path": ["s"], "attached": True, "reattached": 2}
+        channel = {"number": 1, "name": "MIN", "updates": 10, "messages": messages, "ignorable": 5, "deserted": False}
+        status: dict[str, Any] = {"name": "main", "id": "s", "endpoint": "tcp://a:1", "uptime_s": 90_061.0, "seq": seq}
+        status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
+        status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel]}
+        return Sample(at, status | {"nodes": [node | counters | {"through": through}]})
+
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(screen(sample(3.0, 500, 480, 1000), sample(1.0, 100, 100, 200)))
+    text = console.export_text()
+    assert "up 1 d 1 h, seq 500, 200 updates/s" in text
+    assert "20 updates behind  moved 2x" in text
+    assert "3.0 MB queued; 1,000 messages: 500 sent on, 500 filtered out (400 messages/s)" in text
+    assert "1,000" in text.splitlines()[-2]
+
+
+def test_a_synthetic_market_is_replayed_at_its_rate(shell: Shell) -> None:
+    said = json.loads(shell("replay", "synthetic:50:1", "--rate", "500", "--seconds", "1", "--json"))
+    assert 300 <= said["updates"] <= 550
+    assert 0 < said["durable_p50_s"] <= said["durable_p99_s"]
+    text = shell("replay", "points:100", "--rate", "0")
+    assert text.startswith("20,000 updates in ")
+    assert "no trace" in shell("replay", "synthetic:x", code=2)
+
+
+def test_a_file_is_replayed_by_its_own_times(shell: Shell) -> None:
+    rows = "".join(f"{n / 10},S{n % 3},{n}\n" for n in range(30))
+    file = shell.file("ts,symbol,price\n" + rows, f"{shell.table}_TICKS.csv")
+    said = json.loads(shell("replay", file, "--speed", "10", "--primary-key", "symbol", "--json"))
+    assert said["updates"] == 30
+    assert said["seconds"] >= 0.28
+    assert shell("query", f"SELECT MAX(price) FROM {shell.table}_TICKS", "--csv").endswith("\n29\n")
+    assert "which column is the time" in shell("replay", shell.file("a,b\n1,2\n", "x.csv"), "--speed", "1", code=2)
+
+
+def test_a_replay_ends_with_its_summary_by_ctrl_c(shell: Shell) -> None:
+    seq = json.loads(shell("status", "--json"))["seq"]
+    process = shell.start("replay", "synthetic:50:2", "--rate", "200", "--loop")
+    wait_for(lambda: json.loads(shell("status", "--json"))["seq"] > seq + 150)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    assert " updates/s of 200 wanted; durable after " in out
