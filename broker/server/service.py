@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,6 +48,10 @@ REPORT_VALID_S = 5.0
 ID_BYTES = 16
 #: Of a name or endpoint that everybody is told.
 LONGEST_TEXT = 256
+
+
+#: Rounds remembered: what a node's lag is measured with, up to a minute.
+HISTORY = 600
 
 
 class Server:
@@ -102,6 +107,7 @@ class Server:
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
+        self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
         self._reports: dict[str, tuple[float, dict[str, object]]] = {}
         self._checkpointed = (self.engine.seq, time.monotonic())
         self._checkpointing: asyncio.Task[None] | None = None
@@ -220,6 +226,7 @@ class Server:
             self.brain.now = now
             if next(iter(self.pipeline), None) is None:  # nothing waits for the disk
                 self.children.through = self.engine.seq
+            self._history.append((now, self.children.through))
             self.children.tell_progress()
             self.retention.expire(now - self.settings.retention_seconds)
             for attending in self.attendance.close_deserted(set(self.children.router.channels()), now):
@@ -233,8 +240,15 @@ class Server:
         except (KeyError, ValueError) as error:
             log.warning("report refused", extra={"why": repr(error)})
             return
-        self._reports[entry.id.hex()] = (time.monotonic(), dict(report.node))
+        through = report.node.get("through")
+        lag_s = self._lag_s(through) if isinstance(through, int) else 0.0
+        self._reports[entry.id.hex()] = (time.monotonic(), {**report.node, "lag_s": lag_s})
         self._tell_directory()
+
+    def _lag_s(self, through: int) -> float:
+        """How long ago a node that is complete up to `through` was up to date."""
+        later = [at for at, reached in self._history if reached > through]
+        return time.monotonic() - later[0] if later else 0.0
 
     def live_reports(self) -> list[dict[str, object]]:
         """What nodes have told about themselves lately."""

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Shows the server and its nodes as a tree: clients and subscriptions of each, messages sent on and filtered "
-        "out, how many updates it is behind the server, bytes that wait for its children; and the open channels."
+        "out, how long it is behind the server, bytes that wait for its children; and the open channels."
     )
     parser.epilog = (
         "Nodes report about once a second, so their lag is at most that old. Rates come from two samples; without "

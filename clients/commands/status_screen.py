@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-#: From here on the number of updates behind, or of bytes that wait, is marked.
-BEHIND_UPDATES = 10_000
+#: Progress is told at each hop now and then: a node within this is up to date. A node this far behind is in trouble.
+IN_STEP_S, BEHIND_S = 0.75, 5.0
 WAITING_BYTES = 1 << 20
 
 
@@ -85,7 +85,7 @@ def _node(node: Mapping[str, Any], now: Sample, before: Sample | None) -> Text:
     text = Text.assemble(
         (f"node {node['name']}", "bold"),
         (f"  {node['endpoint']}", "cyan"),
-        _lag(node, now),
+        _lag(node),
     )
     if not node["attached"]:
         text.append("  without a parent", "red")
@@ -97,13 +97,13 @@ def _node(node: Mapping[str, Any], now: Sample, before: Sample | None) -> Text:
     return text
 
 
-def _lag(node: Mapping[str, Any], now: Sample) -> tuple[str, str]:
+def _lag(node: Mapping[str, Any]) -> tuple[str, str]:
     if not node["path"]:
         return "  joining", "yellow"  # it has yet to hear from its parent
-    lag = max(0, now.status["through"] - node["through"])
-    if not lag:
+    lag_s = node["lag_s"]
+    if lag_s < IN_STEP_S:
         return "  in step", "green"
-    return f"  {lag:,} updates behind", "red" if lag >= BEHIND_UPDATES else "yellow"
+    return f"  {lag_s:.1f} s behind", "red" if lag_s >= BEHIND_S else "yellow"
 
 
 def _children(facts: Mapping[str, Any]) -> str:

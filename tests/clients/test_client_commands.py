@@ -399,13 +399,13 @@ def test_rates_and_lag_come_from_two_samples() -> None:
         status: dict[str, Any] = {"name": "main", "id": "s", "endpoint": "tcp://a:1", "uptime_s": 90_061.0, "seq": seq}
         status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
         status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel]}
-        return Sample(at, status | {"nodes": [node | counters | {"through": through}]})
+        return Sample(at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]})
 
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(screen(sample(3.0, 500, 480, 1000), sample(1.0, 100, 100, 200)))
     text = console.export_text()
     assert "up 1 d 1 h, seq 500, 200 updates/s" in text
-    assert "20 updates behind  moved 2x" in text
+    assert "2.0 s behind  moved 2x" in text
     assert "3.0 MB queued; 1,000 messages: 500 sent on, 500 filtered out (400 messages/s)" in text
     assert "1,000" in text.splitlines()[-2]
 
