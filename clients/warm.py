@@ -28,7 +28,11 @@ from broker.engine import Engine
 from broker.index.a2b import A2BTree
 from network.answers.audience import Audience
 from network.answers.extremum import heard
+from network.answers.newest import replace_newest, settle, take_newest
 from network.matching.duality import NO_PARTITIONS
+from network.routing.router import Router
+from network.routing.table import MANY
+from network.wire.frames import Install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +41,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, str], None]
 
 PACKAGES = ("broker", "network")
-DEAR = {"reformulate", "rebuild", "report_many", "update_many"}  # two thirds of the time, and some of each half
+#: Two thirds of the time, and some of each half.
+DEAR = {"carve", "reformulate", "rebuild", "report_many", "update_many"}
 ROOT = Path(__file__).parent.parent
 
 CREATES = (
@@ -102,6 +107,8 @@ def run_everything() -> None:
             subscription.close()
         for subscriptions in many:
             subscriptions.close()
+    run_newest()
+    run_routing()
 
 
 def run_trees() -> None:
@@ -129,6 +136,29 @@ def run_matching() -> None:
     edge = np.zeros(1)
     for _ in heard(audience, edge, edge, edge - 1, edge + 2, NO_PARTITIONS):
         pass
+    run_newest()
+    run_routing()
+
+
+def run_newest() -> None:
+    """Messages to a client that keeps newest answers only."""
+    audience = Audience(2, 16)
+    audience.admit(np.array([[0.0, 1.0]]))
+    edge, seqs, latest, fresh = np.zeros(1), *(np.zeros(1, np.int64) for _ in range(3))
+    sides = (edge, edge, edge - 1, edge + 2, NO_PARTITIONS)
+    replace_newest(audience.index.arrays, *sides, seqs, edge, edge.copy(), latest, fresh)
+    take_newest(settle(seqs, seqs, latest, fresh), fresh, latest)
+
+
+def run_routing() -> None:
+    """Messages on their way to a small client, a large one and a node."""
+    router = Router(1)  # the second point already asks for a box too many
+    x = np.arange(float(MANY))
+    for peer, points in enumerate((1, MANY, 2, MANY)):
+        router.join(peer, exact=peer < 2)
+        router.install(peer, Install(0, 0, "rectangles", False, np.column_stack((x, x))[:points]))
+    edge = np.zeros(1)
+    router.route(0, {"seq": np.zeros(1, np.int64), "il": edge, "ir": edge, "ol": edge - 1, "or": edge + 1})
 
 
 PARTS = (run_trees, run_matching)

@@ -1,0 +1,89 @@
+"""`hullcast node`: one broker node of the overlay; inner node and gateway are the same program."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from clients import logs
+from clients.commands.arguments import add_process_arguments
+from clients.running import Running, announcer, leave, serve, stop_when_input_ends
+from clients.warm_serving import warm_node
+from network.node import Node
+from network.node_metrics import node_metrics
+from network.node_settings import NodeSettings
+from network.security.curve import Curve
+from network.security.keys import load_pair, load_public
+from network.security.rights import Rights
+from network.setting_flags import add_flags, from_arguments
+from network.setting_text import example, report
+from network.wire.errors import PeerClosed
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+#: What a parent says (BYE) to a node that need not come back before somebody has changed something.
+POINTLESS = ("denied", "version")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A flag for each setting, and how the process shows itself."""
+    parser.description = (
+        "Runs one node: it follows a server or another node, and carries to its own children what concerns them. "
+        "When it has a way to the server it prints one line on standard output; logs go to standard error."
+    )
+    parser.epilog = (
+        "SIGTERM and SIGINT stop it; its children move elsewhere. SIGHUP reads the allow list again. Exit code 0 "
+        "after a requested stop, 2 when it cannot serve, also when every parent refuses it at the start."
+    )
+    add_process_arguments(parser)
+    add_flags(parser, NodeSettings)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Serve until told to stop."""
+    if arguments.print_config:
+        sys.stdout.write(example(NodeSettings))
+        return 0
+    loaded = from_arguments(NodeSettings, arguments)
+    settings, security = loaded.settings, loaded.settings.security
+    pair = load_pair(security.key) if security.key is not None else None
+    rights = Rights.load(security.allow)
+    curve = parent_curve = None
+    if pair is not None:
+        curve = Curve(pair.public, pair.secret)
+        expected = load_public(settings.parent_key, setting="parent_key") if settings.parent_key else pair.public
+        parent_curve = Curve(pair.public, pair.secret, server=expected)
+    if arguments.check_config:
+        sys.stdout.write(report(loaded))
+        return 0
+    logs.configure(settings.log.level, settings.log.format)
+    if arguments.until_input_ends:
+        stop_when_input_ends()
+    warm_node()
+    node = Node(settings, rights, curve=curve, parent_curve=parent_curve)
+    running = Running(
+        role="node",
+        name=settings.name,
+        service=node,
+        monitor=settings.monitor,
+        allow=security.allow,
+        metrics=lambda: node_metrics(node),
+        status=node.status,
+        missing=lambda: missing(node),
+    )
+    serve(running, announcer(as_json=arguments.json, text=f", below {', '.join(settings.parent)}"))
+    leave(0)
+
+
+def missing(node: Node) -> str | None:
+    """What a node needs before it serves: a parent that knows the way to the server, and told so."""
+    if node.attached:
+        return None if node.path else "the parent has no way to the server"
+    failure, tried = node.dialer.failure, node.dialer.statistics().attempts
+    code, _, text = failure.partition(": ")
+    if code in POINTLESS and tried >= len(node.dialer.endpoints):
+        raise PeerClosed(code, f"{text} (parent {node.dialer.endpoint})")
+    return failure or "dialling"

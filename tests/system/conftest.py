@@ -1,0 +1,68 @@
+"""After each system test no task, thread, process, socket or open file remains."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import zmq
+
+from tests.support.links import descriptors
+
+#: How long ZeroMQ's own threads may take to close what was closed.
+CLOSING_S = 10.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def collector() -> None:
+    """pyzmq's collector of large messages: a thread with a context of its own, begun by the first, there for ever."""
+    with zmq.Context() as context, context.socket(zmq.PAIR) as one, context.socket(zmq.PAIR) as other:
+        one.bind("inproc://collector")
+        other.connect("inproc://collector")
+        one.send(bytes(1 << 20), copy=False)
+        other.recv()
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left() -> AsyncIterator[None]:
+    """What is there after a test was there before it."""
+    gc.collect()
+    tasks, threads, files, processes = asyncio.all_tasks(), _threads(), descriptors(), _processes()
+    yield
+    left: dict[str, object] = {}
+    try:
+        async with asyncio.timeout(CLOSING_S):
+            while True:
+                gc.collect()
+                left = {
+                    "tasks": asyncio.all_tasks() - tasks - {asyncio.current_task()},
+                    "threads": _threads() - threads,
+                    "files": {where for _, where in descriptors()} - {where for _, where in files},
+                    "processes": _processes() - processes,
+                }
+                if not any(left.values()):
+                    break
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pytest.fail(f"left behind: { {what: some for what, some in left.items() if some} }")
+
+
+def _threads() -> set[str]:
+    """Python's threads, but not the loop's own pool, which lives as long as the loop; and ZeroMQ's."""
+    found = {f"{one.name} {one.native_id}" for one in threading.enumerate() if not one.name.startswith("asyncio_")}
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # gone meanwhile
+            name = (task / "comm").read_text().strip()
+            if name.startswith("ZMQ"):
+                found.add(f"{name} {task.name}")
+    return found
+
+
+def _processes() -> set[int]:
+    return {one.pid for one in psutil.Process().children(recursive=True)}

@@ -1,0 +1,99 @@
+"""Faults by seed: members die and come back, links are cut and stall, and nobody misses anything or hears it twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.server.service import Server
+from tests.support.cluster import ROOT, SERVER, TaskMember, cluster, wait_for
+from tests.support.faults import Fault, happen, plan, workload
+from tests.support.remote_client import remote_client
+
+#: For a whole history of faults; each of them lasts two seconds at most.
+PATIENCE_S = 120.0
+NODES = [ROOT, "g1", "g2"]
+
+
+async def go_through(faults: list[Fault], seed: int, data: Path | None, processes: Path | None = None) -> None:
+    """All of it while publishers publish and subscribers of every kind listen, come and go."""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(data=data, processes=processes) as c,
+        workload(c, Random(seed)) as work,
+    ):
+        for fault in faults:
+            work.resyncs_allowed |= fault.member == SERVER and fault.kind in ("restart", "kill")
+            await work.wait_acknowledged(1 + fault.updates)
+            await happen(fault, c)
+        await work.wait_acknowledged(20)
+
+
+@pytest.mark.parametrize("member", ["g1", ROOT])
+@pytest.mark.parametrize("kind", ["cut", "kill"])
+async def test_nothing_is_lost_or_told_twice_when_a_node_or_its_links_fail(kind: str, member: str) -> None:
+    await go_through([Fault(kind, member, 0.3, 10), Fault(kind, member, 2.0, 30)], seed=1, data=None)
+
+
+async def test_short_and_long_stalls_lose_nothing() -> None:
+    await go_through([Fault("stall", where, s, 10) for where in ("g1", ROOT) for s in (0.3, 2.0)], seed=2, data=None)
+
+
+async def test_publishers_and_subscribers_go_on_when_the_server_comes_back(tmp_path: Path) -> None:
+    await go_through([Fault("restart", SERVER, 0.2, 20), Fault("kill", SERVER, 2.0, 20)], seed=3, data=tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_nobody_misses_anything_through_any_faults_of_nodes_and_links(seed: int) -> None:
+    await go_through(plan(Random(seed), NODES, 5), seed, data=None)
+
+
+async def test_processes_are_killed_one_after_the_other_and_everything_is_right_again(tmp_path: Path) -> None:
+    """kill -9: a gateway, the root, and the server with everything it had in memory."""
+    faults = [Fault("kill", member, 0.0, 20) for member in ("g1", ROOT, SERVER)]
+    await go_through(faults, seed=4, data=tmp_path / "data", processes=tmp_path)
+
+
+async def test_a_client_that_vanishes_without_goodbye_is_forgotten(tmp_path: Path) -> None:
+    """Its subscriptions go from its gateway at once, then from all above; nobody computes for it any more."""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(channel_linger_s=0.0) as c,
+        c.client("g2") as other,
+        remote_client(c["g1"].endpoint, tmp_path / "client.log") as remote,
+    ):
+        await remote.wait_acknowledged(20)
+        (held,) = [member for name, member in c.members.items() if name == "g1"]
+        server = c.server
+        assert isinstance(held, TaskMember)
+        assert isinstance(server, TaskMember)
+        assert isinstance(server.service, Server)
+        attendance = server.service.attendance
+        assert (len(held.service.listener.peers), len(attendance)) == (1, 1)
+        remote.process.kill()
+        await wait_for(lambda: not held.service.listener.peers, "its gateway forgets it")
+        await wait_for(lambda: not len(attendance), "the server computes its channel no more")
+        assert not server.service.children.router.channels()
+        assert await other.sync() >= remote.acknowledged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(300, 306))
+async def test_everything_is_right_again_after_many_kills_of_processes(seed: int, tmp_path: Path) -> None:
+    faults = plan(Random(seed), [*NODES, SERVER], 8)
+    await go_through(faults, seed, data=tmp_path / "data", processes=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 130))
+async def test_nobody_misses_anything_through_many_faults_of_nodes_and_links(seed: int) -> None:
+    await go_through(plan(Random(seed), NODES, 12), seed, data=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200, 230))
+async def test_everything_is_right_again_after_many_faults_the_server_s_among_them(seed: int, tmp_path: Path) -> None:
+    await go_through(plan(Random(seed), [*NODES, SERVER], 12), seed, data=tmp_path)

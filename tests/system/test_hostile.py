@@ -1,0 +1,273 @@
+"""Strangers and broken peers: each is closed with a reason, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import zmq
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+
+from clients.client import Client
+from network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
+from network.wire import bodies, frames
+from network.wire.value_columns import Mixed
+from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
+from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
+from tests.support.wire import any_body, any_frame
+
+GREETING = bytes([0xFF, *bytes(8), 0x7F, 3, 0]) + b"NULL".ljust(20, b"\0") + bytes(32)
+MOST_MEMORY = 300 << 20  # what strangers may make this process grow by
+
+
+class Stranger:
+    """A DEALER that speaks the link's protocol as it likes."""
+
+    def __init__(self, context: zmq.Context[Any], endpoint: str) -> None:
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.set(zmq.LINGER, 0)
+        self._socket.connect(endpoint)
+        self.sent = 0
+        self.heard: list[Header] = []
+
+    def send(self, *parts: bytes) -> None:
+        with suppress(zmq.Again):
+            self._socket.send_multipart(parts, zmq.DONTWAIT)
+
+    def say(self, payload: bytes) -> None:
+        """The next frame of the link."""
+        self.sent += 1
+        self.send(encode(Data(self.sent, 0)), payload)
+
+    def hello(self, role: str, received: int = -1) -> None:
+        node = os.urandom(16) if role == "node" else b""
+        self.send(encode(Hello(os.urandom(16), received, role, "stranger", node, None, 1 << 20)))
+
+    async def wait(self, kind: type[Header]) -> Header:
+        """Wait for such a header, or fail when BYE comes instead."""
+        while True:
+            try:
+                parts = self._socket.recv_multipart(zmq.DONTWAIT)
+            except zmq.Again:
+                await asyncio.sleep(0.002)
+                continue
+            header = decode(parts[0])
+            self.heard.append(header)
+            if isinstance(header, kind):
+                return header
+            assert not isinstance(header, Bye), header
+
+    async def bye(self) -> str:
+        """The code with which it was sent away."""
+        header = await self.wait(Bye)
+        assert isinstance(header, Bye)
+        assert header.text
+        return header.code
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@asynccontextmanager
+async def beside_others(c: Cluster, rng: Random) -> AsyncIterator[History]:
+    """Clients that publish and subscribe before and after; they must not notice anything."""
+    history = History()
+    async with c.client("g1") as one, c.client("server") as other:
+        await history.create(one)
+        watchers = await watch(one, EVERY_KIND) + await watch(other, EVERY_KIND[:4])
+        for _ in range(5):
+            await history.publish(other, rng)
+        await one.sync()  # everything is compiled and paged in by now
+        before = psutil.Process().memory_info().rss
+        yield history
+        grown = psutil.Process().memory_info().rss - before
+        for _ in range(5):
+            await history.publish(one, rng)
+        await settle((one, other))
+        check_answers(history, watchers)
+        check_streams(history, watchers, resyncs_allowed=False)
+        for client in (one, other):
+            link = client.statistics().link
+            assert (link.fresh, link.interruptions) == (1, 0), "others were hurt"
+        assert grown < MOST_MEMORY, f"{grown >> 20} MiB more"
+
+
+def listener_of(c: Cluster, name: str) -> Any:
+    member = c[name]
+    assert isinstance(member, TaskMember)
+    return member.service.listener
+
+
+async def test_bytes_that_are_not_zeromq_s_close_their_connection() -> None:
+    rng = Random(1)
+    openings = [b"GET / HTTP/1.1\r\n\r\n", GREETING, GREETING + b"\x04\x05READY", b"\xff", b""]
+    openings += [GREETING + b"\x06" + (1 << 62).to_bytes(8, "big"), GREETING + b"\x04\xff" + rng.randbytes(255)]
+    openings += [rng.randbytes(rng.randrange(1, 500)) for _ in range(20)]
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, rng):
+        for name in ("server", "g1"):
+            await asyncio.gather(*(_closed(c[name].listen, opening + rng.randbytes(2000)) for opening in openings))
+            assert listener_of(c, name).statistics().peers <= 2
+
+
+async def _closed(endpoint: str, content: bytes) -> None:
+    """Say this, and be sent away."""
+    host, port = endpoint.removeprefix("tcp://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        with suppress(OSError):
+            writer.write(content)
+            while await reader.read(4096):  # ends when the other side has closed it
+                pass
+    finally:
+        writer.transport.abort()
+
+
+async def test_what_is_no_greeting_is_refused_with_a_reason() -> None:
+    rng = Random(2)
+    firsts: list[tuple[bytes, ...]] = [
+        (b"",), (b"\xc1",), (rng.randbytes(50),), (rng.randbytes(50), b"x"), (b"a", b"b", b"c"),
+        (encode(Data(1, 0)), b"early"), (encode(Ack(0, 0)),), (encode(Resend(1)),), (rng.randbytes(70_000),),
+        (encode(Welcome(False, 0, 1, 0.1, 1.0, 1024, {})),), tuple(b"%d" % i for i in range(100)),
+    ]  # fmt: skip
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, rng):
+        for name in ("server", "g1"):
+            for first in firsts:
+                stranger = Stranger(c.context, c[name].listen)
+                stranger.send(*first)
+                assert await stranger.bye() == "protocol"
+                stranger.close()
+            assert listener_of(c, name).statistics().refused["protocol"] == len(firsts)
+        stranger = Stranger(c.context, c["g1"].listen)
+        stranger.hello("client", received=7)
+        assert await stranger.bye() == "unknown"
+        stranger.close()
+
+
+#: What only a parent sends, and what only the other role may.
+DOWNWARD = (
+    frames.Deliver(1, {}), frames.Progress(1), frames.Reset("moved", "x"), frames.Reply(1, (), (), b""),
+    frames.Directory(bytes(16), (), ()),
+)  # fmt: skip
+FOR_NODES = (frames.Interest(1, 0, np.zeros((1, 2)), np.ones((1, 2))),)
+FOR_CLIENTS = (frames.Leave(1, None),)
+
+
+@pytest.mark.parametrize(("role", "others"), [("client", FOR_NODES), ("node", FOR_CLIENTS)])
+async def test_frames_that_a_role_may_not_send_close_it(role: str, others: tuple[frames.Frame, ...]) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(3)):
+        for name in ("server", "g1"):
+            for frame in (*DOWNWARD, *others):
+                stranger = Stranger(c.context, c[name].listen)
+                stranger.hello(role)
+                await stranger.wait(Welcome)
+                stranger.say(frames.encode(frame))
+                assert await stranger.bye() == "protocol", frame
+                stranger.close()
+
+
+def drawn(strategy: SearchStrategy[Any], count: int) -> list[Any]:
+    """Examples, the same each time."""
+    found: list[Any] = []
+
+    @settings(max_examples=count, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def take(example: Any) -> None:
+        found.append(example)
+
+    take()
+    return found
+
+
+async def _throw(c: Cluster, name: str, role: str, payloads: list[bytes]) -> None:
+    """Send each payload from a stranger of its own; each ends with BYE, or is still there and heard."""
+
+    async def one(payload: bytes) -> None:
+        stranger = Stranger(c.context, c[name].listen)
+        try:
+            stranger.hello(role)
+            await stranger.wait(Welcome)
+            stranger.say(payload)
+            stranger.say(frames.encode(frames.Request(999, (), None, bodies.encode(bodies.Sync()))))
+            with suppress(AssertionError):  # BYE: it is told why
+                await stranger.wait(Data)
+        finally:
+            stranger.close()
+
+    for start in range(0, len(payloads), 32):
+        await asyncio.gather(*map(one, payloads[start : start + 32]))
+
+
+@pytest.mark.parametrize("role", ["client", "node"])
+async def test_frames_and_bodies_full_of_nonsense_harm_nobody(role: str) -> None:
+    """Well formed: every frame there is, and every body in a request, with fields drawn by chance."""
+    payloads = [frames.encode(frame) for frame in drawn(any_frame, 150)]
+    for body in drawn(any_body, 150):
+        payloads.append(frames.encode(frames.Request(5, (), None, bodies.encode(body))))
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(4)):
+        for name in ("server", "g1"):
+            await _throw(c, name, role, payloads)
+
+
+async def test_true_requests_with_flipped_bits_harm_nobody() -> None:
+    rng = Random(5)
+    group = bodies.Group(1, "SELECT MIN(V) FROM HOSTILE WHERE K BETWEEN ? AND ?", (Mixed((1, 2)), Mixed((5, 6))), 2)
+    true: list[bodies.Body] = [
+        bodies.Execute("CREATE TABLE HOSTILE (K INTEGER PRIMARY KEY, V REAL)", os.urandom(16), 1),
+        bodies.Publish("HOSTILE", {"K": np.arange(5), "V": np.arange(5.0)}, None, os.urandom(16), 1),
+        bodies.Delete("HOSTILE", np.arange(3), os.urandom(16), 1),
+        bodies.Query("SELECT * FROM HOSTILE WHERE K > ?", (1,)),
+        bodies.Subscribe((group,), None, None),
+        bodies.Explain(group.sql, (1, 2)),
+    ]
+    payloads = []
+    for body in true * 40:
+        payload = bytearray(frames.encode(frames.Request(5, (), None, bodies.encode(body))))
+        for _ in range(rng.choice((0, 1, 1, 2, 5))):
+            payload[rng.randrange(len(payload))] ^= 1 << rng.randrange(8)
+        payloads.append(bytes(payload[: rng.randrange(1, len(payload))] if rng.random() < 0.1 else payload))
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, rng):
+        for name in ("server", "g1"):
+            await _throw(c, name, "client", payloads)
+
+
+async def test_numbers_out_of_order_and_acknowledgements_of_nothing_close_the_peer() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(6)):
+        for wrong in (Ack(1 << 40, 0), Resend(1 << 40), Hello(bytes(16), -1, "client", "again", b"", None, 1 << 20)):
+            stranger = Stranger(c.context, c["g1"].listen)
+            stranger.hello("client")
+            await stranger.wait(Welcome)
+            stranger.send(encode(wrong))
+            assert await stranger.bye() == "protocol", wrong
+            stranger.close()
+
+
+async def test_a_message_larger_than_agreed_ends_its_connection() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(7)):
+        listener = listener_of(c, "g1")
+        stranger = Stranger(c.context, c["g1"].listen)
+        stranger.hello("client")
+        await stranger.wait(Welcome)
+        joined = listener.statistics().peers
+        stranger.say(bytes((64 << 20) + 1))
+        await wait_for(lambda: listener.statistics().peers < joined, "the connection ends")
+        stranger.close()
+
+
+async def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(8)):
+        host, port = c["g1"].listen.removeprefix("tcp://").split(":")
+        crowd = [await asyncio.open_connection(host, int(port)) for _ in range(400)]
+        client: Client
+        async with c.client("g1") as client:
+            await client.sync()
+        await wait_for(lambda: listener_of(c, "g1").statistics().connections <= 256 + 2, "strangers are cut")
+        for _, writer in crowd:
+            writer.transport.abort()

@@ -1,0 +1,137 @@
+"""`hullcast up`: a cluster that starts with one command, mends itself, and leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import hullcast
+from clients.processes import command, environment
+from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield from marked(monkeypatch)
+
+
+@contextmanager
+def up(*words: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command("up", "--listen", ANYWHERE, *words),
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:  # closes the pipes
+        try:
+            yield process
+        finally:
+            process.kill()  # only if the test failed: its children notice and stop
+
+
+async def line(stream: IO[str] | None) -> dict[str, Any]:
+    assert stream is not None
+    async with asyncio.timeout(LIMIT_S):
+        return dict(json.loads(await asyncio.to_thread(stream.readline)))
+
+
+async def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = await asyncio.to_thread(process.communicate, timeout=LIMIT_S)
+    return process.returncode, out, err
+
+
+async def test_a_gateway_that_is_killed_comes_back_and_everything_goes_on(tmp_path: Path) -> None:
+    with up("--nodes", "3", "--json", "--monitor") as process:
+        facts = await line(process.stdout)
+        assert facts["ready"] is True
+        assert [node["name"] for node in facts["nodes"]] == ["root", "gateway-1", "gateway-2"]
+        assert all(each["monitor"] for each in (facts["server"], *facts["nodes"]))
+        assert len(running()) == 5
+        gateway = facts["nodes"][1]
+        assert facts["endpoint"] == gateway["endpoint"]
+        async with hullcast.connect(gateway["endpoint"], timeout=LIMIT_S) as hc:
+            await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)")
+            async with hc.subscribe("SELECT COUNT(*) FROM T WHERE V BETWEEN 0 AND 10") as sub:
+                await hc.publish("T", [{"K": 1, "V": 1.0}])
+                os.kill(gateway["pid"], signal.SIGKILL)
+                again = [await line(process.stdout), await line(process.stdout)]
+                assert [each["name"] for each in again] == ["gateway-1", "gateway-1"]
+                assert "killed by SIGKILL" in again[0]["event"]
+                assert gateway["endpoint"] in again[1]["event"]
+                await hc.publish("T", [{"K": 2, "V": 2.0}])
+                await wait_until(lambda: sub.answer == 2)
+        async with hullcast.connect(gateway["endpoint"]) as hc:
+            assert await hc.query("SELECT COUNT(*) FROM T") == [(2,)]
+        process.send_signal(signal.SIGINT)
+        code, _, errors = await ended(process)
+        assert code == 0, errors
+        assert running() == []
+        assert os.listdir(tmp_path) == []  # the temporary data is gone
+
+
+async def test_no_process_survives_a_cluster_that_is_killed(tmp_path: Path) -> None:
+    with up("--nodes", "1", "--data", str(tmp_path / "data"), "--json") as process:
+        assert (await line(process.stdout))["ready"]
+        process.kill()
+        await ended(process)
+        await wait_until(lambda: running() == [])
+        assert (tmp_path / "data").exists()
+
+
+async def test_a_cluster_whose_server_dies_ends_with_an_error() -> None:
+    with up("--nodes", "1", "--json") as process:
+        facts = await line(process.stdout)
+        os.kill(facts["server"]["pid"], signal.SIGKILL)
+        code, _, errors = await ended(process)
+        assert code == 2
+        assert errors.splitlines()[-1] == "hullcast: server killed by SIGKILL"
+        assert running() == []
+
+
+async def test_a_cluster_can_be_stopped_while_it_starts() -> None:
+    with up("--json") as process:
+        await wait_until(lambda: len(running()) == 2)
+        process.send_signal(signal.SIGTERM)
+        code, out, _ = await ended(process)
+        assert (code, out) == (0, "")
+        assert running() == []
+
+
+async def test_what_it_says_to_try_works() -> None:
+    with up("--nodes", "0") as process:
+        text = ""
+        assert process.stdout is not None
+        while "asyncio.run(main())" not in text:
+            text += await asyncio.to_thread(process.stdout.readline)
+        script = textwrap.dedent(text[text.index("  import asyncio") :])
+        tried = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", script],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        assert tried.returncode == 0, tried.stderr
+        assert "99.5" in tried.stdout
+        process.send_signal(signal.SIGTERM)
+        assert (await ended(process))[0] == 0
