@@ -28,10 +28,9 @@ from broker.values import (
     Refused,
     encode_number,
     encode_numbers,
-    is_column,
-    made_by,
     take_texts,
 )
+from network.wire.containers import is_column, made_by
 from network.wire.errors import BadBatch, BadValue, UnknownColumn
 
 KEEP = -math.inf  # in a batch: "not given"; a stored row keeps its value, a new row gets NULL

@@ -11,7 +11,7 @@ The definition is `encode`, one value at a time. `encode_column` is the same fun
 are judged whole by NumPy, and whatever looks unusual there is handed to the definition, which alone words
 the refusals. So the fast way can be wrong only by accepting too much, and a test holds the two together.
 
-pandas and pyarrow are never imported here: a value of theirs can only arrive if its module is loaded.
+What containers hold (lists, arrays, pandas, Arrow) is found out in `network/wire/containers.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.schema import Column, ColumnType, Table
+from network.wire.containers import is_null, masked_list, plain
 from network.wire.errors import BadValue, InvariantBroken
 
 if TYPE_CHECKING:
@@ -122,15 +123,6 @@ def texts_are_good(texts: Collection[str]) -> bool:
     if max(map(len, texts)) * 4 > LONGEST_TEXT_BYTES:  # a character takes at most 4 bytes
         return all(map(_text_is_good, texts))
     return joined.isascii() or has_utf8(joined)
-
-
-def is_null(value: object) -> bool:
-    """Whether a value means NULL. A float NaN does not: it is more often an accident than an intention."""
-    if value is None:
-        return True
-    if isinstance(value, np.datetime64):
-        return bool(np.isnat(value))
-    return type(value).__name__ in ("NAType", "NaTType")  # pandas; NaT would pass for a datetime
 
 
 def decode(kind: ColumnType, code: float, interner: Interner | Texts) -> float | int | str | datetime | None:
@@ -247,20 +239,20 @@ def encode_column(column: Column, values: object, interner: Interner, table: Tab
 
 def encode_numbers(column: Column, values: object) -> NDArray[np.float64]:
     """`encode_number` over a column; Refused carries the first bad row."""
-    plain, null = _plain(values)
-    if isinstance(plain, list):
-        return _list_codes(column, plain)
-    if plain.dtype.kind in "Mm" and column.type is not ColumnType.TIMESTAMP:
-        plain = plain.astype("M8[us]" if plain.dtype.kind == "M" else "m8[us]")  # nanoseconds would list as ints
-    if plain.dtype.kind not in ("M" if column.type is ColumnType.TIMESTAMP else "fiu"):
-        return _one_by_one(column, _masked_list(plain, null))
-    return _array_codes(column, plain, null)
+    held, null = plain(values)
+    if isinstance(held, list):
+        return _list_codes(column, held)
+    if held.dtype.kind in "Mm" and column.type is not ColumnType.TIMESTAMP:
+        held = held.astype("M8[us]" if held.dtype.kind == "M" else "m8[us]")  # nanoseconds would list as ints
+    if held.dtype.kind not in ("M" if column.type is ColumnType.TIMESTAMP else "fiu"):
+        return _one_by_one(column, masked_list(held, null))
+    return _array_codes(column, held, null)
 
 
 def take_texts(column: Column, values: object) -> list[str | None]:
     """`take_text` over a column; Refused carries the first bad row. Texts are judged by `Interner.check`."""
-    plain, null = _plain(values)
-    texts = plain if isinstance(plain, list) else _masked_list(plain, null)
+    held, null = plain(values)
+    texts = held if isinstance(held, list) else masked_list(held, null)
     if set(map(type, texts)) <= ({str} if column.not_null else {str, _NONE}):
         return texts
     taken: list[str | None] = []
@@ -301,11 +293,6 @@ def _with_holes(values: Sequence[object], null: NDArray[np.bool_]) -> list[Any]:
     boxed[null] = None
     holed: list[Any] = boxed.tolist()
     return holed
-
-
-def _masked_list(array: NDArray[Any], null: NDArray[np.bool_] | None) -> list[Any]:
-    values: list[Any] = array.tolist()
-    return values if null is None else _with_holes(values, null)
 
 
 def _array_codes(column: Column, array: NDArray[Any], null: NDArray[np.bool_] | None) -> NDArray[np.float64]:
@@ -405,79 +392,3 @@ def _one_by_one(column: Column, values: Iterable[Any]) -> NDArray[np.float64]:
         except Refused as refused:
             raise Refused(refused.reason, len(codes)) from None
     return np.array(codes, dtype=np.float64)
-
-
-# -- the containers of others --------------------------------------------------------------------------
-
-
-def is_column(values: object) -> bool:
-    """Whether this is a column of values (rather than one value)."""
-    return (
-        isinstance(values, list | tuple)
-        or (isinstance(values, np.ndarray) and values.ndim > 0)
-        or made_by("pandas", values, "Series", "Index", "Categorical")
-        or made_by("pyarrow", values, "Array", "ChunkedArray")
-    )
-
-
-def made_by(module: str, value: object, *names: str) -> bool:
-    """Whether `value` is an instance of one of a module's classes; false if nobody loaded that module."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(value, tuple(getattr(loaded, name) for name in names))
-
-
-def _plain(values: Any) -> tuple[list[Any] | NDArray[Any], NDArray[np.bool_] | None]:
-    """A column as a list or a non-object array, with the rows that are NULL besides None and NaT."""
-    if isinstance(values, list):
-        return values, None
-    if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(values.data), np.ma.getmaskarray(values)
-    if isinstance(values, np.ndarray):
-        return (values.tolist() if values.dtype.kind in "OUT" else values), None
-    if made_by("pyarrow", values, "Array", "ChunkedArray"):
-        return _plain_arrow(values)
-    if made_by("pandas", values, "Series", "Index", "Categorical"):
-        return _plain_pandas(sys.modules["pandas"].Series(values))
-    return list(values), None
-
-
-def _plain_arrow(values: Any) -> tuple[list[Any] | NDArray[Any], NDArray[np.bool_] | None]:
-    types = sys.modules["pyarrow"].types
-    if types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if types.is_integer(values.type) or types.is_floating(values.type):
-        if not values.null_count:
-            return np.asarray(values.to_numpy(zero_copy_only=False)), None
-        null = np.asarray(values.is_null().to_numpy(zero_copy_only=False))
-        # fill first: otherwise arrow hands out integers with nulls as floats, rounding beyond 2**53
-        return np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False)), null
-    if types.is_timestamp(values.type) or types.is_date(values.type):
-        return np.asarray(values.to_numpy(zero_copy_only=False)).astype(_arrow_unit(values.type)), None
-    if types.is_string(values.type) or types.is_large_string(values.type):
-        return values.to_numpy(zero_copy_only=False).tolist(), None
-    return values.to_pylist(), None
-
-
-def _arrow_unit(kind: Any) -> str:
-    text = str(kind)
-    if text.startswith("timestamp"):
-        return f"datetime64[{kind.unit}]"
-    return "datetime64[D]" if text.startswith("date32") else "datetime64[ms]"
-
-
-def _plain_pandas(series: Any) -> tuple[list[Any] | NDArray[Any], NDArray[np.bool_] | None]:
-    pandas = sys.modules["pandas"]
-    kind = series.dtype
-    if isinstance(kind, np.dtype) and kind.kind != "O":
-        return series.to_numpy(), None
-    if isinstance(kind, pandas.DatetimeTZDtype):
-        return series.dt.tz_convert(None).to_numpy(), None
-    if isinstance(kind, pandas.ArrowDtype):
-        return _plain_arrow(series.array.__arrow_array__())
-    if isinstance(kind, pandas.CategoricalDtype):
-        categories = np.array([*series.cat.categories.to_numpy(dtype=object), None], dtype=object)
-        return categories[series.cat.codes.to_numpy()].tolist(), None  # code -1 is NULL: the last one
-    null = series.isna().to_numpy()
-    if getattr(kind, "kind", "O") in "iuf" and hasattr(kind, "numpy_dtype"):
-        return series.to_numpy(dtype=kind.numpy_dtype, na_value=0), null
-    return _masked_list(series.to_numpy(dtype=object), null), None
