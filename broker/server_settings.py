@@ -136,6 +136,13 @@ class ServerSettings(Settings):
         least=0,
         most=86400,
     )
+    max_channels: int = option(
+        1000,
+        "channels (different queries, whatever their constants) that may be open at once; more are refused",
+        raised="more different queries, but each costs memory and time per update",
+        least=1,
+        most=1_000_000,
+    )
     max_children: int = option(
         10_000,
         "clients and nodes that may be connected at once; more are refused",

@@ -29,7 +29,7 @@ from network.wire.bodies import (
     Sync,
     Synced,
 )
-from network.wire.errors import HullcastError, InvariantBroken, TooLarge, UsageError, to_wire
+from network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, UsageError, to_wire
 from network.wire.frames import Install
 from network.wire.values import parameter_columns, to_ingest, upsert
 
@@ -91,6 +91,7 @@ class Brain:
         *,
         most_rows: int,
         most_subscriptions: int,
+        most_channels: int,
     ) -> None:
         self.engine = engine
         self.epoch = epoch
@@ -101,7 +102,7 @@ class Brain:
         self._retention = retention
         self._status = status
         self._wanted = wanted
-        self._most_rows, self._most_subscriptions = most_rows, most_subscriptions
+        self._most_rows, self._most_subscriptions, self._most_channels = most_rows, most_subscriptions, most_channels
         self.now = 0.0  # set by the service, now and then: how old kept messages are need not be exact
         self._sweeps = engine.sweeps
 
@@ -236,6 +237,9 @@ class Brain:
     def _open(self, group: Group, since: int | None) -> tuple[Opened, Attending]:
         """One group's channel, points and first answers (or none, if what it missed can be replayed)."""
         channel, predicates, columns = self.engine.attend(group.sql, parameter_columns(group), group.count)
+        if self._attendance.find(channel.name) is None and len(self._attendance) >= self._most_channels:
+            self.engine.forsake(channel.name)
+            raise Overloaded("open channels", self._most_channels)
         attending, new = self._attendance.attend(channel)
         if new:
             self._retention.open(attending.number, self.engine.seq)

@@ -102,6 +102,7 @@ class Server:
             lambda: set(router.channels()),
             most_rows=settings.batch_rows,
             most_subscriptions=settings.subscribe_rows,
+            most_channels=settings.max_channels,
         )
         self.queries = Queries(self.engine, self._put)
         self.pipeline: Pipeline | None = None

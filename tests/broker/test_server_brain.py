@@ -48,6 +48,7 @@ class Desk:
             lambda: self.wanted,
             most_rows=1000,
             most_subscriptions=100,
+            most_channels=3,
         )
         self.number = 0
 
@@ -122,6 +123,14 @@ def test_limits_of_one_request(desk: Desk) -> None:
     column = np.zeros(101)
     group = bodies.Group(1, MIN, (column, column), 101)
     assert "101" in refusal(desk.ask(bodies.Subscribe((group,))))
+
+
+def test_the_number_of_open_channels_is_limited(desk: Desk) -> None:
+    for kind in ("MIN", "MAX", "SUM"):
+        subscribed(desk.subscribe(f"SELECT {kind}(PER) FROM STOCK"))
+    assert "open channels" in refusal(desk.subscribe("SELECT AVG(PER) FROM STOCK"))
+    assert len(desk.engine.statistics()) == 3
+    subscribed(desk.subscribe("SELECT MIN(PER) FROM STOCK"))  # one that is open is no more
 
 
 def test_a_subscription_gets_its_point_and_its_answer(desk: Desk) -> None:
