@@ -165,6 +165,8 @@ class Children:
     def reset(self, code: str, text: str, *, fresh_link: bool) -> None:
         """The way to the server was lost: nothing is installed any more, everybody subscribes again."""
         self.router.clear(fresh_link=fresh_link)
+        self.through = 0  # a server that keeps nothing begins anew: what it counted before says nothing
+        self._told = dict.fromkeys(self._told, 0)
         frame = encode(Reset(code, text))
         for peer in list(self.peers.values()):
             peer.send(frame)

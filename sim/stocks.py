@@ -64,10 +64,15 @@ def size_of(action: Action) -> int:
     return len(action.rows) if isinstance(action, Upsert) else len(action.keys)
 
 
-def stock_trace(stocks: int = 500, updates: int = 20_000, *, batch: int = 80, root: int = 0) -> Trace:
-    """A market of so many stocks and a trace of so many updates."""
+def check_market(stocks: int) -> None:
+    """UsageError if there are not names enough for a market of so many stocks."""
     if not 1 <= stocks <= len(LETTERS) ** 4 // 2:
         raise UsageError(f"a market has 1 to {len(LETTERS) ** 4 // 2} stocks, got {stocks}")
+
+
+def stock_trace(stocks: int = 500, updates: int = 20_000, *, batch: int = 80, root: int = 0) -> Trace:
+    """A market of so many stocks and a trace of so many updates."""
+    check_market(stocks)
     if updates < 0 or batch < 1:
         raise UsageError(f"a trace needs updates >= 0 and batches of 1 or more, got {updates} and {batch}")
     market = _Market(stocks, generator(root, "stocks", stocks, updates, batch))

@@ -1,4 +1,4 @@
-"""`hullcast bench engine` and `hullcast bench nodes`: measurements beside the thesis and beside baselines."""
+"""`hullcast bench engine`, `nodes`, `covers` and `live`: measurements beside the thesis and beside baselines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from rich.table import Table
 
 from clients.commands.arguments import whole
 from clients.commands.warm import warm_with_bar
+from network.wire.errors import UsageError
+from sim.bench.covers import QUICK_COVERS, CoverSettings, measure_covers
+from sim.bench.covers import steps as cover_steps
+from sim.bench.covers import to_json as covers_to_json
 from sim.bench.engine import run as measure
-from sim.bench.engine import steps, write_json
+from sim.bench.engine import steps, write_json, write_plain
 from sim.bench.figures import check, draw
+from sim.bench.live import STEPS as LIVE_STEPS
+from sim.bench.live import live_to_json, run_live
+from sim.bench.live_report import show_live
+from sim.bench.live_settings import FULL_LIVE, QUICK_LIVE
 from sim.bench.nodes import ROWS, SIZES, measure_nodes
-from sim.bench.report import show
+from sim.bench.report import show, show_covers
 from sim.bench.settings import FULL, QUICK, SECTIONS
 
 if TYPE_CHECKING:
@@ -28,9 +36,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of both benchmarks."""
+    """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
-    which = parser.add_subparsers(metavar="engine|nodes", dest="bench", required=True)
+    which = parser.add_subparsers(metavar="engine|nodes|covers|live", dest="bench", required=True)
     engine = which.add_parser(
         "engine",
         help="messages, time, throughput and memory of the engine",
@@ -65,11 +73,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument("--rows", type=whole(1), nargs="+", default=list(ROWS), help="table sizes")
     nodes.add_argument("--updates", type=whole(1), default=50_000, help="updates a round (default 50000)")
     nodes.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+    covers = which.add_parser(
+        "covers",
+        help="routing state and needless messages of the network",
+        description="Splits the subscriptions of Table 5.1 over gateways, at random and by content, and routes real "
+        "messages to them: by every point, by covers of several sizes, and without pruning.",
+    )
+    covers.add_argument("--quick", action="store_true", help="fewer subscriptions, sizes and rounds: some seconds")
+    covers.add_argument("--subscriptions", type=whole(1), help="in total (default 100000, quick: 20000)")
+    covers.add_argument("--gateways", type=whole(1), default=4, help="gateways below the root (default 4)")
+    covers.add_argument("--budgets", type=whole(1), nargs="+", help="boxes a cover may have")
+    covers.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    covers.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+    live = which.add_parser(
+        "live",
+        help="throughput, latency and cost of a cluster of processes",
+        description="Starts a server, a root, two gateways, four clients with 25,000 MIN subscriptions each and a "
+        "publisher, and measures updates/s with every answer checked, latency, CPU by the number of subscriptions, "
+        "installation and durable publishes; beside a bare ZeroMQ chain, the same ranges as intervals, and a server "
+        "that does not prune. Goals are judged at the end; the exit code is 0 either way.",
+    )
+    live.add_argument("--quick", action="store_true", help="shorter phases: about half a minute")
+    live.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    live.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the benchmark that is asked for."""
-    return _engine(arguments, console) if arguments.bench == "engine" else _nodes(arguments, console)
+    benches = {"engine": _engine, "nodes": _nodes, "covers": _covers, "live": _live}
+    return benches[arguments.bench](arguments, console)
 
 
 def _engine(arguments: argparse.Namespace, console: Console) -> int:
@@ -103,6 +135,39 @@ def _nodes(arguments: argparse.Namespace, console: Console) -> int:
         ]
         table.add_row(f"{size.inner}{' (as shipped)' if size.shipped else ''}", *cells)
     console.print(table)
+    return 0
+
+
+def _covers(arguments: argparse.Namespace, console: Console) -> int:
+    warm_with_bar(console)
+    default = QUICK_COVERS if arguments.quick else CoverSettings()
+    settings = replace(
+        default,
+        subscriptions=arguments.subscriptions or default.subscriptions,
+        gateways=arguments.gateways,
+        budgets=tuple(arguments.budgets or default.budgets),
+        seed=arguments.seed,
+    )
+    if settings.subscriptions < settings.gateways:
+        raise UsageError(f"{settings.subscriptions} subscriptions are too few for {settings.gateways} gateways")
+    with _bar(console, cover_steps(settings)) as tick:
+        report = measure_covers(settings, tick)
+    show_covers(report, console)
+    if arguments.json is not None:
+        write_plain(covers_to_json(report), arguments.json)
+        console.print(f"written: {arguments.json}", soft_wrap=True)
+    return 0
+
+
+def _live(arguments: argparse.Namespace, console: Console) -> int:
+    warm_with_bar(console)
+    settings = replace(QUICK_LIVE if arguments.quick else FULL_LIVE, seed=arguments.seed)
+    with _bar(console, LIVE_STEPS) as tick:
+        report = run_live(settings, tick)
+    show_live(report, console)
+    if arguments.json is not None:
+        write_plain(live_to_json(report), arguments.json)
+        console.print(f"written: {arguments.json}", soft_wrap=True)
     return 0
 
 

@@ -72,9 +72,7 @@ def around_points(
 
 
 @part
-def rectangle_box(
-    low: Floats, high: Floats, inner_l: float, inner_r: float, outer_l: float, outer_r: float
-) -> None:
+def rectangle_box(low: Floats, high: Floats, inner_l: float, inner_r: float, outer_l: float, outer_r: float) -> None:
     """The query box of a rectangle message, into low and high: outer sides are open, inner ones closed."""
     low[0] = outer_l if outer_l == -np.inf else np.nextafter(outer_l, np.inf)
     high[0] = inner_l

@@ -98,8 +98,13 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def write_json(report: Report, path: Path) -> None:
     """Write the report to a file; UsageError where that cannot be."""
+    write_plain(to_json(report), path)
+
+
+def write_plain(plain: dict[str, Any], path: Path) -> None:
+    """Write plain values to a file as JSON; UsageError where that cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(to_json(report), indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error

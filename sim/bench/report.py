@@ -12,6 +12,7 @@ from sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, chance
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sim.bench.covers import CoversReport
     from sim.bench.engine import Report
     from sim.bench.goals import Goal
     from sim.bench.tables import Cost, RowsSection, SubscriptionsSection
@@ -35,10 +36,11 @@ def show(report: Report, console: Console) -> None:
         _show_throughput(report.throughput, console)
     if report.goals:
         console.print()
-        console.print(_goals(report.goals))
+        console.print(goals_table(report.goals))
 
 
-def _table(title: str, *columns: str) -> Table:
+def plain_table(title: str, *columns: str) -> Table:
+    """A table without lines, the first column to the left and all others to the right."""
     table = Table(
         title=title,
         title_justify="left",
@@ -66,10 +68,10 @@ def _costs(title: str, first: str, lines: tuple[Cost, ...], *, by_rows: bool) ->
         "S-UN\nus",
         "S-UN/\nS-CN",
     )
-    table = _table(title, f"\n{first}", *headings)
+    table = plain_table(title, f"\n{first}", *headings)
     for line in lines:
         thesis = (f"{line.thesis[0]:.2f}", f"{line.thesis[1]:,.0f}") if line.thesis else ("", "")
-        extra = (_number(line.ceiling_us), _number(line.kernel_us)) if by_rows else ()
+        extra = (number(line.ceiling_us), number(line.kernel_us)) if by_rows else ()
         table.add_row(
             f"{line.rows if by_rows else line.subscriptions:,}",
             f"{line.messages:.2f}",
@@ -77,9 +79,9 @@ def _costs(title: str, first: str, lines: tuple[Cost, ...], *, by_rows: bool) ->
             f"{line.told:,.0f}",
             thesis[1],
             *extra,
-            _number(line.engine_us),
+            number(line.engine_us),
             f"{line.growth.median:.2f}x",
-            _number(line.unicast_us),
+            number(line.unicast_us),
             f"{line.unicast_ratio.median:.1f}x",
         )
     return table
@@ -97,11 +99,11 @@ def _show_rows(section: RowsSection, luck: float, console: Console) -> None:
         f"spikes: one deviation of chance is {luck:.0%} in this run.",
         style="dim",
     )
-    table = _table(
+    table = plain_table(
         "without an index of subscriptions: every answer computed anew", "rows", "scan us", "search us", "all, s"
     )
     for line in section.requery:
-        table.add_row(f"{line.rows:,}", _number(line.scan_us), _number(line.search_us), f"{line.round_s:,.1f}")
+        table.add_row(f"{line.rows:,}", number(line.scan_us), number(line.search_us), f"{line.round_s:,.1f}")
     console.print()
     console.print(table)
 
@@ -115,7 +117,7 @@ def _show_subscriptions(section: SubscriptionsSection, console: Console) -> None
         "timing each, no rounds.",
         style="dim",
     )
-    table = _table("updates/s", "subscriptions", "each by itself", "Electric (docs)", "S-UN here", "S-CN here")
+    table = plain_table("updates/s", "subscriptions", "each by itself", "Electric (docs)", "S-UN here", "S-CN here")
     lines = {line.subscriptions: line for line in section.lines}
     flat = f"{1e6 / section.lines[0].engine_us:,.0f}"
     for point in section.curve:
@@ -132,34 +134,61 @@ def _show_subscriptions(section: SubscriptionsSection, console: Console) -> None
 
 
 def _show_throughput(section: ThroughputSection, console: Console) -> None:
-    table = _table(f"throughput, {section.rows:,} rows", "range MIN", "updates/s", "us", "messages")
+    table = plain_table(f"throughput, {section.rows:,} rows", "range MIN", "updates/s", "us", "messages")
     for rate in section.by_batch:
-        table.add_row(rate.name, f"{rate.rate:,.0f}", _number(rate.us), f"{rate.messages:.2f}")
-    table.add_row("one row as a dict", f"{1e6 / section.single_us:,.0f}", _number(section.single_us), "")
+        table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
+    table.add_row("one row as a dict", f"{1e6 / section.single_us:,.0f}", number(section.single_us), "")
     console.print()
     console.print(table)
     size = section.by_type[0].batch
-    table = _table(f"by type, batches of {size:,}", "subscription type", "updates/s", "us", "messages")
+    table = plain_table(f"by type, batches of {size:,}", "subscription type", "updates/s", "us", "messages")
     for rate in section.by_type:
-        table.add_row(rate.name, f"{rate.rate:,.0f}", _number(rate.us), f"{rate.messages:.2f}")
+        table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
     console.print()
     console.print(table)
-    table = _table("memory, one range-MIN channel", "rows", "bytes a row, counted", "resident")
+    table = plain_table("memory, one range-MIN channel", "rows", "bytes a row, counted", "resident")
     for line in section.memory:
         table.add_row(f"{line.rows:,}", f"{line.counted:,.0f}", f"{line.resident:,.0f}")
     console.print()
     console.print(table)
 
 
-def _goals(goals: tuple[Goal, ...]) -> Table:
-    table = _table("goals", "goal", "target", "measured", "", "share")
+def show_covers(report: CoversReport, console: Console) -> None:
+    """Print what covers save and let through."""
+    settings = report.settings
+    for form, split in dict.fromkeys((line.form, line.split) for line in report.lines):
+        title = f"{form}, {settings.subscriptions:,} subscriptions over {settings.gateways} gateways by {split}"
+        table = plain_table(title, "\nboxes allowed", "\nused", "bytes a\ngateway", "\nsent", "\nneedless", "\nns")
+        for line in report.lines:
+            if (line.form, line.split) == (form, split):
+                table.add_row(
+                    f"{line.way}{', one by one' if line.singly else ''}",
+                    f"{line.boxes:,.0f}" if line.boxes else "",
+                    f"{line.bytes:,.0f}",
+                    f"{line.sent:.1%}",
+                    f"{line.needless:.1%}",
+                    f"{line.ns:,.0f}",
+                )
+        console.print()
+        console.print(table)
+    console.print(
+        "exact: every point is known, so what it sends is what is needed. sent: of all pairs of a message and a "
+        "gateway. needless: of the pairs not needed, those sent. ns: a message and gateway, median of "
+        f"{settings.rounds} rounds. One by one: subscriptions came singly, not all at once.",
+        style="dim",
+    )
+
+
+def goals_table(goals: tuple[Goal, ...]) -> Table:
+    """The goals, each with its verdict."""
+    table = plain_table("goals", "goal", "target", "measured", "", "share")
     for goal in goals:
         verdict = "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
         table.add_row(goal.name, goal.target, goal.measured, verdict, f"{goal.share:.0%}")
     return table
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """Three digits or so."""
     if value is None:
         return ""

@@ -1,0 +1,202 @@
+"""The live benchmark's cluster: server, root, gateways, subscribing processes and a publisher, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from clients.client import connect
+from clients.cluster import SERVER, Cluster, Layout
+from network.wire.errors import UsageError
+from sim.bench.live_worker import Worker, WorkerFailed, ask_all
+from sim.workloads import CREATE, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from clients.client import Client
+    from sim.bench.live_settings import LiveSettings
+
+SETTLE_S = 20.0
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages and bytes since the cluster began, that left the server, the root, and the gateways for clients."""
+
+    server_messages: int
+    server_bytes: int
+    root_bytes: int
+    client_messages: int
+    client_bytes: int
+
+    def since(self, before: Traffic) -> Traffic:
+        """What came in between."""
+        return Traffic(*(now - then for now, then in zip(_values(self), _values(before), strict=True)))
+
+
+def _values(traffic: Traffic) -> tuple[int, ...]:
+    return tuple(asdict(traffic).values())
+
+
+class LiveCluster:
+    """Real processes on this host, from `start` to `stop`; after `stop` none is left."""
+
+    def __init__(self, settings: LiveSettings, folder: Path) -> None:
+        self.settings = settings
+        self.folder = folder
+        self._cluster = Cluster(Layout(nodes=1 + settings.gateways, data=str(folder / "data")))
+        self.clients: list[Worker] = []
+        self._publisher: Worker | None = None
+        self._control: Client | None = None
+
+    async def start(self) -> None:
+        """Start everything, and load the rows."""
+        settings = self.settings
+        self._publisher = await Worker.start("publisher", "sim.bench.live_publisher")
+        for number in range(settings.clients):
+            self.clients.append(await Worker.start(f"client-{number + 1}", "sim.bench.live_client"))
+        await self._cluster.start()
+        gateways = self._cluster.gateways
+        self._control = await connect(gateways[0].endpoint, name="bench", timeout=60.0)
+        await self.control.execute(CREATE)
+        rows = Workload(settings.rows, root=settings.seed).rows
+        await self.control.publish("POINTS", rows.columns())
+        await asyncio.gather(
+            self.publisher.ask(
+                "open",
+                url=gateways[0].endpoint,
+                seed=settings.seed,
+                rows=settings.rows,
+                prepared=settings.prepared,
+            ),
+            *(
+                client.ask("open", url=gateways[number % len(gateways)].endpoint, name=client.name)
+                for number, client in enumerate(self.clients)
+            ),
+        )
+
+    async def stop(self) -> None:
+        """End all processes."""
+        workers = [*self.clients, *([] if self._publisher is None else [self._publisher])]
+        await asyncio.gather(*(worker.stop() for worker in workers))
+        if self._control is not None:
+            await self._control.close()
+        await self._cluster.stop()
+
+    @property
+    def control(self) -> Client:
+        """A client of our own, at a gateway."""
+        assert self._control is not None, "start comes first"
+        return self._control
+
+    @property
+    def publisher(self) -> Worker:
+        """The publishing process."""
+        assert self._publisher is not None, "start comes first"
+        return self._publisher
+
+    async def subscribe(self, sql: str, total: int, *, sync: bool = True) -> list[dict[str, Any]]:
+        """Have all clients subscribe at once, each to its part of the ranges."""
+        settings, parts = self.settings, len(self.clients)
+        return await asyncio.gather(
+            *(
+                client.ask(
+                    "subscribe",
+                    sql=sql,
+                    seed=settings.seed,
+                    rows=settings.rows,
+                    total=total,
+                    part=part,
+                    parts=parts,
+                    sync=sync,
+                )
+                for part, client in enumerate(self.clients)
+            )
+        )
+
+    async def unsubscribe(self) -> None:
+        """Have all leave, and wait until the server sends nothing for them any more."""
+        await ask_all(self.clients, "unsubscribe")
+        await self._status_when(lambda status: not status["children"]["channels"])
+
+    async def synced(self) -> tuple[int, int]:
+        """Wait until all clients have all; up to where, and when (monotonic ns) the last one had."""
+        replies = await ask_all(self.clients, "sync")
+        return min(reply["seq"] for reply in replies), max(reply["now"] for reply in replies)
+
+    async def told(self) -> dict[str, int]:
+        """What all clients together were told since they subscribed."""
+        counts = await ask_all(self.clients, "counts")
+        total = {name: sum(count[name] for count in counts) for name in counts[0]}
+        if total["resumes"]:
+            raise WorkerFailed("a client lost its link while it was measured, and had to subscribe again")
+        return total
+
+    async def traffic(self) -> Traffic:
+        """Counters, once all nodes have reported on all updates so far."""
+        seq, _ = await self.synced()
+        count = 1 + self.settings.gateways
+        status = await self._status_when(
+            lambda status: sum(node["through"] >= seq for node in status["nodes"]) == count == len(status["nodes"])
+        )
+        nodes = status["nodes"]
+        gateways = [node for node in nodes if not node["nodes"]]
+        return Traffic(
+            status["children"]["delivered_messages"],
+            status["children"]["delivered_bytes"],
+            sum(node["delivered_bytes"] for node in nodes if node["nodes"]),
+            sum(node["delivered_messages"] for node in gateways),
+            sum(node["delivered_bytes"] for node in gateways),
+        )
+
+    async def _status_when(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The server's status as soon as it is as wanted: nodes report once a second."""
+        async with asyncio.timeout(SETTLE_S):
+            status = await self.control.status()
+            while not holds(status):
+                await asyncio.sleep(LOOK_S)
+                status = await self.control.status()
+        return status
+
+    def cpu(self) -> dict[str, float]:
+        """Seconds of CPU that each process has used."""
+        pids = {name: child.pid for name, child in self._cluster.children.items()}
+        pids |= {worker.name: worker.pid for worker in (*self.clients, self.publisher)}
+        return {name: _cpu_seconds(pid) for name, pid in pids.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Seconds of CPU by part of the system."""
+
+    server: float
+    nodes: float
+    clients: float
+    publisher: float
+
+    @classmethod
+    def between(cls, before: Mapping[str, float], after: Mapping[str, float]) -> Cpu:
+        """What was used between two readings."""
+        used = {name: after[name] - before[name] for name in before}
+        clients = sum(seconds for name, seconds in used.items() if name.startswith("client-"))
+        server, publisher = used[SERVER], used["publisher"]
+        return cls(server, sum(used.values()) - clients - server - publisher, clients, publisher)
+
+
+def check_psutil() -> None:
+    """UsageError if CPU time cannot be measured."""
+    try:
+        import psutil  # noqa: F401
+    except ImportError:
+        raise UsageError("CPU time is measured with psutil; install it with: pip install 'hullcast[bench]'") from None
+
+
+def _cpu_seconds(pid: int) -> float:
+    import psutil
+
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)

@@ -1,0 +1,51 @@
+"""Newest answers: the kernel that lists no pairs does what finding, replacing and settling one by one does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from network.answers.audience import Audience
+from network.answers.extremum import heard
+from network.answers.newest import replace_newest, settle, take_newest
+from network.matching.duality import NO_PARTITIONS
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_messages_replace_answers_as_if_each_pair_were_listed(partitioned: bool) -> None:
+    random = np.random.default_rng(3)
+    for listeners, messages in ((1, 1), (40, 7), (500, 60)):
+        audience = Audience(3 if partitioned else 2, 16)
+        points = random.integers(0, 20, (listeners, 3 if partitioned else 2)).astype(float)
+        points[:, -1] %= 3 if partitioned else 1000
+        audience.admit(points)
+        inner_l, inner_r = random.integers(5, 15, (2, messages)).astype(float)
+        outer_l, outer_r = inner_l - random.integers(1, 9, messages), inner_r + random.integers(1, 9, messages)
+        outer_l[0], outer_r[-1] = -np.inf, np.inf
+        partitions = random.integers(0, 3, messages).astype(float) if partitioned else NO_PARTITIONS
+        sides = (inner_l, inner_r, outer_l, outer_r, partitions)
+        seqs, best = np.arange(messages) + 10, random.uniform(0, 1, messages)
+        values, latest, fresh = np.zeros(listeners), np.zeros(listeners, np.int64), np.zeros(listeners, np.int64)
+        fresh[::3] = 1
+        expected = values.copy(), latest.copy(), fresh.copy()
+        pairs, fresh_before = 0, fresh.copy()
+        for what, who in heard(audience, *sides):
+            pairs += len(who)
+            expected[0][who] = best[what]
+            settle(who, seqs[what], expected[1], expected[2])
+        told, news = replace_newest(audience.index.arrays, *sides, seqs, best, values, latest, fresh)
+        assert told == pairs
+        for found, wanted in zip((values, latest, fresh), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        assert sorted(news.tolist()) == np.flatnonzero((fresh > 0) & (fresh_before == 0)).tolist()
+
+
+def test_a_listener_is_news_once_until_it_is_taken() -> None:
+    latest, fresh, conflated = (np.zeros(4, np.int64) for _ in range(3))
+    who, seqs = np.array([2, 1, 2]), np.array([5, 6, 7])
+    assert settle(who, seqs, latest, fresh).tolist() == [2, 1]
+    assert settle(who, seqs + 3, latest, fresh).tolist() == []
+    assert latest.tolist() == [0, 9, 10, 0]
+    assert take_newest(np.array([3, 2, 1, 2]), fresh, conflated).tolist() == [2, 1]
+    assert conflated.tolist() == [0, 1, 3, 0]
+    assert settle(who[:1], seqs[:1], latest, fresh).tolist() == [2]
