@@ -1,129 +1,125 @@
-"""`hullcast demo`: a synthetic stock market, ten live SQL subscriptions, 100,000 more behind them, and a check."""
+"""`hullcast demo`: a cluster of processes, live answers of every kind, a gateway killed, and every answer checked."""
 
 from __future__ import annotations
 
-import time
-from functools import partial
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.live import Live
 
 from clients.commands.arguments import seconds, whole
 from clients.commands.warm import warm_with_bar
-from clients.demo.judge import Judge
-from clients.demo.scenario import WATCHED, Scenario
-from clients.demo.screen import TALL, frame, plain_line
-from sim.stocks import stock_trace
+from clients.demo.director import Director
+from clients.demo.state import Settings
+from clients.demo.view import closing, frame, news, plain_line
+from clients.warm import is_cold
+from sim.stocks import check_market
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from rich.console import Console
 
-    from sim.stocks import Trace
+    from clients.cluster import Told
+    from clients.demo.state import State
+    from clients.demo.summary import Summary
 
-FRAMES_A_SECOND = 10
-LINES = 8  # progress lines in plain form
-CHECKPOINTS = 10  # times at which the answers one looks at are judged
+LINES = 10  # of progress, in plain form
+INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Replays a synthetic stock market through the embedded engine. Ten SQL subscriptions of all kinds show their "
-        "answers live; many more in the background show what it costs to tell them. At the end every answer is "
-        "compared with SQLite, which was filled from the same trace. Exit code 0 if all are equal, 1 if not."
+        "Starts a server with a commit log, a root and two gateways, three processes that subscribe to SQL of every "
+        "kind and one that replays a synthetic stock market. Shows answers as they change, and the bytes moved beside "
+        "what other ways of telling would have moved. In the middle one gateway is killed (kill -9). At the end every "
+        "answer, and every answer rebuilt from events alone, is compared with SQLite."
     )
-    parser.add_argument("--seconds", type=seconds, default=15.0, help="length of the replay (default 15)")
+    parser.epilog = "Exit code 0 if everything is as in SQL, 1 if not, 2 if it could not run."
+    parser.add_argument("--seconds", type=seconds, default=40.0, help="length of the replay (default 40)")
     parser.add_argument("--rows", type=whole(1), default=500, help="stocks at the start (default 500)")
     parser.add_argument("--updates", type=whole(0), default=20_000, help="length of the trace (default 20000)")
     parser.add_argument(
-        "--subscriptions",
-        type=whole(0),
-        default=100_000,
-        help="range-MIN subscriptions in the background (default 100000)",
+        "--subscriptions", type=whole(0), default=30_000, help="range-MIN subscriptions besides (default 30000)"
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed is another market (default 0)")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live picture (as without a terminal)")
+    parser.add_argument("--json", action="store_true", help="print nothing but the figures at the end, as JSON")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Warm up, play, judge, sum up."""
+    settings = Settings(arguments.seconds, arguments.rows, arguments.updates, arguments.subscriptions, arguments.seed)
+    check_market(settings.rows)
+    console.quiet = arguments.json
     plain = arguments.plain or not console.is_terminal
-    warm_with_bar(console, plain=plain)
-    trace = stock_trace(arguments.rows, arguments.updates, root=arguments.seed)
-    title = f"Hullcast: {arguments.rows:,} stocks, {arguments.subscriptions + len(WATCHED):,} SQL subscriptions"
-    console.print(f"{title} .." if plain else "[dim]subscribing ..[/]", end="\n" if plain else "\r")
-    scenario = Scenario(trace, arguments.subscriptions, arguments.seed)
-    judge = Judge(trace.start)
+    if is_cold():
+        warm_with_bar(console, plain=plain)
+    folder = Path(tempfile.mkdtemp(prefix="hullcast-demo-"))
     try:
-        if plain:
-            checked, wrong = _play(scenario, judge, trace, arguments.seconds, console, None)
-        else:
-            with Live(console=console, auto_refresh=False) as live:
-                checked, wrong = _play(scenario, judge, trace, arguments.seconds, console, live, title)
-        wrong += ["a range-MIN of the background"] * judge.count_wrong_minima(
-            scenario.low, scenario.high, scenario.background_answers
-        )
-        checked += len(scenario.low)
+        summary = asyncio.run(_play(settings, folder, console, plain=plain))
+    except asyncio.CancelledError:
+        return INTERRUPTED
     finally:
-        judge.close()
-    _sum_up(scenario, checked, wrong, console)
-    return 1 if wrong else 0
-
-
-def _play(
-    scenario: Scenario,
-    judge: Judge,
-    trace: Trace,
-    duration_s: float,
-    console: Console,
-    live: Live | None,
-    title: str = "",
-) -> tuple[int, list[str]]:
-    """Play the trace at an even pace; (answers judged, the SQL of those that were wrong)."""
-    checked, wrong = 0, list[str]()
-    n = len(trace.batches)
-    started, drawn = time.perf_counter(), 0.0
-    for i, batch in enumerate(trace.batches, 1):
-        scenario.play(batch)
-        scenario.look()
-        judge.apply(batch)
-        if _is_time(i, n, CHECKPOINTS):
-            wrong += [watched.sql for watched in scenario.watched if not judge.agrees(watched.sql, watched.answer)]
-            checked += len(scenario.watched)
-        elapsed = time.perf_counter() - started
-        if live is None:
-            if _is_time(i, n, LINES):
-                console.print(plain_line(scenario, trace.updates), markup=False, soft_wrap=True)
-        elif i == n or elapsed - drawn > 1 / FRAMES_A_SECOND:
-            live.update(frame(scenario, trace.updates, title, tall=console.height >= TALL), refresh=True)
-            drawn = elapsed
-        time.sleep(max(0.0, i * duration_s / n - (time.perf_counter() - started)))
-    if not n:
-        wrong += [watched.sql for watched in scenario.watched if not judge.agrees(watched.sql, watched.answer)]
-        checked += len(scenario.watched)
-    return checked, wrong
-
-
-def _is_time(i: int, n: int, times: int) -> bool:
-    """Whether step i of n (from 1) is one of so many evenly spaced ones, the last among them."""
-    return i * times // n > (i - 1) * times // n
-
-
-def _sum_up(scenario: Scenario, checked: int, wrong: list[str], console: Console) -> None:
-    traffic = scenario.traffic()
-    say = partial(console.print, soft_wrap=not console.is_terminal)
-    if wrong:
-        say(f"[bold red]{len(wrong):,} of {checked:,} answers differ from SQLite[/]; the first: {wrong[0]}")
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.json:
+        sys.stdout.write(json.dumps(summary.as_json()) + "\n")
+    elif plain:
+        for label, text in summary.lines():
+            console.print(f"{label}: {text}", markup=False, soft_wrap=True)
     else:
-        say(f"[bold green]{checked:,} answers checked with SQLite: all equal[/]")
-    rate = scenario.updates / scenario.busy_s if scenario.busy_s else 0.0
-    say(
-        f"{scenario.updates:,} updates in {scenario.busy_s:.2f} s of engine time ({rate:,.0f}/s), "
-        f"{traffic.subscriptions + len(scenario.watched) - 1:,} subscriptions kept exact"
-    )
-    say(
-        f"messages per update: [bold]{traffic.described:.2f}[/] described (S-CN), [bold]{traffic.unicast:,.1f}[/] "
-        f"if each subscription were told by itself (S-UN): [bold]{traffic.ratio:,.0f} times[/] more"
-    )
+        console.print(closing(summary))
+    return 0 if summary.is_right else 1
+
+
+async def _play(settings: Settings, folder: Path, console: Console, *, plain: bool) -> Summary:
+    """Run it on the screen, or in lines; SIGTERM and a closed terminal end it as Ctrl-C does."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    if plain:
+        return await Director(settings, folder, _liner(settings, console), _teller(console)).run()
+    with Live(console=console, auto_refresh=False) as live:
+
+        def draw(state: State) -> None:
+            live.update(frame(state, console.width, console.height), refresh=True)
+
+        return await Director(settings, folder, draw, _teller(live.console)).run()
+
+
+def _liner(settings: Settings, console: Console) -> Callable[[State], None]:
+    """Draws by lines: each phase, what happens, and progress now and then."""
+    told, last = set[str](), {"phase": "", "step": 0}
+
+    def draw(state: State) -> None:
+        lines = news(state, told)
+        if state.phase and state.phase != last["phase"]:
+            lines.append(f"{state.phase} ..")
+        last["phase"] = state.phase
+        step = int(state.elapsed_s * LINES / settings.seconds) if settings.seconds else 0
+        if not state.phase and step != last["step"]:
+            last["step"] = step
+            lines.append(plain_line(state))
+        for line in lines:
+            console.print(line, markup=False, soft_wrap=True)
+
+    return draw
+
+
+def _teller(console: Console) -> Callable[[Told], None]:
+    """Passes on what processes say of compiling: on a cold machine that is what everybody waits for."""
+
+    def tell(told: Told) -> None:
+        if "compiling" in told.text:
+            console.print(f"{told.name} compiles kernels (first run only, cached) ..")
+
+    return tell

@@ -1,1 +1,1 @@
-"""The tour in the terminal: a synthetic market, live answers, and SQLite as the judge."""
+"""The demo: a cluster of processes, a synthetic market, a gateway that is killed, and SQLite as the judge."""

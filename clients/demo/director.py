@@ -1,0 +1,175 @@
+"""The course of the demo: start, replay, kill a gateway in the middle, wait for everybody, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from clients.demo.judge import Judge
+from clients.demo.record import RecordReader
+from clients.demo.scenario import AT_FIRST, CLIENTS, PUBLISHER, VICTIM, many_ranges, wanted
+from clients.demo.stage import Stage
+from clients.demo.state import Shown, State
+from clients.demo.summary import Summary
+from clients.demo.traffic import ContentNetwork, Traffic, unicast
+from clients.demo.verdict import Continuity, Moment, judge_all
+from sim.stocks import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from clients.cluster import Told
+    from clients.demo.state import Settings
+    from clients.demo.verdict import Verdict
+
+FRAME_S = 0.125
+#: Over how long rates are taken.
+RATE_S = 2.0
+RECOVER_S = 30.0
+
+
+class Director:
+    """Runs the demo once. `draw` is called with the state of things, several times a second."""
+
+    def __init__(
+        self, settings: Settings, folder: Path, draw: Callable[[State], None], tell: Callable[[Told], None]
+    ) -> None:
+        self._settings, self._draw = settings, draw
+        self._stage = Stage(folder, settings, tell)
+        self._judge = Judge()
+        self._ranges = many_ranges(settings.subscriptions, settings.seed)
+        self._content = ContentNetwork(self._ranges)
+        self._reader = RecordReader(self._stage.record)
+        self._continuity = Continuity()
+        self._queries = sorted({one.sql for client in CLIENTS for one in wanted(client)})
+        self._moments: list[Moment] = []
+        self._updates = 0  # of the replay, read from the record
+        self._killed_at: float | None = None
+        self._lately: deque[tuple[float, int, int]] = deque()
+        self.state = State(settings, on_screen())
+
+    async def run(self) -> Summary:
+        """All of it; when this returns or raises, no process is left."""
+        began = time.monotonic()
+        try:
+            self._phase("starting a server, a root, two gateways and four client processes")
+            self.state.subscriptions = await self._stage.start(self._step)
+            self._read_record(counting=False)
+            await self._play()
+            self._phase("waiting until every client has everything")
+            results = await self._stage.finish()
+            self._read_record()
+            await self._look()
+            self._phase("comparing every answer with SQL")
+            verdict = self._judge_all(results)
+            return Summary.of(self.state, verdict, time.monotonic() - began)
+        finally:
+            await self._stage.stop()
+            self._content.close()
+            self._judge.close()
+
+    async def _play(self) -> None:
+        """Replay the trace; the gateway dies when half of it, or of the time, is over."""
+        began, settings = time.monotonic(), self._settings
+        await self._stage.workers[PUBLISHER].ask("play", seconds=settings.seconds)
+        self.state.playing = True
+        self._phase("")
+        while True:
+            due = time.monotonic() + FRAME_S
+            self.state.elapsed_s = time.monotonic() - began
+            done = await self._look()
+            self._read_record()
+            half = self.state.published >= settings.updates / 2 or self.state.elapsed_s >= settings.seconds / 2
+            if self._killed_at is None and (half or done):
+                await self._stage.kill(VICTIM)
+                self._killed_at, self.state.killed_at_s = time.monotonic(), time.monotonic() - began
+                self.state.alive[VICTIM] = False
+            elif done and self._recovered(time.monotonic()):
+                return
+            self._draw(self.state)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    def _recovered(self, now: float) -> bool:
+        """Whether all who were at the gateway are elsewhere; or it takes so long that the verdict shall say so."""
+        assert self._killed_at is not None, "asked after the kill"
+        moved = all(name in self.state.moved_ms for name, place in AT_FIRST.items() if place == VICTIM)
+        return moved or now - self._killed_at > RECOVER_S
+
+    async def _look(self) -> bool:
+        """Ask all processes how it goes; whether the replay is over."""
+        self._stage.check()
+        workers = self._stage.workers
+        looks = dict(zip(workers, await asyncio.gather(*(one.ask("look") for one in workers.values())), strict=True))
+        carried, left_server = await self._stage.carried()
+        state = self.state
+        for name, look in looks.items():
+            self._place(name, look)
+        for shown in state.shown:
+            place = [one.sql for one in wanted(shown.client)].index(shown.sql)
+            shown.look(**looks[shown.client]["answers"][place])
+        told = sum(looks[name]["told"] for name in CLIENTS)
+        rows = sum(looks[name]["row_bytes"] for name in CLIENTS)
+        state.published = looks[PUBLISHER]["published"]
+        state.traffic = Traffic(
+            self._updates, left_server, told, self._content.held, carried, self._content.load, unicast(told, rows)
+        )
+        if not state.phase:  # while the replay goes on
+            self._rates(time.monotonic(), state.published, told)
+        return bool(looks[PUBLISHER]["done"])
+
+    def _place(self, name: str, look: dict[str, Any]) -> None:
+        state = self.state
+        state.connected[name] = look["connected"]
+        state.places[name] = self._stage.gateway_at(look["endpoint"]) or state.places[name]
+        for move in look["moves"]:
+            if self._killed_at is not None and move["at"] >= self._killed_at and AT_FIRST[name] == VICTIM:
+                state.moved_ms.setdefault(name, 1e3 * (move["at"] - self._killed_at))
+
+    def _rates(self, now: float, published: int, told: int) -> None:
+        self._lately.append((now, published, told))
+        while now - self._lately[0][0] > RATE_S and len(self._lately) > 2:
+            self._lately.popleft()
+        then, published_then, told_then = self._lately[0]
+        if now > then:
+            self.state.rate = (published - published_then) / (now - then)
+            self.state.told_rate = (told - told_then) / (now - then)
+
+    def _read_record(self, *, counting: bool = True) -> None:
+        """Follow the publisher: rows for the judge, updates for CN, and what SQL says at each moment."""
+        for entry in self._reader.new():
+            self._continuity.follow(entry)
+            moved = self._judge.apply(entry)
+            if counting:
+                self._updates += size_of(entry.action)
+                self._content.carry(entry.action.table, entry.last, moved, self.state.places)
+            if entry.moment:
+                self._moments.append(Moment(entry.last, {sql: self._judge.answer(sql) for sql in self._queries}))
+
+    def _judge_all(self, results: dict[str, dict[str, Any]]) -> Verdict:
+        verdict = judge_all(results, self._judge, self._moments, self._ranges)
+        if self._continuity.fault is not None:
+            verdict.fault(self._continuity.fault)
+        for name, place in AT_FIRST.items():
+            if place == VICTIM and name not in self.state.moved_ms:
+                verdict.fault(f"{name} did not come back after {VICTIM} was killed")
+        return verdict
+
+    def _step(self, text: str) -> None:
+        self.state.steps.append(text)
+        self._draw(self.state)
+
+    def _phase(self, text: str) -> None:
+        self.state.phase = text
+        self._draw(self.state)
+
+
+def on_screen() -> list[Shown]:
+    """What is shown: one subscription of each kind, of one client after the other."""
+    found = []
+    for i in range(len(wanted(CLIENTS[0]))):
+        client = CLIENTS[i % len(CLIENTS)]
+        found.append(Shown(client, wanted(client)[i].kind, wanted(client)[i].sql))
+    return found

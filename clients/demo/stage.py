@@ -1,0 +1,122 @@
+"""The processes of the demo: a cluster, three that subscribe, one that publishes; after `stop` none is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+from clients.cluster import SERVER, Cluster, Layout
+from clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER
+from clients.demo.traffic import Load
+from sim.bench.live_worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from clients.cluster import Told
+    from clients.demo.state import Settings
+
+ANSWER_S = 10.0
+
+
+class Stage:
+    """Real processes on this host: the rows in a synced commit log, everything else as a user would run it."""
+
+    def __init__(self, folder: Path, settings: Settings, tell: Callable[[Told], None]) -> None:
+        self.record = folder / "published.jsonl"
+        self._folder, self._settings = folder, settings
+        self._cluster = Cluster(Layout(nodes=1 + len(GATEWAYS), data=str(folder / "data"), monitor=True), tell)
+        self.workers: dict[str, Worker] = {}
+        self._counted: dict[str, dict[str, Any]] = {}
+        self._killed: set[str] = set()
+
+    async def start(self, done: Callable[[str], None]) -> int:
+        """Start all, publish the rows there are at first, subscribe; how many subscriptions there are. `done` is
+        called after each step."""
+        for name in (*CLIENTS, PUBLISHER):  # first: they load while the cluster does
+            module = "clients.demo.publisher" if name == PUBLISHER else "clients.demo.subscriber"
+            self.workers[name] = await Worker.start(name, module)
+        await self._cluster.start()
+        done(f"server (every commit synced to disk), root, {' and '.join(GATEWAYS)} are up, each a process")
+        settings = self._settings
+        await self.workers[PUBLISHER].ask(
+            "open",
+            urls=self._ways(PUBLISHER),
+            path=str(self.record),
+            rows=settings.rows,
+            updates=settings.updates,
+            seed=settings.seed,
+        )
+        done(f"{PUBLISHER} made the tables: {settings.rows:,} stocks, sector indexes, analysts")
+        count = sum(await asyncio.gather(*map(self._subscribe, CLIENTS)))
+        done(f"{', '.join(CLIENTS)} hold {count:,} subscriptions")
+        return count
+
+    async def stop(self) -> None:
+        """End all processes: those that use the cluster first."""
+        await asyncio.gather(*(worker.stop() for worker in self.workers.values()))
+        await self._cluster.stop()
+
+    def check(self) -> None:
+        """Raise if a process of the cluster ended by itself."""
+        for name, child in self._cluster.children.items():
+            if not child.alive and name not in self._killed:
+                raise child.failure()
+
+    def gateway_at(self, endpoint: str | None) -> str | None:
+        """Which process of the cluster listens there."""
+        return next((name for name, child in self._cluster.children.items() if child.endpoint == endpoint), None)
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL, as `kill -9` does: no goodbye to anybody. What it had counted is kept."""
+        await self._count(name)
+        self._killed.add(name)
+        self._cluster.children[name].signal(signal.SIGKILL)
+
+    async def carried(self) -> tuple[Load, int]:
+        """What all processes handed to their children so far, and the messages that left the server."""
+        await asyncio.gather(*(self._count(name) for name in self._cluster.children if name not in self._killed))
+        counts = [self._counted[name] for name in self._cluster.children]
+        load = Load(sum(each["delivered_messages"] for each in counts), sum(each["delivered_bytes"] for each in counts))
+        return load, self._counted[SERVER]["delivered_messages"]
+
+    async def finish(self) -> dict[str, dict[str, Any]]:
+        """Have each client take all there is; what they have to be judged by."""
+        paths = {name: self._folder / f"{name}.json" for name in CLIENTS}
+        await asyncio.gather(*(self.workers[name].ask("finish", path=str(path)) for name, path in paths.items()))
+        return {name: json.loads(path.read_text()) for name, path in paths.items()}
+
+    async def _subscribe(self, name: str) -> int:
+        worker, settings = self.workers[name], self._settings
+        await worker.ask("open", urls=self._ways(name), name=name)
+        reply = await worker.ask("subscribe", name=name, count=settings.subscriptions, seed=settings.seed)
+        return int(reply["subscriptions"])
+
+    def _ways(self, name: str) -> list[str]:
+        """The gateways a client is given: its own, and those to go to if that one is gone."""
+        order = sorted(GATEWAYS, key=lambda gateway: gateway != AT_FIRST[name])
+        return [self._cluster.children[gateway].endpoint for gateway in order]
+
+    async def _count(self, name: str) -> None:
+        monitor = self._cluster.children[name].monitor
+        assert monitor is not None, "the layout asks for one"
+        async with asyncio.timeout(ANSWER_S):
+            status = await _status(monitor)
+        self._counted[name] = status.get("children", status)
+
+
+async def _status(monitor: str) -> dict[str, Any]:
+    """What a process's monitor says."""
+    host, _, port = monitor.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(f"GET /status HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        body = (await reader.read()).partition(b"\r\n\r\n")[2]
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    status: dict[str, Any] = json.loads(body)
+    return status
