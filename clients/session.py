@@ -68,6 +68,11 @@ class ClientSession:
         return len(self._calls)
 
     @property
+    def doubtful(self) -> bool:
+        """Whether sums are being taken anew: until then those answers may be off by a little."""
+        return any(listening.asked or listening.suspects for listening in self.groups.channels.values())
+
+    @property
     def resuming(self) -> bool:
         """Whether the groups are being subscribed again at the moment."""
         return self._resuming is not None or not self.up

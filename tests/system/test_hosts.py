@@ -74,7 +74,7 @@ async def _run(made: Hosts, folder: Path, allow: Path) -> None:
         keys = {"HULLCAST_KEY": f"{folder / 'client.key'}", "HULLCAST_SERVER_KEY": f"{folder / 'gateway.pub'}"}
         remote = remote_client(listen("gateway"), folder / "client.log", before=made.words("client"), **keys)
         client = await stack.enter_async_context(remote)
-        for unplugged, seconds in (("gateway", 0.3), ("root", 1.5), ("client", 1.5), ("server", 1.5)):
+        for unplugged, seconds in (("gateway", 0.3), ("root", 1.5), ("server", 1.5)):
             await client.wait_acknowledged(20)
             await made.unplug(unplugged)
             await asyncio.sleep(seconds)
