@@ -34,7 +34,7 @@ venv-sim: venv ## add Spark and what the simulations need (500 MB)
 	@.ci/venv $(VENV) $(EXTRAS),sim
 
 .PHONY: demo
-demo: venv ## a short tour of Hullcast in the terminal
+demo: venv ## a cluster on this host: kill a gateway, miss nothing, check every answer
 	@$(BIN)/hullcast demo
 
 .PHONY: test
@@ -44,6 +44,10 @@ test: lint ## what CI runs: lint, then all tests but the slow ones
 .PHONY: test-slow
 test-slow: venv ## only the tests marked slow
 	$(BIN)/pytest -n $(JOBS) -m slow
+
+.PHONY: test-soak
+test-soak: venv ## minutes of load and faults on a cluster (HULLCAST_SOAK_MINUTES=4)
+	$(BIN)/pytest -m soak -s
 
 .PHONY: lint
 lint: venv ## style, formatting, types, import contracts

@@ -7,12 +7,12 @@ from broker.messages import Batch, Messages
 from broker.reformulate.channel import ChannelStatistics
 from broker.subscription import Subscription
 from broker.subscriptions import Subscriptions
-from clients import blocking, testing
-from clients.blocking import BlockingClient
-from clients.blocking import connect as connect_blocking
-from clients.client import Client, ClientStatistics, Receipt, connect
-from clients.subscription import LiveSubscription
-from clients.subscriptions import Changed, LiveSubscriptions
+from clients.sdk import blocking, testing
+from clients.sdk.blocking import BlockingClient
+from clients.sdk.blocking import connect as connect_blocking
+from clients.sdk.client import Client, ClientStatistics, Receipt, connect
+from clients.sdk.subscription import LiveSubscription
+from clients.sdk.subscriptions import Changed, LiveSubscriptions
 from network.answers.events import Change, Event, Progress, Resync, Snapshot
 from network.answers.named import QueryRows
 from network.wire.errors import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from network.children_metrics import children_metrics
-from network.metrics import Metric, Sample, counter, gauge
-from network.process_metrics import process_metrics
+from network.monitor.metrics import Metric, Sample, counter, gauge
+from network.monitor.process import process_metrics
+from network.node.children_metrics import children_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

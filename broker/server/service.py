@@ -18,8 +18,8 @@ from broker.server.queries import Queries
 from broker.server.retention import Retention
 from broker.server.status import server_status
 from broker.server.storage import open_storage
-from network.children import Children
 from network.link.listener import Listener
+from network.node.children import Children
 from network.routing.router import Router
 from network.wire import bodies
 from network.wire.columns import concatenate
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from broker.log.checkpoint import Captured
     from broker.log.recovery import DataDirectory
-    from broker.server_settings import ServerSettings
+    from broker.server.settings import ServerSettings
     from network.link.peer import Peer
     from network.security.curve import Curve
     from network.security.rights import Rights

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from clients.client import Client
 from clients.commands.arguments import seconds
-from clients.connecting import DEFAULT_URL, configure
+from clients.sdk.client import Client
+from clients.sdk.connecting import DEFAULT_URL, configure
 from network.wire.errors import ConnectionLost
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from clients.commands.arguments import whole
 from clients.commands.connection import add_connection_arguments, as_json, connected
-from clients.feeding import Account, Stopped, read_ahead, send_all
-from clients.rows_in import Source
-from clients.rows_typed import find_table, text_value
+from clients.feeds.feeding import Account, Stopped, read_ahead, send_all
+from clients.feeds.rows_in import Source
+from clients.feeds.rows_typed import find_table, text_value
 from network.wire.errors import HullcastError, UsageError
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.client import Receipt
-    from clients.rows_typed import TableShape
+    from clients.feeds.rows_typed import TableShape
+    from clients.sdk.client import Receipt
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from clients.commands.warm import warm_with_bar
 from clients.demo.director import Director
 from clients.demo.state import Settings
 from clients.demo.view import closing, frame, news, plain_line
-from clients.warm import is_cold
+from clients.warm.kernels import is_cold
 from sim.stocks import check_market
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.cluster import Told
     from clients.demo.state import State
     from clients.demo.summary import Summary
+    from clients.processes.cluster import Told
 
 LINES = 10  # of progress, in plain form
 INTERRUPTED = 130

@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from clients import logs
 from clients.commands.arguments import add_process_arguments
-from clients.running import Running, announcer, leave, serve, stop_when_input_ends
-from clients.warm_serving import warm_node
-from network.node import Node
-from network.node_metrics import node_metrics
-from network.node_settings import NodeSettings
+from clients.processes import logs
+from clients.processes.running import Running, announcer, leave, serve, stop_when_input_ends
+from clients.warm.serving import warm_node
+from network.node.metrics import node_metrics
+from network.node.node import Node
+from network.node.settings import NodeSettings
 from network.security.curve import Curve
 from network.security.keys import load_pair, load_public
 from network.security.rights import Rights
-from network.setting_flags import add_flags, from_arguments
-from network.setting_text import example, report
+from network.settings.flags import add_flags, from_arguments
+from network.settings.text import example, report
 from network.wire.errors import PeerClosed
 
 if TYPE_CHECKING:

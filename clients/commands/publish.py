@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from clients.commands.arguments import whole
 from clients.commands.connection import add_connection_arguments, as_json, connected
-from clients.feeding import Account, Stopped, read_ahead, send_all
-from clients.rows_in import Source, read_rows
-from clients.rows_typed import create_statement, find_table, typed
+from clients.feeds.feeding import Account, Stopped, read_ahead, send_all
+from clients.feeds.rows_in import Source, read_rows
+from clients.feeds.rows_typed import create_statement, find_table, typed
 from network.wire.errors import BadValue, HullcastError, UnknownTable, UsageError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.client import Client, Receipt
-    from clients.rows_in import Batch, Form
-    from clients.rows_typed import TableShape
+    from clients.feeds.rows_in import Batch, Form
+    from clients.feeds.rows_typed import TableShape
+    from clients.sdk.client import Client, Receipt
 
     Rows = tuple[Batch, Any]  # as read, and as the table takes them
 

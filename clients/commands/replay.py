@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from clients.commands.arguments import number, seconds, whole
 from clients.commands.connection import add_connection_arguments, as_json, connected
-from clients.feeding import read_ahead
-from clients.pacing import TICK_S, Latencies, Pacer, Send, Times
-from clients.traces import Part, open_trace
+from clients.feeds.feeding import read_ahead
+from clients.feeds.pacing import TICK_S, Latencies, Pacer, Send, Times
+from clients.feeds.traces import Part, open_trace
 
 if TYPE_CHECKING:
     import argparse
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.client import Client
-    from clients.traces import FileTrace, SyntheticTrace
+    from clients.feeds.traces import FileTrace, SyntheticTrace
+    from clients.sdk.client import Client
 
 RATE = 1000.0
 IN_FLIGHT = 24  # below what a client lets through at once, so that what waits here is counted as waiting

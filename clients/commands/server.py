@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from broker.server.metrics import server_metrics
 from broker.server.service import Server
+from broker.server.settings import ServerSettings
 from broker.server.status import server_status
-from broker.server_settings import ServerSettings
-from clients import logs
 from clients.commands.arguments import add_process_arguments
-from clients.running import Running, announcer, leave, serve, stop_when_input_ends
-from clients.warm_serving import warm_server
+from clients.processes import logs
+from clients.processes.running import Running, announcer, leave, serve, stop_when_input_ends
+from clients.warm.serving import warm_server
 from network.security.curve import Curve
 from network.security.keys import load_pair
 from network.security.rights import Rights
-from network.setting_flags import add_flags, from_arguments
-from network.setting_text import example, report
+from network.settings.flags import add_flags, from_arguments
+from network.settings.text import example, report
 
 if TYPE_CHECKING:
     import argparse

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.client import Client
+    from clients.sdk.client import Client
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

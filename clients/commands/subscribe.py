@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, get_args
 
 from clients.commands.arguments import seconds, whole
 from clients.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
+from clients.commands.output import Output
 from clients.commands.telling import JsonTeller, TextTeller
-from clients.output import Output
-from clients.policy import Overflow
+from clients.sdk.policy import Overflow
 
 if TYPE_CHECKING:
     import argparse
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.client import Client
-    from clients.subscription import LiveSubscription
+    from clients.sdk.client import Client
+    from clients.sdk.subscription import LiveSubscription
 
     Teller = JsonTeller | TextTeller
 

@@ -12,17 +12,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clients.cluster import Cluster, Layout
 from clients.commands.arguments import whole
-from network.common_settings import LEVELS
+from clients.processes.cluster import Cluster, Layout
+from network.settings.common import LEVELS
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-    from clients.cluster import Told
-    from clients.processes import Child
+    from clients.processes.child import Child
+    from clients.processes.cluster import Told
 
 LISTEN = "tcp://127.0.0.1:7600"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the cluster until a signal, or until it fails."""
     if arguments.until_input_ends:
-        from clients.running import stop_when_input_ends  # here: it takes half a second, and is seldom wanted
+        from clients.processes.running import stop_when_input_ends  # here: it takes half a second, and is seldom wanted
 
         stop_when_input_ends()
     folder = None if arguments.data is not None else Path(tempfile.mkdtemp(prefix="hullcast-"))

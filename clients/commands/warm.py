@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from clients.warm import is_cold, warm
+from clients.warm.kernels import is_cold, warm
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-    from clients.warm import Warmth
+    from clients.warm.kernels import Warmth
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

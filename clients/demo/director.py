@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from clients.cluster import Told
     from clients.demo.state import Settings
     from clients.demo.verdict import Verdict
+    from clients.processes.cluster import Told
 
 FRAME_S = 0.125
 #: Over how long rates are taken.

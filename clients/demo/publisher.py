@@ -7,15 +7,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from clients.client import connect
 from clients.demo.record import Entry
 from clients.demo.scenario import PUBLISHER
 from clients.demo.worker import Moves, stay_quiet
-from sim.bench.live_worker import serve
+from clients.processes.worker import serve
+from clients.sdk.client import connect
 from sim.stocks import CREATES, Upsert, size_of, stock_trace
 
 if TYPE_CHECKING:
-    from clients.client import Client
+    from clients.sdk.client import Client
     from sim.stocks import Action, Trace
 
 BATCH = 40

@@ -7,17 +7,17 @@ import json
 import signal
 from typing import TYPE_CHECKING, Any
 
-from clients.cluster import SERVER, Cluster, Layout
 from clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER
 from clients.demo.traffic import Load
-from sim.bench.live_worker import Worker
+from clients.processes.cluster import SERVER, Cluster, Layout
+from clients.processes.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from clients.cluster import Told
     from clients.demo.state import Settings
+    from clients.processes.cluster import Told
 
 ANSWER_S = 10.0
 

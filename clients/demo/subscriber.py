@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.client import connect
 from clients.demo.scenario import MANY, many_ranges, wanted
 from clients.demo.shown import shown
 from clients.demo.stream import written, written_event
 from clients.demo.worker import Moves, stay_quiet
+from clients.processes.worker import serve
+from clients.sdk.client import connect
 from network.answers.events import Change
-from sim.bench.live_worker import serve
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from clients.client import Client
     from clients.demo.scenario import Wanted
-    from clients.subscription import LiveSubscription
-    from clients.subscriptions import LiveSubscriptions
+    from clients.sdk.client import Client
+    from clients.sdk.subscription import LiveSubscription
+    from clients.sdk.subscriptions import LiveSubscriptions
 
 #: Events that may wait; far more than come while this process does something else.
 BUFFER = 100_000

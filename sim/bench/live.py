@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clients.processes.worker import ask_all
 from sim.bench.engine import FORMAT, machine
 from sim.bench.live_baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
 from sim.bench.live_cluster import Cpu, LiveCluster, check_psutil
 from sim.bench.live_goals import live_goals
-from sim.bench.live_worker import ask_all
 from sim.workloads import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.client import connect
-from clients.processes import start
-from sim.bench.live_worker import Worker
+from clients.processes.child import start
+from clients.processes.worker import Worker
+from clients.sdk.client import connect
 from sim.workloads import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:

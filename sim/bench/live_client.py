@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.client import connect
-from sim.bench.live_worker import serve
+from clients.processes.worker import serve
+from clients.sdk.client import connect
 from sim.workloads import Workload
 
 if TYPE_CHECKING:
-    from clients.client import Client
-    from clients.subscriptions import Changed, LiveSubscriptions
+    from clients.sdk.client import Client
+    from clients.sdk.subscriptions import Changed, LiveSubscriptions
 
 
 class Subscriber:

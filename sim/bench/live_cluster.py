@@ -6,17 +6,17 @@ import asyncio
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.client import connect
-from clients.cluster import SERVER, Cluster, Layout
+from clients.processes.cluster import SERVER, Cluster, Layout
+from clients.processes.worker import Worker, WorkerFailed, ask_all
+from clients.sdk.client import connect
 from network.wire.errors import UsageError
-from sim.bench.live_worker import Worker, WorkerFailed, ask_all
 from sim.workloads import CREATE, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from clients.client import Client
+    from clients.sdk.client import Client
     from sim.bench.live_settings import LiveSettings
 
 SETTLE_S = 20.0

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.client import connect
-from sim.bench.live_worker import serve
+from clients.processes.worker import serve
+from clients.sdk.client import connect
 from sim.workloads import Workload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from clients.client import Client
+    from clients.sdk.client import Client
     from sim.workloads import Changes
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hullcast
-from clients import cli, warm
+from clients import cli
+from clients.warm import kernels as warm
 from network.wire.errors import UsageError
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ import pytest
 from rich.console import Console
 
 from broker.server.service import Server
-from broker.server_settings import ServerSettings
+from broker.server.settings import ServerSettings
 from clients import cli
-from clients.client import Client
 from clients.commands.connection import parameter
 from clients.commands.status_screen import Sample, screen
-from clients.connecting import configure
-from network.node import Node
-from network.node_settings import NodeSettings
+from clients.sdk.client import Client
+from clients.sdk.connecting import configure
+from network.node.node import Node
+from network.node.settings import NodeSettings
 from network.security.rights import Rights
 
 CREATE = "CREATE TABLE {} (SYMBOL TEXT PRIMARY KEY, RISK REAL NOT NULL, PER REAL, AT TIMESTAMP, N INTEGER)"

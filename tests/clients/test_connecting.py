@@ -9,15 +9,15 @@ import pytest
 
 import hullcast
 from broker.server.service import Server
-from broker.server_settings import ServerSettings
-from clients.connecting import configure
-from clients.gate import Gate
-from clients.testing import serving
+from broker.server.settings import ServerSettings
+from clients.sdk.connecting import configure
+from clients.sdk.gate import Gate
+from clients.sdk.testing import serving
 from hullcast import BadSetting
-from network.common_settings import SecuritySettings
 from network.security.curve import Curve
 from network.security.keys import make_pair, write_pair
 from network.security.rights import Rights
+from network.settings.common import SecuritySettings
 
 
 def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_default(

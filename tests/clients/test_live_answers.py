@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hullcast
-from clients.client import Client
+from clients.sdk.client import Client
 from hullcast import Change, Progress, Resync, Snapshot, testing
 from tests.support.links import wait_until
 from tests.support.queries import Asked, subscription

@@ -12,12 +12,12 @@ import pytest
 
 import hullcast
 from broker.server.service import Server
-from broker.server_settings import ServerSettings
-from clients.testing import serving
+from broker.server.settings import ServerSettings
+from clients.sdk.testing import serving
 from hullcast import Resync, testing
 from network.link.limits import LinkLimits
-from network.node import Node
-from network.node_settings import NodeSettings
+from network.node.node import Node
+from network.node.settings import NodeSettings
 from network.security.rights import Rights
 from tests.support.links import wait_until
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from clients.backlog import ScalarBacklog
-from clients.mailbox import UNTAKEN, Mailbox
-from clients.policy import Policy
+from clients.sdk.backlog import ScalarBacklog
+from clients.sdk.mailbox import UNTAKEN, Mailbox
+from clients.sdk.policy import Policy
 
 
 def mailbox(size: int = 100) -> Mailbox:

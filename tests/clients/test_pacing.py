@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.pacing import TICK_S, Latencies, Pacer, Send, Times, Wait
+from clients.feeds.pacing import TICK_S, Latencies, Pacer, Send, Times, Wait
 from network.wire.errors import UsageError
 
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients import rows_in
-from clients.rows_in import Batch, Form, Source, form_of, read_rows
-from clients.rows_typed import TableShape, create_statement, find_table, typed
+from clients.feeds import rows_in
+from clients.feeds.rows_in import Batch, Form, Source, form_of, read_rows
+from clients.feeds.rows_typed import TableShape, create_statement, find_table, typed
 from network.wire.errors import UnknownTable, UsageError
 
 TABLE = TableShape("T", "ID", {"ID": "INTEGER", "NAME": "TEXT", "X": "REAL", "AT": "TIMESTAMP"})

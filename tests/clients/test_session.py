@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from clients.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
-from clients.groups import SubscriptionGroup
-from clients.session import ClientSession
+from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
+from clients.sdk.groups import SubscriptionGroup
+from clients.sdk.session import ClientSession
 from network.answers.events import Change, Resync
 from network.wire import bodies, frames
 from network.wire.bodies import ChannelSpec, Failed, Group, Opened, Subscribe, Subscribed, Sync, Synced

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.backlog import CollectionBacklog, ScalarBacklog
-from clients.policy import OVERSHOOT, Overflow, Policy
+from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+from clients.sdk.policy import OVERSHOOT, Overflow, Policy
 from hullcast import BadSetting
 from network.answers.events import Change, Resync
 from network.answers.outbox import Taken

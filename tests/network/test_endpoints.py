@@ -7,7 +7,7 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.endpoints import Endpoint, is_loopback, parse_address, parse_endpoint
+from network.link.endpoints import Endpoint, is_loopback, parse_address, parse_endpoint
 from network.wire.errors import BadSetting
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.metrics import Counters, Histogram, Metric, Sample, counter, gauge, number, render
-from network.process_metrics import process_metrics
+from network.monitor.metrics import Counters, Histogram, Metric, Sample, counter, gauge, number, render
+from network.monitor.process import process_metrics
 from network.wire.errors import InvariantBroken
 from tests.support.exposition import read_exposition
 

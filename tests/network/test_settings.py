@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.server_settings import ServerSettings
+from broker.server.settings import ServerSettings
 from network.link.limits import LinkLimits
-from network.node_settings import NodeSettings
-from network.setting_flags import add_flags, from_arguments, loaded_or_text
-from network.setting_load import SECTIONS, Loaded, load
-from network.setting_text import as_json, example, report, toml
-from network.setting_values import Kind, Unreadable, read
-from network.settings import Settings, declared, option
+from network.node.settings import NodeSettings
+from network.settings.declaring import Settings, declared, option
+from network.settings.flags import add_flags, from_arguments, loaded_or_text
+from network.settings.loading import SECTIONS, Loaded, load
+from network.settings.text import as_json, example, report, toml
+from network.settings.values import Kind, Unreadable, read
 from network.wire.errors import BadSetting, InvariantBroken
 
 if TYPE_CHECKING:
-    from network.setting_values import Value
+    from network.settings.values import Value
 
 KINDS: tuple[type[Settings], ...] = (ServerSettings, NodeSettings)
 

@@ -243,8 +243,11 @@ OTHER_COLUMNS = [
 ]
 
 
+EVERY_COLUMN = [*NUMPY_COLUMNS, *OTHER_COLUMNS]
+
+
 @pytest.mark.parametrize("column", ["i", "r", "t", "x", "k"])
-@pytest.mark.parametrize("values", [*NUMPY_COLUMNS, *OTHER_COLUMNS], ids=lambda values: repr(values)[:40])
+@pytest.mark.parametrize("values", EVERY_COLUMN, ids=[f"{i}-{type(v).__name__}" for i, v in enumerate(EVERY_COLUMN)])
 def test_arrays_of_every_kind_have_the_same_effect(values: Any, column: str) -> None:
     direct = same_but_for_type_names("whole", {"k": ["a", "b"], "r": [1.0, 2.0]} | {column: values})
     assert isinstance(direct, tuple)

@@ -20,14 +20,14 @@ from typing import Any
 import zmq
 
 from broker.server.service import Server
-from broker.server_settings import ServerSettings
-from clients.client import Client
-from clients.connecting import configure
-from network.common_settings import LinkSettings
+from broker.server.settings import ServerSettings
+from clients.sdk.client import Client
+from clients.sdk.connecting import configure
 from network.link.limits import LinkLimits
-from network.node import Node
-from network.node_settings import NodeSettings
+from network.node.node import Node
+from network.node.settings import NodeSettings
 from network.security.rights import Rights
+from network.settings.common import LinkSettings
 from network.wire.errors import BadSetting
 from tests.support.proxy import Proxy, running_proxy
 

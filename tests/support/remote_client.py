@@ -19,8 +19,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from clients.client import Client
-from clients.connecting import configure
+from clients.sdk.client import Client
+from clients.sdk.connecting import configure
 from network.answers.events import Resync
 from network.link.limits import LinkLimits
 

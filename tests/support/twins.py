@@ -11,8 +11,8 @@ from typing import Any
 
 from broker.engine import Engine
 from broker.subscription import Subscription
-from clients.client import Client
-from clients.subscription import LiveSubscription
+from clients.sdk.client import Client
+from clients.sdk.subscription import LiveSubscription
 from network.answers.events import Change, Event, Progress
 from tests.support.queries import COLUMNS, CREATE, KEY, KEYS, Asked, row
 

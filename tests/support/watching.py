@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from broker.engine import Engine
-from clients.client import Client, Receipt
-from clients.subscription import LiveSubscription
+from clients.sdk.client import Client, Receipt
+from clients.sdk.subscription import LiveSubscription
 from network.answers.events import Change, Event, Resync, Snapshot
 from tests.broker.test_engine_machine import answer_of, check_difference, rows_of, same
 from tests.support.queries import COLUMNS, CREATE, KEYS, Asked, row

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from broker.server.service import Server
-from clients.client import Client
-from clients.subscription import LiveSubscription
+from clients.sdk.client import Client
+from clients.sdk.subscription import LiveSubscription
 from network.wire.errors import UsageError
 from tests.support.cluster import ROOT, SERVER, TaskMember, cluster, wait_for
 from tests.support.faults import Fault, happen, plan, workload

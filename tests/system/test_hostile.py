@@ -16,7 +16,7 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from clients.client import Client
+from clients.sdk.client import Client
 from network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
 from network.wire import bodies, frames
 from network.wire.value_columns import Mixed

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clients.client import Client
+from clients.sdk.client import Client
 from network.answers.events import Change, Snapshot
 from tests.support.cluster import PATIENCE_S, TaskMember, cluster, wait_for
 from tests.support.queries import subscription

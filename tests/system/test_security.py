@@ -13,15 +13,15 @@ import pytest
 import zmq
 
 from broker.server.service import Server
-from broker.server_settings import ServerSettings
-from clients.client import Client
-from clients.connecting import configure
-from network.common_settings import SecuritySettings
-from network.node import Node
-from network.node_settings import NodeSettings
+from broker.server.settings import ServerSettings
+from clients.sdk.client import Client
+from clients.sdk.connecting import configure
+from network.node.node import Node
+from network.node.settings import NodeSettings
 from network.security.curve import Curve
 from network.security.keys import KeyPair, make_pair, write_pair
 from network.security.rights import Rights
+from network.settings.common import SecuritySettings
 from network.wire.errors import BadSetting, ConnectionLost, NotPermitted
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hullcast
-from clients.processes import command, environment
+from clients.processes.child import command, environment
 from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until
 
 if TYPE_CHECKING:

@@ -1,0 +1,160 @@
+"""Settings of the server: `hullcast server`."""
+
+# ruff: noqa: RUF009  `option` and `part` make fields, as `dataclasses.field` does
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from network.settings.common import (
+    GIB,
+    KIB,
+    MIB,
+    LinkSettings,
+    LogSettings,
+    SecuritySettings,
+    check_advertise,
+    check_listen,
+    check_monitor,
+    check_name,
+    check_reachable,
+)
+from network.settings.declaring import Settings, option, part
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(Settings):
+    """Where the server listens and keeps its data, and how much of everything it keeps."""
+
+    section: ClassVar[str] = "server"
+
+    listen: str = option(
+        "tcp://127.0.0.1:7600",
+        "endpoint for nodes and clients; port 0 lets the system choose",
+        metavar="ENDPOINT",
+        check=check_listen,
+    )
+    advertise: str = option(
+        "",
+        "endpoint that others are told to dial; empty: the one it listens on (needed when that is tcp://*)",
+        metavar="ENDPOINT",
+        check=check_advertise,
+    )
+    data: Path | None = option(
+        None,
+        "folder of the commit log and its checkpoints; empty: memory only, and gone with the process",
+        metavar="DIR",
+    )
+    name: str = option("server", "name in logs and `hullcast status`", check=check_name)
+    monitor: str = option(
+        "",
+        "HTTP address of /healthz, /readyz, /metrics and /status; empty: none",
+        metavar="HOST:PORT",
+        check=check_monitor,
+    )
+    prune: bool = option(
+        True,
+        "drop messages that no subscription can match, before they leave",
+        raised="less traffic, but the server knows all ranges and matches each message once more",
+    )
+    retention_bytes: int = option(
+        64 * MIB,
+        "recent messages kept for subscribers that come back, over all channels",
+        raised="longer absences end without a new snapshot, but it takes that much memory",
+        least=0,
+        most=1024 * GIB,
+    )
+    retention_seconds: float = option(
+        600.0,
+        "age at which such a message is let go",
+        raised="longer absences end without a new snapshot, within retention_bytes",
+        least=0,
+        most=30 * 86400,
+    )
+    checkpoint_updates: int = option(
+        1_000_000,
+        "updates after which a checkpoint is made",
+        raised="less work while running, but a restart has more of the log to replay",
+        least=1,
+        most=10**12,
+    )
+    checkpoint_seconds: float = option(
+        300.0,
+        "time after which a checkpoint is made, if there were updates",
+        raised="less work while running, but a restart has more of the log to replay",
+        least=1,
+        most=30 * 86400,
+    )
+    segment_bytes: int = option(
+        64 * MIB,
+        "size at which the log begins a new file",
+        raised="fewer files, but space is given back in larger pieces and later",
+        least=64 * KIB,
+        most=64 * GIB,
+    )
+    pending_bytes: int = option(
+        64 * MIB,
+        "requests waiting for the disk before publishers are told to slow down",
+        raised="longer bursts pass, but they take memory, and what waits is later",
+        least=64 * KIB,
+        most=64 * GIB,
+    )
+    cover_budget: int = option(
+        256,
+        "boxes that stand for the interests of one child node in one channel",
+        raised="fewer messages go where nobody wants them, but matching and memory cost more",
+        least=1,
+        most=1_000_000,
+    )
+    batch_rows: int = option(
+        100_000,
+        "rows in one publish; larger ones are refused, and the client splits them",
+        raised="more throughput for bulk loads, but everybody else waits while one is applied",
+        least=1,
+        most=10_000_000,
+    )
+    subscribe_rows: int = option(
+        1_000_000,
+        "subscriptions in one request; larger ones are refused, and the client splits them",
+        raised="fewer round trips, but everybody else waits while one is answered",
+        least=1,
+        most=10_000_000,
+    )
+    event_limit: int = option(
+        1 << 18,
+        "events waiting per channel for subscriptions inside the server's own process",
+        raised="longer pauses without a Resync, but more memory",
+        least=1,
+        most=1 << 30,
+    )
+    channel_linger_s: float = option(
+        30.0,
+        "time a channel stays open after its last subscription",
+        raised="subscribers that come back find it warm, but the server computes for nobody meanwhile",
+        least=0,
+        most=86400,
+    )
+    max_channels: int = option(
+        1000,
+        "channels (different queries, whatever their constants) that may be open at once; more are refused",
+        raised="more different queries, but each costs memory and time per update",
+        least=1,
+        most=1_000_000,
+    )
+    max_children: int = option(
+        10_000,
+        "clients and nodes that may be connected at once; more are refused",
+        raised="more fit on one server, but each takes memory and a socket",
+        least=1,
+        most=1_000_000,
+    )
+    link: LinkSettings = part(LinkSettings)
+    security: SecuritySettings = part(SecuritySettings)
+    log: LogSettings = part(LogSettings)
+
+    def check(self) -> None:
+        """Others can dial it, and nothing goes in plain text beyond loopback unless asked for."""
+        check_reachable(self.listen, self.advertise)
+        self.security.check_plain("listen", self.listen, listening=True)

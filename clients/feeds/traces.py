@@ -1,0 +1,195 @@
+"""Traces to replay: files with a time column, a synthetic stock market, or the synthetic workload of the thesis.
+
+A trace is a sequence of `Part`s, each of one table and of one kind, which can be cut anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.feeds.rows_in import Source, form_of, read_rows
+from clients.feeds.rows_typed import create_statement, find_table, typed
+from network.wire.errors import UnknownTable, UsageError
+from sim import stocks, workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clients.feeds.pacing import Floats
+    from clients.feeds.rows_in import Batch
+    from clients.feeds.rows_typed import TableShape
+    from clients.sdk.client import Client
+
+ROWS_AT_ONCE = 10_000
+TIME_NAMES = ("time", "ts", "timestamp", "at", "datetime", "date")
+SYNTHETIC_ROWS = {"synthetic": 500, "points": 10_000}
+SYNTHETIC_UPDATES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Updates of one table: rows to publish (a list, or a dict of columns), or keys to delete."""
+
+    table: str
+    rows: Any
+    count: int
+    deletes: bool = False
+    seconds: Floats | None = None  # instants of a trace with times
+
+    def cut(self, start: int, stop: int) -> Any:
+        """Some of the rows or keys."""
+        if isinstance(self.rows, dict):
+            return {name: values[start:stop] for name, values in self.rows.items()}
+        return self.rows[start:stop] if isinstance(self.rows, list | tuple) else self.rows.slice(start, stop - start)
+
+
+class SyntheticTrace:
+    """`synthetic[:rows[:seed]]`, a stock market; `points[:rows[:seed]]`, the workload of the thesis."""
+
+    def __init__(self, text: str, batch: int) -> None:
+        kind, *numbers = text.split(":")
+        try:
+            rows, seed = (list(map(int, numbers)) + [SYNTHETIC_ROWS[kind], 0][len(numbers) :])[:2]
+            if len(numbers) > 2:
+                raise ValueError
+        except ValueError:
+            raise UsageError(f"no trace {text!r}; as {kind}:1000 or {kind}:1000:7, of 1000 rows, with seed 7") from None
+        self._market = (
+            stocks.stock_trace(rows, SYNTHETIC_UPDATES, batch=batch, root=seed) if kind == "synthetic" else None
+        )
+        self._points = workloads.Workload(rows, root=seed) if kind == "points" else None
+
+    async def prepare(self, client: Client) -> list[Part]:
+        """Create what is not there; the rows with which the trace begins."""
+        creates = stocks.CREATES if self._market is not None else (workloads.CREATE,)
+        there = await client.tables()
+        for create in creates:
+            try:
+                find_table(there, create.split()[2])
+            except UnknownTable:
+                await client.execute(create)
+        if self._market is not None:
+            return list(map(_part, self._market.start))
+        assert self._points is not None
+        return [Part("POINTS", self._points.rows.columns(), len(self._points.rows))]
+
+    def parts(self) -> Iterator[Part]:
+        """The updates, once through."""
+        if self._market is not None:
+            for batch in self._market.batches:
+                yield from map(_part, batch)
+            return
+        assert self._points is not None
+        changes = self._points.changes(SYNTHETIC_UPDATES)
+        yield Part("POINTS", changes.columns(), len(changes))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _part(action: stocks.Action) -> Part:
+    if isinstance(action, stocks.Delete):
+        return Part(action.table, list(action.keys), len(action.keys), deletes=True)
+    return Part(action.table, list(action.rows), len(action.rows))
+
+
+class FileTrace:
+    """A CSV, JSON lines or Parquet file; `time` is the column by which it is ordered, if it shall be played by it."""
+
+    def __init__(self, path: str, table: str | None, key: str | None, time: str | None, *, timed: bool) -> None:
+        self._path, self._form, self._key = path, form_of(path), key
+        self._name = table or path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        self._source = Source(path)  # now, so that a wrong name is told at once
+        self._time, self._timed = time, timed
+        self._table: TableShape | None = None
+
+    async def prepare(self, client: Client) -> list[Part]:
+        """Create the table, if it is not there. It begins with what is in it."""
+        first = next(read_rows(self._source, self._form, ROWS_AT_ONCE), None)
+        if first is None:
+            raise UsageError(f"{self._path}: no rows")
+        if self._timed or self._time is not None:
+            self._time = _time_column(first, self._time)
+        tables = await client.tables()
+        try:
+            self._table = find_table(tables, self._name)
+        except UnknownTable:
+            await client.execute(create_statement(self._name, first, self._key))
+            self._table = find_table(await client.tables(), self._name)
+        return []
+
+    def parts(self) -> Iterator[Part]:
+        """The updates, once through."""
+        assert self._table is not None
+        self._source.release()
+        self._source = Source(self._path)
+        # a time that the table has no column for only says when
+        extra = self._time if self._time is not None and self._table.column(self._time) is None else None
+        for batch in read_rows(self._source, self._form, ROWS_AT_ONCE):
+            seconds = _instants(batch, self._time) if self._timed and self._time is not None else None
+            yield Part(self._table.name, typed(batch, self._table, extra), len(batch), seconds=seconds)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._source.close()
+
+
+def open_trace(
+    text: str, *, table: str | None, key: str | None, time: str | None, timed: bool, batch: int
+) -> SyntheticTrace | FileTrace:
+    """The trace that a text names."""
+    if text.split(":")[0] not in SYNTHETIC_ROWS:
+        return FileTrace(text, table, key, time, timed=timed)
+    if timed or time or key or table:
+        raise UsageError(
+            f"{text} has tables of its own and no times; leave out --table, --primary-key, --time, --speed"
+        )
+    return SyntheticTrace(text, batch)
+
+
+def _time_column(batch: Batch, given: str | None) -> str:
+    names = _names(batch)
+    wanted = (given.lower(),) if given is not None else TIME_NAMES
+    for name in wanted:
+        for column in names:
+            if column.lower() == name:
+                return column
+    if given is not None:
+        raise UsageError(f"{batch.source}: no column {given}; columns: {', '.join(names)}")
+    raise UsageError(f"{batch.source}: which column is the time? --time COLUMN says; columns: {', '.join(names)}")
+
+
+def _names(batch: Batch) -> list[str]:
+    if batch.form == "jsonl":
+        return list(dict.fromkeys(name for row in batch.rows for name in row))
+    return list(batch.rows) if batch.form == "csv" else list(batch.rows.schema.names)
+
+
+def _instants(batch: Batch, column: str) -> Floats:
+    """Seconds since 1970: of numbers as they are, of texts and datetimes as ISO-8601 and UTC."""
+    if batch.form == "jsonl":
+        values = [row.get(column) for row in batch.rows]
+    else:
+        values = batch.rows[column] if batch.form == "csv" else batch.rows.column(column).to_pylist()
+    seconds = np.empty(len(values))
+    for row, value in enumerate(values):
+        try:
+            seconds[row] = _instant(value)
+        except (TypeError, ValueError):
+            raise UsageError(f"{batch.place(row, column)}: {str(value)[:40]!r} is no time") from None
+    return seconds
+
+
+def _instant(value: Any) -> float:
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).timestamp()
+    return float(value)

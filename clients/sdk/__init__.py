@@ -1,0 +1,1 @@
+"""The SDK: what `hullcast.connect` gives."""

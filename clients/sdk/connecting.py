@@ -1,0 +1,117 @@
+"""How to reach a server: addresses, keys and times, from arguments, a URL's query and the environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from network.link.endpoints import is_loopback, parse_endpoint
+from network.link.limits import LinkLimits
+from network.security.curve import Curve
+from network.security.keys import load_pair, load_public
+from network.wire.errors import BadSetting
+
+DEFAULT_URL = "tcp://127.0.0.1:7600"
+_OPTIONS = ("name", "timeout", "key", "server_key", "insecure")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client's settings, checked. A later endpoint is dialled when the earlier ones do not answer."""
+
+    endpoints: tuple[str, ...]
+    name: str
+    timeout_s: float
+    curve: Curve | None = None
+    insecure: bool = False
+    limits: LinkLimits = field(default_factory=LinkLimits)
+
+    def may_dial(self, endpoint: str) -> bool:
+        """Whether an endpoint that others told us of is one these settings would allow."""
+        try:
+            parse_endpoint(endpoint)
+            if self.curve is not None:
+                self.curve.server_key(endpoint)
+        except BadSetting:
+            return False
+        return self.curve is not None or self.insecure or is_loopback(endpoint)
+
+
+def configure(
+    url: str | Sequence[str] | None = None,
+    *,
+    name: str | None = None,
+    timeout: float | None = None,
+    key: str | Path | None = None,
+    server_key: str | Path | None = None,
+    insecure: bool | None = None,
+    limits: LinkLimits | None = None,
+) -> Connection:
+    """The settings of a client. An argument wins over the URL's query, that over the environment, that over defaults.
+
+    `url` is one or several addresses, as a sequence or separated by commas, each perhaps with a query:
+    `tcp://a:7600,tcp://b:7600?name=desk&timeout=5&key=desk.key&server_key=server.pub`. The environment: HULLCAST_URL,
+    HULLCAST_NAME, HULLCAST_TIMEOUT, HULLCAST_KEY, HULLCAST_SERVER_KEY. `key` is a file that `hullcast keygen` wrote,
+    `server_key` the server's public key or a file that holds it.
+    """
+    given = os.environ.get("HULLCAST_URL", DEFAULT_URL) if url is None else url
+    texts = given.split(",") if isinstance(given, str) else list(given)
+    endpoints: list[str] = []
+    queried: dict[str, str] = {}
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadSetting("url", text, "it takes a text such as tcp://127.0.0.1:7600, or several")
+        endpoint, _, query = text.strip().partition("?")
+        endpoints.append(str(parse_endpoint(endpoint, setting="url")))
+        for option, value in parse_qsl(query, keep_blank_values=True):
+            if option not in _OPTIONS:
+                raise BadSetting("url", text, f"no option {option!r}; there are {', '.join(_OPTIONS)}")
+            queried[option] = value
+    if not endpoints:
+        raise BadSetting("url", url, "it takes at least one address")
+
+    def found(option: str) -> str | None:
+        return queried.get(option, os.environ.get(f"HULLCAST_{option.upper()}"))
+
+    key = found("key") if key is None else key
+    server_key = found("server_key") if server_key is None else server_key
+    if insecure is None:
+        insecure = (queried.get("insecure") or "no").lower() in ("yes", "true", "1")
+    return Connection(
+        tuple(dict.fromkeys(endpoints)),
+        _name(name or found("name")),
+        _timeout(found("timeout") if timeout is None else timeout),
+        _curve(key, server_key),
+        insecure,
+        limits or LinkLimits(),
+    )
+
+
+def _name(given: str | None) -> str:
+    return given or f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _timeout(given: float | str | None) -> float:
+    try:
+        timeout_s = 30.0 if given is None else float(given)
+    except (TypeError, ValueError):
+        raise BadSetting("timeout", given, "it takes a number of seconds") from None
+    if not timeout_s > 0:
+        raise BadSetting("timeout", given, "it takes a positive number of seconds")
+    return timeout_s
+
+
+def _curve(key: str | Path | None, server_key: str | Path | None) -> Curve | None:
+    if key is None and server_key is None:
+        return None
+    if key is None or server_key is None:
+        missing = "key" if key is None else "server_key"
+        raise BadSetting(
+            missing, None, "an encrypted connection takes both `key` (ours) and `server_key` (the server's)"
+        )
+    pair = load_pair(key)
+    return Curve(pair.public, pair.secret, load_public(server_key, setting="server_key"))

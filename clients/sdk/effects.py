@@ -1,0 +1,68 @@
+"""What the client's brain wants to happen, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from clients.sdk.groups import SubscriptionGroup
+    from network.wire import bodies, frames
+    from network.wire.errors import HullcastError
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Hand this to the link."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswered:
+    """A call has its reply."""
+
+    call: int
+    reply: bodies.Body
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOpened:
+    """A call to subscribe has succeeded."""
+
+    call: int
+    group: SubscriptionGroup
+
+
+@dataclass(frozen=True, slots=True)
+class CallRefused:
+    """A call has failed."""
+
+    call: int
+    error: HullcastError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Call `ClientSession.retry` after so many seconds, give or take some."""
+
+    call: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A group's subscriptions are over: the server does not take them again."""
+
+    group: SubscriptionGroup
+    error: HullcastError
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """The other ways to the server that were told last."""
+
+    directory: frames.Directory
+
+
+Effect: TypeAlias = Send | CallAnswered | GroupOpened | CallRefused | RetryLater | Ended | Failover

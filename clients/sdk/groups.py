@@ -1,0 +1,242 @@
+"""Groups of subscriptions: what one call opened, told to the server as one, and its listeners here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clients.sdk.listening import Listening
+from clients.sdk.policy import Overflow, Policy, default_overflow
+from network.wire import bodies
+from network.wire.columns import TextColumn
+from network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
+from network.wire.value_columns import Mixed, Nullable, is_values
+from network.wire.values import to_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clients.sdk.token import Token
+    from network.wire.bodies import Opened, Subscribed
+
+Ints = npt.NDArray[np.int64]
+
+#: Subscriptions of one client. They are all subscribed again in one request, and a server takes no more in one.
+MOST_SUBSCRIPTIONS = 1_000_000
+
+
+class SubscriptionGroup:
+    """`count` subscriptions to one text. Members are numbered as they were last told to the server.
+
+    `listeners[i]` is the number of member i among the channel's listeners, or -1 after it left.
+    """
+
+    def __init__(
+        self,
+        sql: str,
+        parameters: tuple[Any, ...],
+        count: int,
+        overflow: Overflow | None,
+        buffer: int,
+        token: Token | None = None,
+    ) -> None:
+        self.number = 0
+        self.sql = sql
+        self.parameters = parameters
+        self.count = count
+        self.columns: tuple[str, ...] = ()
+        self.listeners: Ints = np.empty(0, np.int64)
+        self.token = token
+        self._overflow, self._buffer = overflow, buffer
+        self._listening: Listening | None = None
+        Policy(overflow or "latest", buffer)  # refuses what is out of range before anything is sent
+
+    @property
+    def listening(self) -> Listening:
+        """Its channel's listeners; there once it is open."""
+        assert self._listening is not None, "the group is not open"
+        return self._listening
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server has taken it."""
+        return self._listening is not None
+
+    def join(self, listening: Listening, columns: tuple[str, ...]) -> Policy:
+        """It is taken; its policy is known now, since the default goes by kind of answer."""
+        self._listening, self.columns = listening, columns
+        return Policy(self._overflow or default_overflow(listening.spec.kind), self._buffer)
+
+    def on_wire(self) -> bodies.Group:
+        """As it is told to the server; members that left are left out and the others numbered anew."""
+        gone = self.listeners < 0
+        if gone.any():
+            stay = np.flatnonzero(~gone)
+            self.parameters = tuple(_taken(values, stay) for values in self.parameters)
+            self.listeners, self.count = self.listeners[stay], len(stay)
+        return bodies.Group(self.number, self.sql, self.parameters, self.count)
+
+    def one(self, listener: int) -> Ints:
+        """One listener, as a column."""
+        return np.array([listener], np.int64)
+
+    def parameters_of(self, listener: int) -> tuple[Any, ...]:
+        """What one member's `?` are bound to."""
+        if not any(map(is_values, self.parameters)):
+            return self.parameters
+        member = np.flatnonzero(self.listeners == listener)
+        return tuple(to_list(_taken(values, member))[0] for values in self.parameters)
+
+    def ask_for_suspects(self) -> tuple[Ints, SubscriptionGroup] | None:
+        """The listeners whose sums must come anew, and a group of just those; None if there is none (new)."""
+        listening = self.listening
+        if not listening.suspects:
+            return None
+        members = np.flatnonzero(np.isin(self.listeners, np.fromiter(listening.suspects, np.int64)))
+        if not len(members):
+            return None
+        listeners = self.listeners[members]
+        listening.suspects.difference_update(listeners.tolist())
+        listening.asked.update(listeners.tolist())
+        columns = any(map(is_values, self.parameters))
+        parameters = tuple(_taken(values, members) for values in self.parameters) if columns else self.parameters
+        return listeners, SubscriptionGroup(self.sql, parameters, len(members), self._overflow, self._buffer)
+
+
+class Groups:
+    """The open groups of a client, and the channels they listen to."""
+
+    def __init__(self) -> None:
+        self.channels: dict[int, Listening] = {}  # by the server's number
+        self._open: dict[int, SubscriptionGroup] = {}
+        self._next = 1
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[SubscriptionGroup]:
+        return iter(list(self._open.values()))
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._open
+
+    @property
+    def subscriptions(self) -> int:
+        """Subscriptions of all groups."""
+        return sum(group.count for group in self._open.values())
+
+    def number(self, group: SubscriptionGroup) -> None:
+        """Give a group its number, never given before."""
+        if self.subscriptions + group.count > MOST_SUBSCRIPTIONS:
+            raise UsageError(f"more than {MOST_SUBSCRIPTIONS} subscriptions in one client; use several clients")
+        group.number, self._next = self._next, self._next + 1
+
+    def on_wire(self) -> tuple[bodies.Group, ...]:
+        """All of them, as they are told to the server."""
+        return tuple(group.on_wire() for group in self)
+
+    def open(self, group: SubscriptionGroup, opened: Opened, reply: Subscribed, since: int | None) -> None:
+        """A new group is taken: with a snapshot, or, from a token, with what came since."""
+        _check(opened, reply, group)
+        listening = self._listening(opened, reply)
+        policy = group.join(listening, opened.columns)
+        token, group.token = group.token, None
+        snapshot = opened.snapshot
+        if snapshot is None:
+            if token is None:
+                raise BadFrame("no snapshot of a new subscription")
+            snapshot = token.snapshot(listening.spec)
+        seq = reply.seq if opened.snapshot is not None else token.seq if token is not None else 0
+        group.listeners = listening.admit(opened.points, snapshot, policy, opened.columns, seq)
+        self._open[group.number] = group
+        if opened.snapshot is None and token is not None:
+            token.restore(listening, int(group.listeners[0]))
+            missed = reply.replay.get(opened.channel)
+            if missed is not None:
+                listening.hear_alone(group.listeners, opened.points, missed)
+        elif token is not None and (token.epoch != reply.epoch or token.seq != reply.seq):
+            listening.restart(group.listeners, snapshot, reply.seq, "gap")
+
+    def resume(self, reply: Subscribed, since: int | None) -> list[tuple[SubscriptionGroup, HullcastError]]:
+        """All groups are taken again; returns those that are not. `since` is None if another server answers."""
+        refused: list[tuple[SubscriptionGroup, HullcastError]] = []
+        known = {listening.spec.name: listening for listening in self.channels.values()}
+        self.channels = {}
+        anew: list[tuple[SubscriptionGroup, Opened]] = []
+        for opened in reply.groups:
+            group = self._open.get(opened.group)
+            if group is None:  # left meanwhile
+                continue
+            if opened.failed is not None:
+                refused.append((group, from_wire(opened.failed.code, opened.failed.arguments)))
+                continue
+            _check(opened, reply, group)
+            spec = reply.channels[opened.channel]
+            if group.listening.spec != spec:
+                refused.append((group, UsageError(f"the tables of `{group.sql}` are others now; subscribe again")))
+                continue
+            self.channels[opened.channel] = known[spec.name]
+            here = group.listeners >= 0
+            group.listening.move(group.listeners[here], opened.points[here])
+            if opened.snapshot is not None and reply.seq != since:
+                anew.append((group, opened))
+        for group, _ in refused:
+            self._drop(group)
+        for channel, missed in reply.replay.items():
+            if channel in self.channels:
+                self.channels[channel].hear(missed)
+        for group, opened in anew:
+            assert opened.snapshot is not None
+            listening = group.listening
+            listening.restart(group.listeners, opened.snapshot, reply.seq, "gap")
+        return refused
+
+    def leave(self, group: SubscriptionGroup, listeners: Ints | None) -> Ints | None:
+        """Forget a group (None), or some of its listeners; returns which members left, None for all."""
+        if self._open.get(group.number) is not group:
+            return np.empty(0, np.int64)
+        if listeners is not None:
+            leaving = np.isin(group.listeners, listeners) & (group.listeners >= 0)
+            if leaving.sum() < (group.listeners >= 0).sum():
+                group.listening.dismiss(group.listeners[leaving])
+                group.listeners[leaving] = -1
+                return np.flatnonzero(leaving)
+        self._drop(group)
+        return None
+
+    def gone(self, numbers: list[int]) -> list[tuple[int, Ints]]:
+        """Of groups taken again, the members that left in the meantime."""
+        groups = [self._open[number] for number in numbers if number in self._open]
+        return [(group.number, np.flatnonzero(group.listeners < 0)) for group in groups if (group.listeners < 0).any()]
+
+    def _drop(self, group: SubscriptionGroup) -> None:
+        del self._open[group.number]
+        listening = group.listening
+        listening.dismiss(group.listeners[group.listeners >= 0])
+        if not len(listening.audience):
+            self.channels = {number: other for number, other in self.channels.items() if other is not listening}
+
+    def _listening(self, opened: Opened, reply: Subscribed) -> Listening:
+        spec = reply.channels[opened.channel]
+        listening = self.channels.get(opened.channel)
+        if listening is None or listening.spec != spec:
+            listening = self.channels[opened.channel] = Listening(spec, opened.points.shape[1])
+        return listening
+
+
+def _check(opened: Opened, reply: Subscribed, group: SubscriptionGroup) -> None:
+    if opened.channel not in reply.channels or len(opened.points) != group.count:
+        raise BadFrame("a Subscribed that does not answer what was asked")
+
+
+def _taken(values: Any, rows: Ints) -> Any:
+    """Some rows of a parameter's column."""
+    if isinstance(values, Mixed):
+        return Mixed(tuple(values.items[row] for row in rows.tolist()))
+    if isinstance(values, Nullable):
+        return Nullable(values.values[rows], values.nulls[rows])
+    if isinstance(values, TextColumn):
+        return values.take(rows)
+    return values[rows]

@@ -1,0 +1,292 @@
+"""The line to the server: owns the link, the session behind it, and the calls that wait; the session decides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import TYPE_CHECKING, Any, Protocol
+
+from clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
+from clients.sdk.session import ClientSession
+from network.link.dialer import Dialer
+from network.overlay import ways_in
+from network.wire.errors import ClientClosed, ConnectionLost, HullcastError, InvariantBroken, Overloaded, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    import zmq
+
+    from clients.sdk.connecting import Connection
+    from clients.sdk.effects import Effect
+    from clients.sdk.groups import SubscriptionGroup
+    from clients.sdk.listening import Listening
+    from network.wire import bodies
+
+log = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """Who holds a group: one subscription, or many."""
+
+    def ended(self, error: HullcastError) -> None:
+        """The server does not take it any more."""
+
+    def overflowed(self, listener: int, buffer: int) -> None:
+        """A queue is full, and the policy is to give up then."""
+
+    def drain(self) -> None:
+        """Leave, but keep what waits."""
+
+    def left(self, listener: int) -> None:
+        """One listener is gone."""
+
+
+class Line:
+    """Makes the session's decisions happen, and tells it what happens. Everything runs on one event loop."""
+
+    def __init__(self, connection: Connection, context: zmq.Context[Any] | None) -> None:
+        self.session = ClientSession()
+        self.dialer = Dialer(
+            connection.endpoints,
+            role="client",
+            name=connection.name,
+            limits=connection.limits,
+            curve=connection.curve,
+            context=context,
+            insecure=connection.insecure,
+        )
+        self.retries = 0  # requests sent again because nobody could take them
+        self.paused = False
+        self.progress_waiters: set[Callable[[], None]] = set()
+        self.owners: dict[int, Owner] = {}
+        self._connection = connection
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._linked = asyncio.Event()
+        self._random = random.Random()
+
+    # --- from the first call to the last ---------------------------------------------------------------------
+
+    async def dial(self) -> None:
+        """Connect; ConnectionLost if nobody answers in time, with the reason that the last attempt gave."""
+        self.dialer.start(self)
+        self.dialer.failed.add_done_callback(self._broken)
+        timeout_s = self._connection.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._linked.wait()
+            self.check()
+        except TimeoutError:
+            places = ", ".join(self._connection.endpoints)
+            why = f" ({self.dialer.failure})" if self.dialer.failure else ""
+            raise ConnectionLost(f"nobody answers at {places} within {timeout_s:g} s{why}") from None
+
+    async def settle(self) -> None:
+        """Wait for the tasks and calls there are."""
+        current = asyncio.current_task()
+        await asyncio.gather(*(task for task in self._tasks if task is not current), return_exceptions=True)
+        waiting = [future for future in self._waiting.values() if not future.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._connection.timeout_s)
+
+    async def hang_up(self) -> None:
+        """End everything: calls fail, tasks are cancelled, the server is told."""
+        for timer in self._timers:
+            timer.cancel()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ClientClosed(self._connection.name))
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.dialer.stop()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that ends with the line."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def check(self) -> None:
+        """Raise what went wrong in here, if anything did: a bug."""
+        if self.dialer.failed.done():
+            self.dialer.failed.result()
+
+    def _broken(self, failed: asyncio.Future[None]) -> None:
+        """Something in here failed (a bug), and the link is gone for good: nobody shall wait for it."""
+        error = None if failed.cancelled() else failed.exception()
+        if error is None:
+            return
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+        self._linked.set()
+        for owner in list(self.owners.values()):
+            owner.ended(InvariantBroken(f"the client stopped: {type(error).__name__} {error}"))
+
+    # --- calls -----------------------------------------------------------------------------------------------
+
+    async def ask(self, body: bodies.Body, what: str) -> bodies.Body:
+        """Send a request, and wait for its reply."""
+        with contextlib.suppress(ConnectionLost, TimeoutError):  # it is sent when there is a connection again
+            async with asyncio.timeout(self._connection.timeout_s):
+                await self.dialer.wait_writable()
+        reply: bodies.Body = await self._reply(*self.session.call(body), what)
+        return reply
+
+    async def open_group(self, group: SubscriptionGroup, owner: Owner) -> None:
+        """Subscribe a group, and remember whose it is."""
+        token = group.token
+        since, epoch = (None, None) if token is None else (token.seq, token.epoch)
+        opening = self.session.subscribe(group, since, epoch)
+        self.owners[group.number] = owner
+        try:
+            await self._reply(*opening, f"subscribe to `{group.sql}`")
+        except BaseException:
+            self.owners.pop(group.number, None)
+            raise
+
+    def leave(self, group: SubscriptionGroup, listener: int | None, who: Owner) -> None:
+        """A subscription, or (None) a group, is over."""
+        owner = self.owners.get(group.number)
+        if owner is None:
+            return
+        if listener is None or owner is who:
+            del self.owners[group.number]
+            self._perform(self.session.leave(group))
+        else:
+            owner.left(listener)
+            self._perform(self.session.leave(group, group.one(listener)))
+        self.regulate()
+
+    def taken(self) -> None:
+        """Somebody took an event: a queue may have room again."""
+        if self.paused:
+            self.regulate()
+
+    async def _reply(self, number: int, effects: list[Effect], what: str) -> Any:
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        timeout_s = self._connection.timeout_s
+        try:
+            self._perform(effects)
+            self.regulate()
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            raise TimedOut(f"{what} ({self.session.why_waiting(number)})", timeout_s) from None
+        finally:
+            del self._waiting[number]
+            self._perform(self.session.abandon(number))
+            self.regulate()
+
+    # --- the link --------------------------------------------------------------------------------------------
+
+    def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
+        """The dialer has a link."""
+        self._linked.set()
+        self._perform(self.session.link_up(fresh))
+
+    def on_down(self, why: str) -> None:
+        """The dialer lost it."""
+        log.info("connection lost", extra={"client": self._connection.name, "why": why})
+        self._perform(self.session.link_down())
+
+    def on_frame(self, payload: bytes) -> None:
+        """The next frame from the server."""
+        before = self.session.position
+        self._perform(self.session.take(payload))
+        self._tell()
+        if self.session.position > before:
+            for wake in list(self.progress_waiters):
+                wake()
+
+    def _tell(self) -> None:
+        """Wake those who wait, end those who gave up, and read on only if there is room."""
+        for listening in list(self.session.groups.channels.values()):
+            for listener in listening.mailbox.overflowed():
+                self._overflowed(listening, listener)
+            listening.mailbox.wake()
+        self.regulate()
+
+    def _overflowed(self, listening: Listening, listener: int) -> None:
+        for group in self.session.groups:
+            if group.listening is listening and listener in group.listeners:
+                log.warning("subscription overflowed", extra={"sql": group.sql})
+                self.owners[group.number].overflowed(listener, listening.mailbox.backlogs[listener].policy.buffer)
+
+    def regulate(self) -> None:
+        """Stop reading while a queue that blocks is full; but a call that waits needs its reply."""
+        channels = self.session.groups.channels.values()
+        pause = not self._waiting and any(listening.mailbox.blocked for listening in channels)
+        if pause != self.paused:
+            self.paused = pause
+            if pause:
+                self.dialer.pause()
+            else:
+                self.dialer.resume()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        """Make the session's decisions happen."""
+        for effect in effects:
+            match effect:
+                case Send(payload):
+                    self._send(payload)
+                case CallAnswered(call, reply):
+                    self._settle(call, reply, None)
+                case GroupOpened(call, group):
+                    self._opened(call, group)
+                case CallRefused(call, error):
+                    self._settle(call, None, error)
+                case RetryLater(call, delay_s):
+                    self._retry_later(call, delay_s)
+                case Ended(group, error):
+                    owner = self.owners.pop(group.number, None)
+                    if owner is not None:
+                        owner.ended(error)
+                case Failover(directory):
+                    known, may_dial = self._connection.endpoints, self._connection.may_dial
+                    self.dialer.endpoints = ways_in(known, directory.path, directory.nodes, may_dial)
+
+    def _send(self, payload: bytes) -> None:
+        try:
+            self.dialer.send(payload)
+        except ConnectionLost:
+            log.debug(
+                "not sent: no link", extra={"client": self._connection.name}
+            )  # all is sent again when there is one
+        except Overloaded:
+            log.warning("link stuck, dialing again", extra={"client": self._connection.name})
+            self.dialer.redial(why="the queue to the server is full")
+
+    def _settle(self, call: int, reply: object, error: HullcastError | None) -> None:
+        future = self._waiting.get(call)
+        if future is not None and not future.done():
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(reply)
+
+    def _opened(self, call: int, group: SubscriptionGroup) -> None:
+        future = self._waiting.get(call)
+        if future is None or future.done():  # cancelled in the same moment
+            self._perform(self.session.leave(group))
+        else:
+            future.set_result(group)
+
+    def _retry_later(self, call: int, delay_s: float) -> None:
+        self.retries += 1
+
+        def retry() -> None:
+            self._timers.discard(timer)
+            self._perform(self.session.retry(call))
+
+        delay_s *= self._random.uniform(0.75, 1.25)  # many clients of one node do not come back in step
+        timer = asyncio.get_running_loop().call_later(delay_s, retry)
+        self._timers.add(timer)

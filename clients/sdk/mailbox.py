@@ -1,0 +1,265 @@
+"""What a channel's listeners have heard and nobody has taken yet: newest answers in arrays, queues where asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from network.answers.newest import settle, take_newest
+from network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
+from network.wire.errors import InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+
+    Backlog = ScalarBacklog | CollectionBacklog
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: Why the next event of a listener is a Resync; 0: it is none.
+GAPS = ("", "gap", "sum", "overflow")
+UNTAKEN = 64  # frames whose changes are listed one by one for whoever follows a group
+
+
+class Mailbox(Outbox):
+    """Takes the place of an engine's outbox, whose ring drops the oldest event of all subscriptions together.
+
+    Most listeners want the newest answer only. For them an event is three array cells (when, how many since one was
+    taken, is somebody waiting), written for all listeners of a frame at once; Python sees an event only of listeners
+    that have a queue, and wakes only those that somebody waits for.
+
+    Events of a frame are gathered by `put` and settled by `flush`: only then is it known whose sum has become suspect.
+    """
+
+    def __init__(self, open_backlog: Callable[[int], Backlog]) -> None:
+        super().__init__(1)
+        self._open_backlog = open_backlog
+        self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]] = []
+        self.seqs: Ints = np.zeros(16, np.int64)  # of the last change
+        self.fresh: Ints = np.zeros(16, np.int64)  # changes since one was taken
+        self.conflated: Ints = np.zeros(16, np.int64)
+        self.gaps: Ints = np.zeros(16, np.int64)  # places in GAPS
+        self.queued: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self.wanted: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self.watched: Ints = np.zeros(16, np.int64)  # the group whose changes somebody follows as a whole, or 0
+        self.backlogs: dict[int, Backlog] = {}
+        self.held: dict[int, int] = {}  # listeners whose events are held back, and how many were
+        self.woken: list[Ints] = []  # wanted listeners that heard something since last asked
+        self.noticed: dict[int, list[Ints]] = {}  # watched ones, by group; a group is here while it is watched
+        self.consumed: set[int] = set()  # listeners whose events somebody takes: only these may block the link
+        self._waiters: dict[int, Callable[[], None]] = {}
+        self._watchers: dict[int, Callable[[], None]] = {}
+        self.full: set[int] = set()  # queues with an overflow policy that have no room left, since last asked
+
+    def reserve(self, subscriptions: int) -> None:
+        """Be ready for listener numbers below this."""
+        size = len(self.seqs)
+        if subscriptions <= size:
+            return
+        size = max(subscriptions, 2 * size)
+        for name in ("seqs", "fresh", "conflated", "gaps", "queued", "wanted", "watched"):
+            old = getattr(self, name)
+            grown = np.zeros(size, old.dtype)
+            grown[: len(old)] = old
+            setattr(self, name, grown)
+
+    def put(
+        self,
+        subscriptions: Ints,
+        seqs: Ints,
+        values: Floats,
+        rests: Floats = NO_RESTS,
+        places: Ints = NO_PLACES,
+        items: Sequence[object] = (),
+    ) -> None:
+        """Gather events until `flush`."""
+        if len(subscriptions):
+            self._parts.append((subscriptions, seqs, values, rests, places, items))
+
+    def flush(self) -> int:
+        """Settle what was gathered; returns how many events that was."""
+        parts, self._parts = self._parts, []
+        told = 0
+        for part in parts:
+            who = part[0]
+            told += len(who)
+            if self.held:
+                part = self._without_held(part)
+                who = part[0]
+            news = settle(who, part[1], self.seqs, self.fresh)
+            if self.queued.any():
+                queued = self.queued[who]
+                if queued.any():
+                    self._enqueue(part if queued.all() else _some(part, queued))
+            self.notice(news)
+            self.waken(who)
+        return told
+
+    @property
+    def only_newest(self) -> bool:
+        """Whether every listener wants its newest answer only, and none is waited for by itself: then nobody needs to
+        know who heard which message."""
+        return not (self.held or self._waiters or self.queued.any())
+
+    def notice(self, news: Ints) -> None:
+        """These have something to take since now: remember those of groups that somebody follows."""
+        if self.noticed and len(news):
+            watched = self.watched[news]
+            for group, noticed in self.noticed.items():
+                mine = news[watched == group]
+                if len(mine):
+                    noticed.append(mine)
+                if len(noticed) > UNTAKEN:  # nobody took them for a while: each listener once is enough
+                    noticed[:] = [np.unique(np.concatenate(noticed))]
+
+    def waken(self, who: Ints) -> None:
+        """These heard something: remember those that somebody waits for."""
+        if self._waiters:
+            wanted = self.wanted[who]
+            if wanted.any():
+                self.woken.append(who[wanted])
+
+    def _without_held(
+        self, part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]
+    ) -> tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]:
+        held = np.isin(part[0], np.fromiter(self.held, np.int64, len(self.held)))
+        for listener in part[0][held].tolist():
+            self.held[listener] += 1
+        return _some(part, ~held)
+
+    def _enqueue(self, part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]) -> None:
+        who, seqs, values, rests, places, items = part
+        order = np.argsort(who, kind="stable")
+        who = who[order]
+        starts = np.flatnonzero(np.diff(who, prepend=-1))
+        stops = np.append(starts[1:], len(who))
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            listener, mine = int(who[start]), order[start:stop]
+            backlog = self.backlogs.get(listener)
+            if backlog is None:
+                backlog = self.backlogs[listener] = self._open_backlog(listener)
+            numbers = values[mine].tolist()
+            if len(places):
+                told = [items[place] for place in places[mine].tolist()]
+                _hear(backlog, Taken(seqs[mine].tolist(), numbers, [], told))
+            else:
+                more = rests[mine].tolist() if len(rests) else [0.0] * len(mine)
+                for event in zip(seqs[mine].tolist(), numbers, more, strict=True):
+                    _put(backlog, *event)
+            policy = backlog.policy
+            if policy.queues and policy.overflow != "drop_oldest" and backlog.pending >= policy.buffer:
+                self.full.add(listener)
+
+    def forget(self, subscriptions: Ints) -> None:
+        """Nothing waits for these any more; their numbers may be given to others."""
+        for column in (self.seqs, self.fresh, self.conflated, self.gaps, self.queued, self.wanted, self.watched):
+            column[subscriptions] = 0
+        for listener in subscriptions.tolist():
+            self.backlogs.pop(listener, None)
+            self.held.pop(listener, None)
+            self._waiters.pop(listener, None)
+            self.consumed.discard(listener)
+            self.full.discard(listener)
+        for noticed in self.noticed.values():
+            kept = [part[~np.isin(part, subscriptions)] for part in noticed]
+            noticed[:] = [part for part in kept if len(part)]
+
+    # --- who waits -----------------------------------------------------------------------------------------
+
+    def wait(self, listener: int, wake: Callable[[], None] | None) -> None:
+        """Call `wake` when the listener has something to take; None: no more."""
+        self.wanted[listener] = wake is not None
+        if wake is None:
+            self._waiters.pop(listener, None)
+        else:
+            self._waiters[listener] = wake
+
+    def watch(self, group: int, ids: Ints, wake: Callable[[], None] | None) -> None:
+        """Call `wake` when one of a group's listeners has a new answer; None: no more."""
+        if wake is None:
+            self.watched[ids] = 0
+            self.noticed.pop(group, None)
+            self._watchers.pop(group, None)
+        elif group not in self._watchers:
+            self.watched[ids] = group
+            already = ids[self.fresh[ids] > 0]
+            self.noticed[group] = [already] if len(already) else []
+            self._watchers[group] = wake
+
+    def take_noticed(self, group: int) -> Ints:
+        """The listeners of a watched group with an answer newer than when last asked, by rising number."""
+        noticed = self.noticed[group]
+        if not noticed:
+            return np.empty(0, np.int64)
+        self.noticed[group] = []
+        changed = take_newest(np.concatenate(noticed), self.fresh, self.conflated)
+        changed.sort()
+        self.gaps[changed] = 0
+        return changed
+
+    def wake(self) -> None:
+        """Call those who wait, if there is something for them."""
+        if self.woken:
+            woken, self.woken = self.woken, []
+            for listener in np.unique(np.concatenate(woken)).tolist():
+                waiter = self._waiters.get(listener)
+                if waiter is not None:
+                    waiter()
+        for group, noticed in self.noticed.items():
+            if noticed:
+                self._watchers[group]()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a queue is full that makes the link wait."""
+        full = self.full
+        return bool(full) and any(
+            listener in self.consumed and self.backlogs[listener].policy.overflow == "block" for listener in full
+        )
+
+    def overflowed(self) -> list[int]:
+        """The listeners that give up because their queue is full; each is named once."""
+        if not self.full:
+            return []
+        over = [listener for listener in self.full if self.backlogs[listener].policy.overflow == "error"]
+        self.full.difference_update(over)
+        return over
+
+    def amend(self, subscription: int, seq: int, value: float, rest: float) -> None:
+        """Sums are not taken anew here, so nothing told is ever amended."""
+        raise InvariantBroken("mailbox: a client cannot take sums anew")
+
+    def retract(self, subscription: int, seq: int) -> None:
+        """The answer is as before, so nothing was told; see `amend`."""
+
+    def memory_bytes(self) -> int:
+        """Bytes of the arrays."""
+        columns = (self.seqs, self.fresh, self.conflated, self.gaps, self.queued, self.wanted, self.watched)
+        return sum(column.nbytes for column in columns)
+
+
+def _some(
+    part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]], rows: npt.NDArray[np.bool_]
+) -> tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]:
+    who, seqs, values, rests, places, items = part
+    return (
+        who[rows],
+        seqs[rows],
+        values[rows],
+        rests[rows] if len(rests) else rests,
+        places[rows] if len(places) else places,
+        items,
+    )
+
+
+def _hear(backlog: Backlog, taken: Taken) -> None:
+    backlog.hear(taken)  # type: ignore[union-attr]  # only collections have items
+
+
+def _put(backlog: Backlog, seq: int, value: float, rest: float) -> None:
+    backlog.put(seq, value, rest)  # type: ignore[union-attr]  # only single values have none

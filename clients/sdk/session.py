@@ -1,0 +1,326 @@
+"""The client's brain: requests waiting for replies, groups of subscriptions, the position; effects as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, Failover, GroupOpened, RetryLater, Send
+from clients.sdk.groups import Groups, SubscriptionGroup
+from network.wire import bodies, frames
+from network.wire.bodies import Done, Failed, Subscribe, Subscribed, Sync, Synced
+from network.wire.errors import BadFrame, HullcastError, LogBroken, Unavailable, from_wire
+
+if TYPE_CHECKING:
+    from clients.sdk.listening import Listening
+
+Ints = npt.NDArray[np.int64]
+
+#: Seconds before a request that nobody could take is sent again; doubled each time.
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
+
+
+@dataclass(slots=True)
+class _Call:
+    """A request until it is answered. Sent again after a break, under another id."""
+
+    number: int
+    body: bodies.Body
+    encoded: bytes
+    sent_as: int = 0  # 0: not sent on the present path
+    attempts: int = 0
+    group: SubscriptionGroup | None = None  # a Subscribe of a new group
+    suspects: tuple[Listening, Ints] | None = None  # a Subscribe that only takes sums anew
+    error: HullcastError | None = field(default=None)  # why it was last refused
+
+
+class ClientSession:
+    """Decides what a client says and what what it hears means. No clock, no socket: the caller makes it happen.
+
+    Invariants:
+      N1  `position`: every listener has heard all messages up to it that concern it.
+      N2  While `_resuming` nothing delivered counts: the reply will bring, for all groups at once, what came since.
+      N3  A request is on the way at most once per path; after a break it goes again under a new id, so that a
+          late reply to the old one is nobody's.
+    """
+
+    def __init__(self) -> None:
+        self.groups = Groups()
+        self.position = 0
+        self.epoch: bytes | None = None
+        self.up = False
+        self.resumes = 0  # how often all groups were subscribed again
+        self._calls: dict[int, _Call] = {}  # by number, in the order they were made
+        self._sent: dict[int, _Call] = {}  # by request id
+        self._next_call = 1
+        self._next_request = 1
+        self._resuming: _Call | None = None
+        self._unsent: list[Effect] = []  # leaves, while there is no connection but the session may go on
+
+    # --- calls ---------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Calls without a reply."""
+        return len(self._calls)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether sums are being taken anew: until then those answers may be off by a little."""
+        return any(listening.asked or listening.suspects for listening in self.groups.channels.values())
+
+    @property
+    def resuming(self) -> bool:
+        """Whether the groups are being subscribed again at the moment."""
+        return self._resuming is not None or not self.up
+
+    def call(self, body: bodies.Body) -> tuple[int, list[Effect]]:
+        """Ask something; returns the call's number. TooLarge if it cannot be sent at all."""
+        call = self._new_call(body)
+        return call.number, self._send(call)
+
+    def subscribe(
+        self, group: SubscriptionGroup, since: int | None = None, epoch: bytes | None = None
+    ) -> tuple[int, list[Effect]]:
+        """Open a group of subscriptions; its number is given here."""
+        self.groups.number(group)
+        call = self._new_call(Subscribe((group.on_wire(),), since, epoch))
+        call.group = group
+        return call.number, self._send(call)
+
+    def abandon(self, number: int) -> list[Effect]:
+        """Nobody waits for a call any more. A late Subscribed is answered by leaving again."""
+        call = self._calls.pop(number, None)
+        if call is not None and call.sent_as:
+            self._sent.pop(call.sent_as, None)
+        return []
+
+    def why_waiting(self, number: int) -> str:
+        """What a call has been waiting for, in words."""
+        call = self._calls.get(number)
+        if not self.up:
+            return "no connection"
+        if call is not None and call.error is not None:
+            return str(call.error)
+        return "no reply"
+
+    def retry(self, number: int) -> list[Effect]:
+        """The time has come that `RetryLater` named."""
+        call = self._resuming if self._resuming is not None and self._resuming.number == number else None
+        call = call or self._calls.get(number)
+        return self._send(call) if call is not None and not call.sent_as else []
+
+    def leave(self, group: SubscriptionGroup, listeners: Ints | None = None) -> list[Effect]:
+        """Close a group, or some of its listeners."""
+        members = self.groups.leave(group, listeners)
+        if members is not None and not len(members):
+            return []
+        return self._said([Send(frames.encode(frames.Leave(group.number, members)))])
+
+    def _said(self, effects: list[Effect]) -> list[Effect]:
+        """What needs no reply: now, or when the link is back as it was. On a fresh one it has no meaning any more."""
+        if self.up:
+            return effects
+        self._unsent += effects
+        return []
+
+    def _new_call(self, body: bodies.Body) -> _Call:
+        call = _Call(self._next_call, body, bodies.encode(body))
+        self._next_call += 1
+        self._calls[call.number] = call
+        return call
+
+    def _send(self, call: _Call) -> list[Effect]:
+        held = self._resuming is not None and call is not self._resuming and isinstance(call.body, Subscribe | Sync)
+        if not self.up or held:  # by N2 a new group's messages would not count yet, and nothing is in sync
+            return []
+        call.sent_as = self._next_request
+        self._next_request += 1
+        self._sent[call.sent_as] = call
+        return [Send(frames.encode(frames.Request(call.sent_as, (), None, call.encoded)))]
+
+    # --- the link ------------------------------------------------------------------------------------------
+
+    def link_up(self, fresh: bool) -> list[Effect]:
+        """The link is there. If fresh, the other side knows nothing of us."""
+        self.up = True
+        said, self._unsent = self._unsent, []
+        return self._begin_again() if fresh else said + self._send_unsent()
+
+    def link_down(self) -> list[Effect]:
+        """The link is gone; it may come back as it was."""
+        self.up = False
+        return []
+
+    def _begin_again(self) -> list[Effect]:
+        """All that was on the way is void: subscribe again, all groups at once, and ask again what was not answered."""
+        self._sent.clear()
+        for call in self._calls.values():
+            call.sent_as = 0
+        for number in [call.number for call in self._calls.values() if call.suspects is not None]:
+            del self._calls[number]
+        for listening in self.groups.channels.values():  # asked for again when the groups are there again
+            listening.suspects |= listening.asked
+            listening.asked.clear()
+        self._resuming = None
+        effects: list[Effect] = []
+        if len(self.groups):
+            self.resumes += 1
+            body = Subscribe(self.groups.on_wire(), self.position, self.epoch)
+            self._resuming = _Call(self._next_call, body, bodies.encode(body))
+            self._next_call += 1
+            effects += self._send(self._resuming)
+        return effects + self._send_unsent()
+
+    def _send_unsent(self) -> list[Effect]:
+        return [effect for call in list(self._calls.values()) if not call.sent_as for effect in self._send(call)]
+
+    # --- what comes in -------------------------------------------------------------------------------------
+
+    def take(self, payload: bytes) -> list[Effect]:
+        """Understand a frame; BadFrame if a server or node would not send it."""
+        frame = frames.decode(payload)
+        match frame:
+            case frames.Deliver():
+                return self._deliver(frame)
+            case frames.Progress():
+                self._advance(frame.through)
+                return []
+            case frames.Reply():
+                return self._reply(frame)
+            case frames.Reset():
+                return self._begin_again()
+            case frames.Directory():
+                return [Failover(frame)]
+        raise BadFrame(f"a {type(frame).__name__} is nothing a client is sent")
+
+    def _advance(self, through: int) -> None:
+        if self._resuming is None:
+            self.position = max(self.position, through)
+
+    def _deliver(self, frame: frames.Deliver) -> list[Effect]:
+        if self._resuming is not None:
+            return []
+        for channel, columns in frame.channels.items():
+            listening = self.groups.channels.get(channel)
+            if listening is not None:
+                listening.hear(columns)
+        self._advance(frame.through)
+        return self._ask_for_suspects()
+
+    def _reply(self, frame: frames.Reply) -> list[Effect]:
+        call = self._sent.pop(frame.id, None)
+        reply = bodies.decode(frame.body)
+        if call is None:
+            return self._leave_unknown(reply)
+        call.sent_as = 0
+        if isinstance(reply, Failed):
+            return self._failed(call, from_wire(reply.code, reply.arguments))
+        if call is self._resuming:
+            return self._resumed(_expected(reply, Subscribed))
+        del self._calls[call.number]
+        if call.suspects is not None:
+            return self._taken_anew(call, _expected(reply, Subscribed))
+        if call.group is not None:
+            return self._subscribed(call, call.group, _expected(reply, Subscribed))
+        if isinstance(reply, Synced):
+            self._advance(reply.seq)
+        return [CallAnswered(call.number, reply)]
+
+    def _failed(self, call: _Call, error: HullcastError) -> list[Effect]:
+        call.error = error
+        if isinstance(error, Unavailable) and not isinstance(error, LogBroken):
+            delay = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(call.attempts, 16))
+            call.attempts += 1
+            return [RetryLater(call.number, delay)]
+        if call is self._resuming:
+            return self._end_all(error)
+        del self._calls[call.number]
+        if call.suspects is not None:  # the group's table or our right to it is gone: it will end by itself
+            return []
+        return [CallRefused(call.number, error)]
+
+    # --- subscriptions ---------------------------------------------------------------------------------------
+
+    def _subscribed(self, call: _Call, group: SubscriptionGroup, reply: Subscribed) -> list[Effect]:
+        opened = reply.groups[0]
+        if opened.failed is not None:
+            return [CallRefused(call.number, from_wire(opened.failed.code, opened.failed.arguments))]
+        asked = call.body
+        since = asked.since if isinstance(asked, Subscribe) else None
+        self.groups.open(group, opened, reply, since)
+        self.position = max(self.position, reply.seq) if reply.epoch == self.epoch else reply.seq
+        self.epoch = reply.epoch
+        return [GroupOpened(call.number, group), *self._ask_for_suspects()]
+
+    def _resumed(self, reply: Subscribed) -> list[Effect]:
+        """All groups again: those resumed hear what they missed, the others begin anew (N1 holds for all of them)."""
+        assert self._resuming is not None
+        since = self.position if reply.epoch == self.epoch else None
+        self._resuming = None
+        refused = self.groups.resume(reply, since)
+        left = self.groups.gone([opened.group for opened in reply.groups])
+        self.epoch = reply.epoch
+        self.position = reply.seq if since is None else max(since, reply.seq)
+        effects: list[Effect] = [Ended(group, error) for group, error in refused]
+        effects += [Send(frames.encode(frames.Leave(number, members))) for number, members in left]
+        effects += self._leave_unknown(reply)
+        return effects + self._send_unsent() + self._ask_for_suspects()
+
+    def _end_all(self, error: HullcastError) -> list[Effect]:
+        """The server takes none of the groups again."""
+        self._resuming = None
+        effects: list[Effect] = []
+        for group in self.groups:
+            self.groups.leave(group, None)
+            effects.append(Ended(group, error))
+        return effects + self._send_unsent()
+
+    def _leave_unknown(self, reply: bodies.Body) -> list[Effect]:
+        """A reply that nobody waits for any more: what it opened is left again."""
+        if not isinstance(reply, Subscribed):
+            return []
+        unknown = [opened.group for opened in reply.groups if opened.failed is None and opened.group not in self.groups]
+        pending = {call.group.number for call in self._calls.values() if call.group is not None}
+        return [Send(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
+
+    # --- sums that must come anew ------------------------------------------------------------------------------
+
+    def _ask_for_suspects(self) -> list[Effect]:
+        effects: list[Effect] = []
+        for group in self.groups:
+            asked = group.ask_for_suspects()
+            if asked is None:
+                continue
+            listeners, again = asked
+            self.groups.number(again)
+            call = self._new_call(Subscribe((again.on_wire(),)))
+            call.suspects = (group.listening, listeners)
+            effects += self._send(call)
+        return effects
+
+    def _taken_anew(self, call: _Call, reply: Subscribed) -> list[Effect]:
+        assert call.suspects is not None
+        listening, listeners = call.suspects
+        opened = reply.groups[0]
+        self._advance(reply.seq)
+        present = np.array([listener in listening.asked for listener in listeners.tolist()], np.bool_)
+        if opened.snapshot is not None and present.any():
+            listening.restart(np.where(present, listeners, -1), opened.snapshot, reply.seq, "sum")
+        return self._said([Send(frames.encode(frames.Leave(opened.group, None)))])
+
+
+def _expected(reply: bodies.Body, kind: type[Subscribed]) -> Subscribed:
+    if not isinstance(reply, kind):
+        raise BadFrame(f"a {type(reply).__name__} answers no Subscribe")
+    return reply
+
+
+def receipt_of(reply: bodies.Body) -> Done:
+    """The reply to a change, or BadFrame."""
+    if not isinstance(reply, Done):
+        raise BadFrame(f"a {type(reply).__name__} answers no change")
+    return reply

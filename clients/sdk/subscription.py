@@ -1,0 +1,296 @@
+"""A subscription over the network: its answer now, and its events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Self
+
+from clients.sdk.token import make_token
+from network.answers.events import Event, Progress, Resync, Snapshot
+from network.wire.errors import HullcastError, SubscriptionClosed, SubscriptionOverflow, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+
+    from clients.sdk.groups import SubscriptionGroup
+    from clients.sdk.line import Line
+    from clients.sdk.listening import Listening
+
+    Callback = Callable[[Event], Awaitable[None] | None]
+
+log = logging.getLogger(__name__)
+
+
+class LiveSubscription:
+    """What `Client.subscribe` returns: `async with` it, or `await` it and `close` it later.
+
+    `answer` is right at once and stays right by itself. Events are for those who want each change: iterate, give
+    a callback, or take `batches`; one consumer at a time. Iteration survives lost connections; where events could
+    not be told it says so by a Resync, and it ends when the subscription is closed. Only for its client's event loop.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        group: SubscriptionGroup,
+        *,
+        snapshot: bool = False,
+        progress: bool = False,
+        callback: Callback | None = None,
+        listener: int = -1,
+    ) -> None:
+        self.sql = group.sql
+        self.callback_errors = 0
+        self._line = line
+        self._group = group
+        self._listener = listener
+        self._wants_snapshot = snapshot
+        self._progress = progress
+        self._progress_told = 0
+        self._callback = callback
+        self._task: asyncio.Task[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._rest: deque[Event] | None = None  # after the end: what had not been taken
+        self._error: HullcastError | None = None
+        self._counters = (0, 0)  # dropped and conflated, once it is over
+
+    # --- opening and closing -------------------------------------------------------------------------------
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    async def _open(self) -> Self:
+        if self._listener < 0 and self._rest is None:
+            await self._line.open_group(self._group, self)
+            self._listener = int(self._group.listeners[0])
+            self._progress_told = self._line.session.position
+            if self._callback is not None:
+                self._task = self._line.spawn(self._call_back(self._callback), f"callback of {self.sql}")
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self._open()
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hear no more; iteration ends. Closing twice is fine."""
+        self.end()
+        task, self._task = self._task, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def end(self, *, keep: bool = False, error: HullcastError | None = None) -> None:
+        """Leave, without waiting. With `keep`, what waits can still be taken; then comes the error, if there is one."""
+        if self._rest is not None:
+            return
+        self._rest = deque()
+        self._error = error
+        if self._listener >= 0:
+            listening, listener = self._listening, self._listener
+            while keep and (event := listening.take(listener)) is not None:
+                self._rest.append(event)
+            self._counters = listening.dropped(listener), listening.conflated(listener)
+            self._line.leave(self._group, listener, self)
+        self._wake()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over."""
+        return self._rest is not None
+
+    # --- the answer ------------------------------------------------------------------------------------------
+
+    @property
+    def _listening(self) -> Listening:
+        return self._group.listening
+
+    def _check_open(self) -> None:
+        if self._rest is not None:
+            raise self._error or SubscriptionClosed(self.sql)
+        if self._listener < 0:
+            raise UsageError(f"the subscription `{self.sql}` is not open yet; `async with` or `await` it first")
+
+    @property
+    def answer(self) -> Any:
+        """None, a number or timestamp, a set, or a list of rows: what the SQL gives as of `seq`."""
+        self._check_open()
+        return self._listening.answer(self._listener)
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the update up to which `answer` is right."""
+        self._check_open()
+        return self._line.session.position
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the answer's columns."""
+        self._check_open()
+        return self._group.columns
+
+    @property
+    def pending(self) -> int:
+        """Events that wait to be taken."""
+        if self._rest is not None:
+            return len(self._rest)
+        self._check_open()
+        return self._listening.pending(self._listener)
+
+    @property
+    def dropped(self) -> int:
+        """Events lost because nobody took them in time (or the connection was gone), over the whole life."""
+        return self._counters[0] if self._rest is not None else self._counter(0)
+
+    @property
+    def conflated(self) -> int:
+        """Events that a newer one replaced before they were taken (policy "latest"), over the whole life."""
+        return self._counters[1] if self._rest is not None else self._counter(1)
+
+    def _counter(self, which: int) -> int:
+        self._check_open()
+        count = self._listening.dropped if which == 0 else self._listening.conflated
+        return count(self._listener)
+
+    @property
+    def lag(self) -> int:
+        """How many updates the consumer is behind: 0 when nothing waits."""
+        if self._rest is not None:
+            return 0
+        self._check_open()
+        first = self._listening.first_seq(self._listener)
+        return 0 if first is None else max(0, self._line.session.position - first + 1)
+
+    @property
+    def token(self) -> str:
+        """Where this subscription stands, to be stored and given as `resume` later, perhaps by another process.
+
+        Whoever resumes with it gets the events not yet taken here and those that came since, each once, as long as the
+        server still has them; else a Resync.
+        """
+        self._check_open()
+        session, group = self._line.session, self._group
+        parameters = group.parameters_of(self._listener)
+        epoch = session.epoch or b""
+        return make_token(self._listening, self._listener, session.position, epoch, group.sql, parameters).text()
+
+    # --- events ----------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._rest is None:
+            self._check_open()
+            self._listening.mailbox.consumed.add(self._listener)
+        while True:
+            event = self.take_nowait()
+            if event is not None:
+                return event
+            if self._rest is not None:
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
+            await self._wait()
+
+    async def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> AsyncIterator[list[Event]]:
+        """Events in lists: what came within `max_wait` seconds of the first one, at most `max_events`."""
+        loop = asyncio.get_running_loop()
+        async for event in self:
+            batch, until = [event], loop.time() + max_wait
+            while len(batch) < max_events:
+                more = self.take_nowait()
+                if more is not None:
+                    batch.append(more)
+                    continue
+                try:
+                    async with asyncio.timeout_at(until):
+                        batch.append(await anext(self))
+                except (TimeoutError, StopAsyncIteration):
+                    break
+            yield batch
+
+    def take_nowait(self) -> Event | None:
+        """The next event, if there is one."""
+        if self._rest is not None:
+            return self._rest.popleft() if self._rest else None
+        self._check_open()
+        if self._wants_snapshot:
+            self._wants_snapshot = False
+            return self._first()
+        event = self._listening.take(self._listener)
+        if event is not None:
+            self._line.taken()
+            return event
+        if self._progress and self._line.session.position > self._progress_told:
+            self._progress_told = self._line.session.position
+            return Progress(self._progress_told)
+        return None
+
+    def _first(self) -> Event:
+        """The answer to begin with: as it is, and what waited for it is in it."""
+        waiting: Event | None = None
+        while (event := self._listening.take(self._listener)) is not None:
+            waiting = event if isinstance(event, Resync) else waiting
+        return waiting or Snapshot(self._line.session.position, self.answer)
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise UsageError(f"two tasks take events of `{self.sql}`; subscribe once for each")
+        self._waiter = asyncio.get_running_loop().create_future()
+        listening, listener = self._listening, self._listener
+        listening.mailbox.wait(listener, self._wake)
+        if self._progress:
+            self._line.progress_waiters.add(self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            self._line.progress_waiters.discard(self._wake)
+            if self._rest is None:
+                listening.mailbox.wait(listener, None)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _call_back(self, callback: Callback) -> None:
+        """Hand events to the callback, one after the other. Its errors are its own: they end nothing."""
+        try:
+            async for event in self:
+                try:
+                    result = callback(event)
+                    if inspect.isawaitable(result):
+                        await result
+                except Exception:
+                    self.callback_errors += 1
+                    log.exception("callback failed", extra={"sql": self.sql})
+        except HullcastError as error:
+            log.warning("subscription ended", extra={"sql": self.sql, "why": str(error)})
+
+    # --- the client's side -----------------------------------------------------------------------------------
+
+    def overflowed(self, listener: int, buffer: int) -> None:
+        """The queue is full, and the policy is to give up then."""
+        self.end(keep=True, error=SubscriptionOverflow(self.sql, buffer))
+
+    def left(self, listener: int) -> None:
+        """It left."""
+
+    def ended(self, error: HullcastError) -> None:
+        """The server does not take it any more."""
+        if self._rest is None:
+            self._rest, self._error = deque(), error
+            self._wake()
+
+    def drain(self) -> None:
+        """Leave, but keep what waits for whoever iterates."""
+        self.end(keep=True)
+
+    def __repr__(self) -> str:
+        return f"<subscription {self.sql!r}{' closed' if self.closed else ''}>"

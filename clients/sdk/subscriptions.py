@@ -1,0 +1,187 @@
+"""Many subscriptions to one SQL text, made by one call, told to the server as one, and held as columns."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from clients.sdk.subscription import LiveSubscription
+from network.wire.errors import HullcastError, SubscriptionClosed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Iterator
+
+    from clients.sdk.groups import SubscriptionGroup
+    from clients.sdk.line import Line
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Which of many subscriptions have a new answer: their numbers, since which update, and the answers, as columns."""
+
+    which: Ints
+    seq: Ints
+    answer: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+
+class LiveSubscriptions:
+    """What `Client.subscribe_many` returns: `async with` it, or `await` it and `close` it later."""
+
+    def __init__(self, line: Line, group: SubscriptionGroup) -> None:
+        self.sql = group.sql
+        self._line = line
+        self._group = group
+        self._listeners: Ints = np.empty(0, np.int64)
+        self._order = self._sorted = self._listeners  # members by listener, and those listeners
+        self._made: dict[int, LiveSubscription] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self._open = False
+        self._error: HullcastError | None = None
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._opened().__await__()
+
+    async def _opened(self) -> Self:
+        if not self._open and not len(self._listeners):
+            await self._line.open_group(self._group, self)
+            self._listeners = self._group.listeners.copy()
+            self._order = np.argsort(self._listeners)
+            self._sorted = self._listeners[self._order]
+            self._open = True
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self._opened()
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hear no more. Closing twice is fine."""
+        self._end(None)
+
+    def _end(self, error: HullcastError | None) -> None:
+        if self._open:
+            self._open, self._error = False, error
+            for subscription in list(self._made.values()):
+                subscription.ended(error or SubscriptionClosed(self.sql))
+            self._line.leave(self._group, None, self)
+            self._wake()
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def __getitem__(self, i: int) -> LiveSubscription:
+        self._check_open()
+        try:
+            at = range(len(self))[operator.index(i)]
+        except IndexError:
+            raise IndexError(f"subscription {i} of {len(self)}") from None
+        if self._listeners[at] < 0:
+            raise SubscriptionClosed(self.sql)
+        if at not in self._made:
+            self._made[at] = LiveSubscription(self._line, self._group, listener=int(self._listeners[at]))
+        return self._made[at]
+
+    def __iter__(self) -> Iterator[LiveSubscription]:
+        return (self[i] for i in range(len(self)) if self._listeners[i] >= 0)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} subscriptions {self.sql!r}{'' if self._open else ' closed'}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether they are over."""
+        return not self._open
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise self._error or SubscriptionClosed(self.sql)
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the update up to which the answers are right."""
+        self._check_open()
+        return self._line.session.position
+
+    @property
+    def answers(self) -> npt.NDArray[Any]:
+        """All answers as a column: floats (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), objects for the
+        rest. SubscriptionClosed if one of them was closed by itself."""
+        self._check_open()
+        if (self._listeners < 0).any():
+            raise SubscriptionClosed(self.sql)
+        return self._group.listening.answers(self._listeners)
+
+    @property
+    def conflated(self) -> int:
+        """Changes that a newer one replaced before `changes` told of them, over all subscriptions."""
+        self._check_open()
+        return int(self._group.listening.mailbox.conflated[self._listeners[self._listeners >= 0]].sum())
+
+    async def changes(self) -> AsyncIterator[Changed]:
+        """Who has a new answer since last told, again and again; only the newest answer of each."""
+        while True:
+            changed = await self.next_changes()
+            if changed is None:
+                return
+            yield changed
+
+    async def next_changes(self, wait_s: float | None = None) -> Changed | None:
+        """Who has a new answer since last told, as soon as somebody has; None after `wait_s` seconds, or at the end."""
+        self._check_open()
+        listening, group = self._group.listening, self._group.number
+        while self._open:
+            listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
+            changed = listening.mailbox.take_noticed(group)
+            if len(changed):
+                which = self._order[np.searchsorted(self._sorted, changed)]
+                return Changed(which, listening.mailbox.seqs[changed], listening.answers(changed))
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wait()
+            except TimeoutError:
+                return None
+        if self._error is not None:
+            raise self._error
+        return None
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise UsageError(f"two tasks take the changes of `{self.sql}`; subscribe once for each")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- the client's side -----------------------------------------------------------------------------------
+
+    def overflowed(self, listener: int, buffer: int) -> None:
+        """Never: many subscriptions do not take the policy "error"."""
+
+    def left(self, listener: int) -> None:
+        """One of them was closed by itself."""
+        self._listeners[self._listeners == listener] = -1
+
+    def ended(self, error: HullcastError) -> None:
+        """The server does not take them any more."""
+        self._end(error)
+
+    def drain(self) -> None:
+        """Leave."""
+        self._end(None)

@@ -1,0 +1,1 @@
+"""Compile the kernels before somebody waits for them."""

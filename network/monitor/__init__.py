@@ -1,0 +1,1 @@
+"""What a process shows of itself over HTTP: health, readiness, metrics, status."""

@@ -1,0 +1,37 @@
+"""What Prometheus expects of every process, under the names it expects: memory, processor time, files, start."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from typing import TYPE_CHECKING
+
+from network.monitor.metrics import counter, gauge
+
+if TYPE_CHECKING:
+    from network.monitor.metrics import Metric
+
+STARTED = time.time()  # when this module was loaded, which is when the process began, near enough
+_FILES = "/proc/self/fd"
+_MEMORY = "/proc/self/statm"
+
+
+def process_metrics() -> list[Metric]:
+    """The numbers now; those that the system does not tell are left out."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    found = [
+        gauge("process_start_time_seconds", "Start of the process, seconds since 1970.", STARTED),
+        counter("process_cpu_seconds_total", "Processor time, user and system.", used.ru_utime + used.ru_stime),
+        gauge("process_max_fds", "Files that may be open.", resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+    ]
+    if os.path.exists(_MEMORY):
+        with open(_MEMORY, encoding="ascii") as file:
+            virtual, resident = (int(pages) * resource.getpagesize() for pages in file.read().split()[:2])
+        found += [
+            gauge("process_virtual_memory_bytes", "Virtual memory.", virtual),
+            gauge("process_resident_memory_bytes", "Memory that is really there.", resident),
+        ]
+    if os.path.exists(_FILES):
+        found.append(gauge("process_open_fds", "Files and sockets that are open.", len(os.listdir(_FILES))))
+    return found

@@ -1,0 +1,206 @@
+"""A broker node: a parent above, children below, and a routing table that decides which messages go where."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from network.link.dialer import Dialer
+from network.link.endpoints import is_loopback
+from network.link.listener import Listener
+from network.node.children import Children
+from network.overlay import ways_up
+from network.routing.router import Router
+from network.wire import bodies
+from network.wire.errors import BadFrame, Unavailable, to_wire
+from network.wire.frames import Deliver, Directory, Progress, Reply, Request, Reset, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import zmq
+
+    from network.link.peer import Peer
+    from network.node.settings import NodeSettings
+    from network.security.curve import Curve
+    from network.security.rights import Rights
+    from network.wire.frames import NodeEntry
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two rounds of small talk: progress downwards, shrunken interests upwards.
+ROUND_S = 0.1
+#: Rounds between two reports to the server.
+ROUNDS_PER_REPORT = 10
+
+
+class Node:
+    """One node of the overlay. All its state is soft: whoever loses it subscribes again elsewhere.
+
+    `run` serves until cancelled; when it returns or raises, no task or socket is left.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        rights: Rights,
+        *,
+        curve: Curve | None = None,
+        parent_curve: Curve | None = None,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.id = os.urandom(16)
+        insecure, limits = settings.security.insecure, settings.link.limits(settings.max_children)
+        self.listener = Listener(
+            settings.listen,
+            limits=limits,
+            curve=curve,
+            allow=self._knows,
+            insecure=insecure,
+            context=context,
+        )
+        self.children = Children(self.listener, Router(settings.cover_budget), rights, self)
+        self.dialer = Dialer(
+            settings.parent,
+            role="node",
+            name=settings.name,
+            id=self.id,
+            limits=limits,
+            curve=parent_curve,
+            insecure=insecure,
+            context=context,
+        )
+        self.attached = False
+        self.reattached = 0  # times that the way up was lost and found again
+        self.path: tuple[tuple[bytes, str], ...] = ()
+        self._was_attached = False
+
+    @property
+    def endpoint(self) -> str:
+        """Where children dial."""
+        return self.settings.advertise or self.listener.endpoint
+
+    def _knows(self, key: str) -> bool:
+        return self.children.rights.knows(key)
+
+    async def run(self, started: asyncio.Event | None = None) -> None:
+        """Serve until cancelled."""
+        self.listener.start(self.children)
+        self.dialer.listen = self.endpoint
+        self.dialer.start(self)
+        rounds = asyncio.create_task(self._rounds(), name="node.rounds")
+        if started is not None:
+            started.set()
+        ends = (rounds, self.listener.failed, self.dialer.failed)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                if end.done():
+                    end.result()
+        finally:
+            rounds.cancel()
+            await asyncio.gather(rounds, return_exceptions=True)
+            await self.dialer.stop()
+            await self.listener.stop()
+
+    async def _rounds(self) -> None:
+        rounds = 0
+        while True:
+            await asyncio.sleep(ROUND_S)
+            rounds += 1
+            self._round(report=rounds % ROUNDS_PER_REPORT == 0)
+
+    def _round(self, report: bool) -> None:
+        self.children.tell_progress()
+        if not self.attached:
+            return
+        for interest in self.children.router.interests():
+            self.dialer.send(encode(interest))
+        if report:
+            self._report()
+
+    def _report(self) -> None:
+        body = bodies.encode(bodies.Report(self.status()))
+        self.dialer.send(encode(Request(0, (), None, body)))
+
+    def status(self) -> dict[str, object]:
+        """This node as `hullcast status` shows it."""
+        session = self.dialer.statistics().session
+        return {
+            "id": self.id.hex(),
+            "name": self.settings.name,
+            "endpoint": self.endpoint,
+            "path": [node.hex() for node, _ in self.path],
+            "attached": self.attached,
+            "reattached": self.reattached,
+            "through": self.children.through,
+            **self.children.status(),
+            "parent": self.dialer.endpoint or "",
+            "up_bytes": session.unacknowledged_bytes if session is not None else 0,
+        }
+
+    def ready(self) -> str | None:
+        """Why the node cannot serve, if it cannot."""
+        return None if self.attached else "no parent: dialling " + ", ".join(self.dialer.endpoints)
+
+    # --- from the children -------------------------------------------------------------------------------
+
+    def on_request(self, peer: Peer, request: Request) -> None:
+        try:
+            self.dialer.send(encode(request))
+        except Unavailable as error:  # no parent at the moment, or too much is waiting for it
+            if request.id:
+                body = bodies.encode(bodies.Failed(*to_wire(error)))
+                self.children.answer(Reply(request.id, request.route, (), body))
+
+    def on_children_changed(self) -> None:
+        if self.attached:
+            self._report()
+
+    # --- from the parent ---------------------------------------------------------------------------------
+
+    def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
+        self.attached = True
+        if fresh:
+            if self._was_attached:
+                self.reattached += 1
+                text = f"node {self.settings.name} has another way to the server"
+                self.children.reset("moved", text, fresh_link=True)
+            self._was_attached = True
+            self._report()
+        log.info("attached", extra={"parent": self.dialer.endpoint, "fresh": fresh})
+
+    def on_down(self, why: str) -> None:
+        self.attached = False
+        log.warning("parent lost", extra={"parent": self.dialer.endpoint, "why": why})
+
+    def on_frame(self, payload: bytes) -> None:
+        match decode(payload):
+            case Deliver(through, channels):
+                self.children.deliver(through, channels)
+            case Reply() as reply:
+                if reply.route:
+                    self.children.answer(reply)
+            case Progress(through):
+                self.children.through = max(self.children.through, through)
+            case Reset(code, text):
+                self.children.reset(code, text, fresh_link=False)
+            case Directory(epoch, path, nodes):
+                self._take_directory(epoch, path, nodes)
+            case frame:
+                raise BadFrame(f"a {type(frame).__name__} does not come from a parent")
+
+    def _may_dial(self, endpoint: str) -> bool:
+        return self.settings.security.key is not None or self.settings.security.insecure or is_loopback(endpoint)
+
+    def _take_directory(self, epoch: bytes, path: tuple[tuple[bytes, str], ...], nodes: tuple[NodeEntry, ...]) -> None:
+        self.path = path
+        if any(node == self.id for node, _ in path):  # our parent hangs below us: nobody in this ring has a server
+            log.warning("ring in the overlay", extra={"parent": self.dialer.endpoint})
+            self.dialer.redial(path[0][1])
+            return
+        self.dialer.endpoints = ways_up(self.settings.parent, path, self._may_dial)
+        self.children.tell_directory(Directory(epoch, (*path, (self.id, self.endpoint)), nodes))

@@ -1,0 +1,1 @@
+"""Settings of processes: declared once, read from defaults, a TOML file, the environment and flags."""

@@ -1,0 +1,163 @@
+"""Sections that servers and nodes share: [link], [security] and [log]."""
+
+# ruff: noqa: RUF009  `option` and `part` make fields, as `dataclasses.field` does
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from network.link.endpoints import parse_address, parse_endpoint
+from network.link.limits import ACK_BYTES, LinkLimits
+from network.settings.declaring import Settings, option
+from network.wire.errors import BadSetting
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+EVERY_ADDRESS = ("*", "0.0.0.0", "::")
+PLAIN = "this leaves the host, and links are plain text; give a key (`hullcast keygen`), or say --insecure"
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+_LINK = LinkLimits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings(Settings):
+    """Limits of each link between a parent and a child; of heartbeat and silence, a child takes its parent's."""
+
+    section: ClassVar[str] = "link"
+
+    heartbeat_s: float = option(
+        _LINK.heartbeat_s,
+        "time between two signs of life on a quiet link",
+        raised="less traffic, but a lost peer is noticed later",
+        least=0.01,
+        most=600,
+    )
+    silence_s: float = option(
+        _LINK.silence_s,
+        "silence after which a peer is taken for lost, and time it has to come back without losing its session",
+        raised="long pauses and short cuts are survived, but a dead node's children move later",
+        least=0.03,
+        most=3600,
+    )
+    window_bytes: int = option(
+        _LINK.window_bytes,
+        "unacknowledged bytes on their way to one peer",
+        raised="more throughput over long distances, but more memory per peer, and more to send again after a cut",
+        least=ACK_BYTES,
+        most=4 * GIB,
+    )
+    queue_bytes: int = option(
+        _LINK.queue_bytes,
+        "bytes that may wait for one peer, window included, before it is closed as too slow",
+        raised="slow peers survive longer bursts, but each may take that much memory",
+        least=ACK_BYTES,
+        most=64 * GIB,
+    )
+    queue_frames: int = option(
+        _LINK.queue_frames,
+        "messages that may wait for one peer, large or small, before it is closed as too slow",
+        raised="slow peers survive longer bursts, but each may take more memory",
+        least=_LINK.window_frames,
+        most=1 << 30,
+    )
+    message_bytes: int = option(
+        _LINK.message_bytes,
+        "largest message a peer may send",
+        raised="larger batches and snapshots pass, but a hostile peer may claim that much memory",
+        least=64 * KIB,
+        most=2 * GIB,
+    )
+
+    def check(self) -> None:
+        """What only makes sense together."""
+        self.limits(_LINK.peers)
+
+    def limits(self, peers: int) -> LinkLimits:
+        """The same as the link takes it."""
+        return LinkLimits(
+            heartbeat_s=self.heartbeat_s,
+            silence_s=self.silence_s,
+            window_bytes=self.window_bytes,
+            queue_bytes=self.queue_bytes,
+            queue_frames=self.queue_frames,
+            message_bytes=self.message_bytes,
+            peers=peers,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecuritySettings(Settings):
+    """Who may connect, and what they may do.
+
+    Without a key, links are plain text: allowed on loopback, elsewhere only with `insecure`. With a key and without
+    an allow list, everybody who knows the public key may do everything.
+    """
+
+    section: ClassVar[str] = "security"
+
+    key: Path | None = option(
+        None, "file with this process's CURVE key pair (`hullcast keygen`); with it, every link is encrypted"
+    )
+    allow: Path | None = option(None, "allow list: which keys may connect, and what each may do with which tables")
+    insecure: bool = option(
+        False,
+        "plain text beyond loopback too",
+        raised="no keys to hand out, but anybody on the network reads, writes and pretends",
+    )
+
+    def check(self) -> None:
+        """An allow list names keys, so it needs them."""
+        if self.allow is not None and self.key is None:
+            raise BadSetting(
+                "allow", str(self.allow), "an allow list needs a key: without one nobody can prove who they are"
+            )
+
+    def check_plain(self, setting: str, endpoint: str, *, listening: bool) -> None:
+        """Refuse an endpoint beyond loopback when links are plain text."""
+        if self.key is not None or self.insecure:
+            return
+        if not parse_endpoint(endpoint, listening=listening, setting=setting).is_loopback:
+            raise BadSetting(setting, endpoint, PLAIN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings(Settings):
+    """What the process says on its standard error."""
+
+    section: ClassVar[str] = "log"
+
+    level: str = option("info", "least level that is logged", choices=LEVELS, flag="log-level")
+    format: str = option("text", "one line per event, as text or as JSON", choices=FORMATS, flag="log-format")
+
+
+def check_listen(endpoint: str) -> None:
+    """The check of an endpoint to listen on."""
+    parse_endpoint(endpoint, listening=True)
+
+
+def check_advertise(endpoint: str) -> None:
+    """The check of an endpoint that others are told to dial; empty means the one listened on."""
+    if endpoint:
+        parse_endpoint(endpoint)
+
+
+def check_reachable(listen: str, advertise: str) -> None:
+    """`*` is every address of this host, so none that others could dial; they need one for when a node dies."""
+    if not advertise and parse_endpoint(listen, listening=True).host in EVERY_ADDRESS:
+        raise BadSetting(
+            "listen", listen, "others cannot dial this; say with --advertise tcp://HOST:PORT what they can"
+        )
+
+
+def check_monitor(address: str) -> None:
+    """The check of the monitor's address; empty means none."""
+    if address:
+        parse_address(address)
+
+
+def check_name(name: str) -> None:
+    """The check of a name that logs and `hullcast status` show."""
+    if not (name.isprintable() and len(name) <= 64 and name == name.strip()):
+        raise BadSetting("name", name, "it takes at most 64 printable characters, no space at the ends")
