@@ -16,7 +16,7 @@ from clients.processes.logs import configure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-log = logging.getLogger("network.node.node.node")
+log = logging.getLogger("network.node")
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def test_json_is_one_object_a_line() -> None:
     assert values.pop("time").endswith("Z")
     assert values == {
         "level": "warning",
-        "logger": "network.node.node.node",
+        "logger": "network.node",
         "event": "refused",
         "peer": 3,
         "why": "a\nb",
