@@ -78,6 +78,11 @@ class Engine:
         return self._seq
 
     @property
+    def broken(self) -> bool:
+        """Whether a batch failed half-way: then nothing is answered any more."""
+        return self._broken is not None
+
+    @property
     def sweeps(self) -> int:
         """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
         return self._sweeps

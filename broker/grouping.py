@@ -35,6 +35,8 @@ class Grouping:
         table = np.array(columns).T
         there = ~np.isnan(table).any(axis=1)
         numbers = np.full(n, np.nan)
+        if not there.any():  # nothing has no distinct rows that NumPy could find
+            return numbers
         # Python sees each combination once, however many rows have it.
         distinct, which = np.unique(table[there], axis=0, return_inverse=True)
         numbers[there] = np.array([self._number(combination) for combination in map(tuple, distinct.tolist())])[

@@ -10,7 +10,8 @@ text beside a TIMESTAMP column is brought into this form: literals when the stat
 wrapping them in a function. Answers that are TIMESTAMP columns, or MIN or MAX of one, come back as datetimes.
 
 Statements come from strangers. They are bounded in length before they are parsed, must be one SELECT, can
-reach nothing but the tables (SQLite's authorizer), and are stopped after a number of SQLite's steps, which is
+reach nothing but the tables that we found in them (SQLite's authorizer, so that a statement which SQLite reads
+otherwise than our parser gets no further), and are stopped after a number of SQLite's steps, which is
 a clock that a pure module may have. What no step counts is bounded by SQLite's own limits on lengths.
 """
 
@@ -78,8 +79,12 @@ class Mirror:
         self._step_limit, self._row_limit = step_limit, row_limit
         self._copied: dict[str, TableStore] = {}
         self._guarded = False
+        self._readable: frozenset[str] = frozenset()
         self._steps_left = 0
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        # no statement is remembered: the authorizer is asked when one is prepared, and shall see each
+        self._database = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
+        )
         self._database.execute("PRAGMA temp_store = MEMORY")
         self._database.execute("PRAGMA trusted_schema = OFF")
         for limit, value in _LIMITS.items():
@@ -115,7 +120,7 @@ class Mirror:
         return lambda: self._read_rows(sql, plan, bound, width)
 
     def _read_rows(self, sql: str, plan: _Plan, bound: Any, width: int) -> QueryRows:
-        with self._guard(sql, width):
+        with self._guard(sql, plan.readable, width):
             cursor = self._database.execute(plan.sql, bound)
             names = tuple(described[0] for described in cursor.description)
             rows = cursor.fetchmany(self._row_limit + 1)
@@ -192,15 +197,16 @@ class Mirror:
     # -- the guard -------------------------------------------------------------------------------------
 
     @contextmanager
-    def _guard(self, sql: str, width: int = 0) -> Iterator[None]:
-        """Run a stranger's statement: nothing but reading, a limit of work, and errors as our own.
+    def _guard(self, sql: str, readable: frozenset[str] = frozenset(), width: int = 0) -> Iterator[None]:
+        """Run a stranger's statement: nothing but reading what has a `readable` name (folded), a limit of work, and
+        errors as our own.
 
         SQLite's limit of length holds for texts it builds and for whole rows: a row of all `width` columns
         of the tables, each with the longest TEXT, must fit.
         """
         self._database.execute("PRAGMA query_only = ON")
         length = self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, (width + 4) * (LONGEST_TEXT_BYTES + 16))
-        self._guarded, self._steps_left = True, self._step_limit
+        self._guarded, self._readable, self._steps_left = True, readable, self._step_limit
         try:
             yield
         except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:
@@ -216,7 +222,7 @@ class Mirror:
                 raise BadParameter(0, reason) from error
             raise SqlError(_shortened(sql), str(error)) from error
         finally:
-            self._guarded = False
+            self._guarded, self._readable = False, frozenset()
             self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
             self._database.execute("PRAGMA query_only = OFF")
 
@@ -229,7 +235,7 @@ class Mirror:
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_FUNCTIONS:
             return sqlite3.SQLITE_DENY
-        if action == sqlite3.SQLITE_READ and (first or "").lower().startswith(("sqlite_", "pragma_")):
+        if action == sqlite3.SQLITE_READ and fold(first or "") not in self._readable:
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
 
@@ -246,10 +252,14 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A statement as SQLite shall run it; `instants` says which output columns are TIMESTAMPs."""
+    """A statement as SQLite shall run it; `instants` says which output columns are TIMESTAMPs.
+
+    `readable` are the names it may read: its tables, and its CTEs, which SQLite asks for as if they were tables.
+    """
 
     sql: str
     tables: tuple[str, ...]
+    readable: frozenset[str]
     instants: tuple[bool, ...]
     instant_names: frozenset[str]
 
@@ -269,11 +279,13 @@ def _read(sql: str, tables: Mapping[str, Table]) -> _Plan:
         tree = statements[0]
         if tree.find(exp.Into, exp.Insert, exp.Update, exp.Delete, exp.DDL, exp.Command):
             raise SqlError(_shortened(sql), "it would write", _ACCEPTED)
+        _refuse_bare_in(tree)
         named = _tables_of(tree, tables)
+        readable = frozenset(named) | (_local_names(tree) - tables.keys())
         used = [tables[name] for name in named]
         instant_names = _instant_names(used)
         if not instant_names:  # nothing to rewrite and nothing to decode: SQLite gets the text as it came
-            return _Plan(sql, named, (), instant_names)
+            return _Plan(sql, named, readable, (), instant_names)
         scope = build_scope(tree)
         if scope is None:
             raise SqlError(_shortened(sql), "not a single SELECT", _ACCEPTED)
@@ -281,7 +293,8 @@ def _read(sql: str, tables: Mapping[str, Table]) -> _Plan:
         changes = [_align_scope(inner, types) for inner in scope.traverse()]
         instants = tuple(types.outputs(scope))
         # the statement is written anew only if something changed: the text as it came is surely meant so
-        return _Plan(tree.sql(dialect="sqlite") if any(changes) else sql, named, instants, instant_names)
+        text = tree.sql(dialect="sqlite") if any(changes) else sql
+        return _Plan(text, named, readable, instants, instant_names)
     except SqlglotError as error:
         raise SqlError(_shortened(sql), _first_line(error), _ACCEPTED) from error
     except RecursionError as error:
@@ -290,7 +303,7 @@ def _read(sql: str, tables: Mapping[str, Table]) -> _Plan:
 
 def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
     """The folded names of the tables a statement reads, or UnknownTable."""
-    local = {fold(cte.alias) for cte in tree.find_all(exp.CTE)}
+    local = _local_names(tree)
     named: dict[str, None] = {}
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
@@ -301,6 +314,20 @@ def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
         if folded in tables:
             named[folded] = None
     return tuple(named)
+
+
+def _local_names(tree: exp.Query) -> frozenset[str]:
+    """The folded names of its CTEs."""
+    return frozenset(fold(cte.alias) for cte in tree.find_all(exp.CTE))
+
+
+def _refuse_bare_in(tree: exp.Query) -> None:
+    """SQLite takes the name of a table behind IN; the parser takes it for a column, and so the table would be missed."""
+    for node in tree.find_all(exp.In):
+        field = node.args.get("field")
+        if field is not None:
+            name = field.sql(dialect="sqlite")[:80]
+            raise SqlError(f"IN {name}", "a name behind IN", f"write IN (SELECT .. FROM {name})")
 
 
 def _instant_names(tables: Sequence[Table]) -> frozenset[str]:
@@ -485,13 +512,18 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
             return None if value != value else _instant_text(value)  # NaT
         except Refused as refused:
             raise BadParameter(position, refused.reason) from None
-    if isinstance(value, np.generic):
+    kind = type(value).__name__
+    if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):  # some of these would be integers
         value = value.item()
-    if isinstance(value, str) and not has_utf8(value):
-        raise BadParameter(position, "a lone surrogate has no UTF-8 form")
-    if value is None or isinstance(value, str | int) or (isinstance(value, float) and value == value):
+    if isinstance(value, str):
+        if not has_utf8(value):
+            raise BadParameter(position, "a lone surrogate has no UTF-8 form")
+        return str.__str__(value)
+    if isinstance(value, float) and value != value:
+        raise BadParameter(position, "NaN is no SQL number; None is NULL")
+    if value is None or (isinstance(value, int | float) and not isinstance(value, np.generic)):
         return value
-    raise BadParameter(position, f"takes None, a number, a text or a datetime, got {value!r:.40}")
+    raise BadParameter(position, f"takes None, a number, a text or a datetime, got {kind}")
 
 
 def _affinity(column: Column) -> str:

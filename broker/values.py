@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import repeat
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,7 @@ def encode_number(column: Column, value: object) -> float:
 def take_text(column: Column, value: object) -> str | None:
     """The str of a TEXT value (NULL is None), or Refused by its type; `check_text` judges what is in it."""
     if isinstance(value, str):
-        return str(value)  # numpy.str_ and other subclasses become plain, so that no array hangs on them
+        return str.__str__(value)  # subclasses become plain: no array hangs on them, and an Enum is its value
     if not is_null(value):
         raise Refused(f"TEXT takes str, got {_kind(value)}")
     _refuse_null(column)
@@ -165,8 +165,15 @@ def _text_is_good(text: str) -> bool:
     return True
 
 
+def is_number(value: object) -> TypeGuard[int | float | np.integer[Any] | np.floating[Any]]:
+    """Whether a value is a number for SQL. For NumPy a timedelta64 is an integer, which it cannot convert."""
+    if isinstance(value, bool | np.timedelta64):
+        return False
+    return isinstance(value, int | float | np.integer | np.floating)
+
+
 def _real(value: object) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+    if not is_number(value):
         raise Refused(f"REAL takes a number, got {_kind(value)}")
     try:
         code = float(value)
@@ -176,7 +183,7 @@ def _real(value: object) -> float:
 
 
 def _integer(value: object) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+    if not is_number(value):
         raise Refused(f"INTEGER takes a whole number, got {_kind(value)}")
     if isinstance(value, float | np.floating) and _finite(float(value)) != math.floor(value):
         raise Refused(f"INTEGER takes no fraction, got {value!s}")
@@ -203,7 +210,7 @@ def _instant(value: object) -> float:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise Refused(f"not an ISO-8601 instant: {str(value)[:40]!r}") from None
-    elif type(value).__module__.startswith("pandas") and hasattr(value, "to_pydatetime"):
+    elif isinstance(value, datetime) and hasattr(value, "to_pydatetime"):  # pandas.Timestamp
         value = value.to_pydatetime(warn=False)  # microsecond precision is ours; no warning about nanoseconds
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
@@ -242,9 +249,9 @@ def encode_numbers(column: Column, values: object) -> NDArray[np.float64]:
     held, null = plain(values)
     if isinstance(held, list):
         return _list_codes(column, held)
-    if held.dtype.kind in "Mm" and column.type is not ColumnType.TIMESTAMP:
-        held = held.astype("M8[us]" if held.dtype.kind == "M" else "m8[us]")  # nanoseconds would list as ints
     if held.dtype.kind not in ("M" if column.type is ColumnType.TIMESTAMP else "fiu"):
+        if held.dtype.kind in "Mm":  # `tolist` makes integers of nanoseconds, and of what is far away
+            held = np.fromiter(held, dtype=object, count=len(held))
         return _one_by_one(column, masked_list(held, null))
     return _array_codes(column, held, null)
 

@@ -5,6 +5,7 @@ The user's tables stand there under their own names, TIMESTAMPs as microseconds 
     hullcast_meta        identity, number and seq of the last record inside, format
     hullcast_tables      each table's CREATE TABLE, and the name it has in this file (its own, unless that is taken)
     hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
+    hullcast_pasts       per publisher the number up to which receipts are gone, and the numbers under it never applied
 
 A file is complete or has another name: it is written as `.tmp`, synced, and renamed. SQLite does not notice a
 flipped bit in a value, so the file's checksum stands in its header, in the field that `PRAGMA user_version` shows.
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
 
     from broker.engine import Engine
     from broker.interning import Texts
-    from broker.log.publishers import Entry, Publishers
+    from broker.log.publishers import Entry, Past, Publishers
 
-FORMAT = 1
+FORMAT = 2
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
 CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
 ROWS_AT_ONCE = 50_000
 _BLOCK_BYTES = 1 << 20
-_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_receipts")
+_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_receipts", "hullcast_pasts")
 _AFFINITY = {
     ColumnType.TEXT: "TEXT",
     ColumnType.REAL: "REAL",
@@ -59,6 +60,7 @@ class Captured:
     tables: tuple[tuple[Table, NDArray[np.float64], NDArray[np.bool_]], ...]  # cells and which slots are alive
     texts: Texts
     receipts: list[Entry]
+    pasts: list[Past]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ def capture(engine: Engine, publishers: Publishers, number: int) -> Captured:
     for store in engine._stores.values():
         used = int(store.live_slots()[-1]) + 1 if len(store) else 0
         tables.append((store.table, store.cells[:, :used].copy(), store.alive[:used].copy()))
-    return Captured(number, engine.seq, tuple(tables), engine._interner.texts, publishers.entries())
+    texts = engine._interner.texts
+    return Captured(number, engine.seq, tuple(tables), texts, publishers.entries(), publishers.pasts())
 
 
 def write(captured: Captured, directory: Path, identity: bytes) -> Written:
@@ -137,9 +140,12 @@ def _fill(path: Path, captured: Captured, identity: bytes) -> int:
         database.execute(
             'CREATE TABLE hullcast_receipts (publisher BLOB, number INTEGER, "first" INTEGER, last INTEGER)'
         )
+        database.execute("CREATE TABLE hullcast_pasts (publisher BLOB, below INTEGER, holes TEXT)")
         meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": FORMAT}
         database.executemany("INSERT INTO hullcast_meta VALUES (?, ?)", meta.items())
         database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts)
+        pasts = ((past.publisher, past.below, " ".join(map(str, past.holes))) for past in captured.pasts)
+        database.executemany("INSERT INTO hullcast_pasts VALUES (?, ?, ?)", pasts)
         taken = {*_OWN_TABLES, *(fold(table.name) for table, _, _ in captured.tables)}
         for table, cells, alive in captured.tables:
             stored = _stored_name(table.name, taken)

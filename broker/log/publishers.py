@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 LIMIT = 100_000  # publishers
 WINDOW = 64  # receipts of one publisher: how many requests it may have on the way at once
-RECEIPTS_PER_PUBLISHER = 4  # on average, at most: what bounds memory, to some 100 MB
+HOLES = 256  # of one publisher: how many old requests that were never applied are told from those that were
+RECEIPTS_PER_PUBLISHER = 4  # receipts and holes, on average, at most: what bounds memory, to some 100 MB
 
 
-class Receipt(NamedTuple):
+class Answered(NamedTuple):
     """What a request was answered with: the sequence numbers of its first and last update."""
 
     first: int
@@ -32,71 +33,137 @@ class Entry(NamedTuple):
     last: int
 
 
+class Past(NamedTuple):
+    """What is known of a publisher's requests whose receipts are gone, as a checkpoint keeps it."""
+
+    publisher: bytes
+    below: int
+    holes: tuple[int, ...]
+
+
+class _Publisher:
+    """One publisher's requests.
+
+    Invariants:
+      P1  `receipts` are those of the requests applied last, in this order.
+      P2  a number from `below` on was applied exactly if it has a receipt.
+      P3  a number under `below` without a receipt was never applied if it is one of the `holes` (ascending). Otherwise
+          it was, or it was one of more holes than are kept.
+    """
+
+    __slots__ = ("below", "holes", "receipts")
+
+    def __init__(self) -> None:
+        self.receipts: dict[int, Answered] = {}
+        self.holes: dict[int, None] = {}
+        self.below = 0
+
+    def __len__(self) -> int:
+        """How much there is to remember."""
+        return len(self.receipts) + len(self.holes)
+
+    def find(self, number: int) -> Answered | None:
+        found = self.receipts.get(number)
+        if found is None and number < self.below and number not in self.holes:
+            raise RetryTooOld(number, min(self.receipts, default=self.below))
+        return found
+
+    def add(self, number: int, answered: Answered, window: int, most_holes: int) -> None:
+        self.holes.pop(number, None)
+        self.receipts.pop(number, None)
+        self.receipts[number] = answered
+        if len(self.receipts) > window:
+            dropped = next(iter(self.receipts))
+            del self.receipts[dropped]
+            self._raise(dropped, most_holes)
+
+    def _raise(self, dropped: int, most_holes: int) -> None:
+        """A receipt is gone: what lies between `below` and its number, and was not applied, is holes from now on."""
+        if dropped < self.below:
+            return
+        found: list[int] = []
+        for number in range(dropped - 1, self.below - 1, -1):
+            if len(found) == most_holes:  # numbers may jump by billions: the highest holes are enough
+                break
+            if number not in self.receipts:
+                found.append(number)
+        self.holes.update(dict.fromkeys(reversed(found)))
+        while len(self.holes) > most_holes:
+            del self.holes[next(iter(self.holes))]
+        self.below = dropped + 1
+
+
 class Publishers:
     """The latest receipts of each publisher; the publisher heard of least recently is forgotten first.
 
     Several requests of one publisher may be on the way at once, and a lost connection brings all of them again; hence
-    a window of receipts and not only the last one. Within the window a number that is not there was refused, and may
-    be judged again; one below it was applied and forgotten.
+    a window of receipts and not only the last one. A request that was refused may come again long after others that
+    were sent behind it: so the numbers that were passed over are remembered too. What is remembered depends only on
+    which requests were applied in which order, as the log tells it again.
 
-    Invariants:
-      P1  receipts of a publisher are in the order of their numbers, at most `window` of them.
-      P2  at most `limit` publishers, and `limit * RECEIPTS_PER_PUBLISHER` receipts, unless one publisher has them all.
+    Invariant P4: at most `limit` publishers, and `limit * RECEIPTS_PER_PUBLISHER` receipts and holes, unless one
+    publisher has them all.
     """
 
-    def __init__(self, limit: int = LIMIT, window: int = WINDOW) -> None:
-        self._limit, self._window = limit, window
-        self._receipts: OrderedDict[bytes, dict[int, Receipt]] = OrderedDict()
-        self._trimmed: set[bytes] = set()  # publishers that had more receipts than are kept
+    def __init__(self, limit: int = LIMIT, window: int = WINDOW, holes: int = HOLES) -> None:
+        self._limit, self._window, self._holes = limit, window, holes
+        self._known: OrderedDict[bytes, _Publisher] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         """How many publishers are known."""
-        return len(self._receipts)
+        return len(self._known)
 
-    def receipt(self, publisher: bytes, number: int) -> Receipt | None:
+    def receipt(self, publisher: bytes, number: int) -> Answered | None:
         """The answer to a request that was applied before, None for one that was not; RetryTooOld if it was, and the
         answer is forgotten. Requests of NOBODY are never the same."""
-        receipts = self._receipts.get(publisher)
-        if receipts is None:
+        known = self._known.get(publisher)
+        if known is None:
             return None
-        self._receipts.move_to_end(publisher)
-        found = receipts.get(number)
-        if found is None and publisher in self._trimmed and number < (oldest := next(iter(receipts))):
-            raise RetryTooOld(number, oldest)
-        return found
+        self._known.move_to_end(publisher)
+        return known.find(number)
 
     def applied(self, publisher: bytes, number: int, first: int, last: int) -> None:
         """Remember what a request was answered with."""
         if publisher == NOBODY:
             return
-        receipts = self._receipts.setdefault(publisher, {})
-        self._receipts.move_to_end(publisher)
-        late = bool(receipts) and number < next(reversed(receipts))
-        self._count += number not in receipts
-        receipts[number] = Receipt(first, last)
-        if late:  # one that was refused at first and taken when sent again
-            self._receipts[publisher] = receipts = dict(sorted(receipts.items()))
-        if len(receipts) > self._window:
-            del receipts[next(iter(receipts))]
-            self._trimmed.add(publisher)
-            self._count -= 1
+        known = self._touch(publisher)
+        before = len(known)
+        known.add(number, Answered(first, last), self._window, self._holes)
+        self._count += len(known) - before
         most = self._limit * RECEIPTS_PER_PUBLISHER
-        while len(self._receipts) > self._limit or (self._count > most and len(self._receipts) > 1):
-            forgotten, gone = self._receipts.popitem(last=False)
-            self._trimmed.discard(forgotten)
-            self._count -= len(gone)
+        while len(self._known) > self._limit or (self._count > most and len(self._known) > 1):
+            _, forgotten = self._known.popitem(last=False)
+            self._count -= len(forgotten)
 
     def entries(self) -> list[Entry]:
-        """All receipts, the publisher heard of least recently first: `restore` makes the same of them."""
+        """All receipts, the publisher heard of least recently first."""
         return [
-            Entry(publisher, number, *receipt)
-            for publisher, receipts in self._receipts.items()
-            for number, receipt in receipts.items()
+            Entry(publisher, number, *answered)
+            for publisher, known in self._known.items()
+            for number, answered in known.receipts.items()
         ]
 
-    def restore(self, entries: Iterable[Entry]) -> None:
-        """Take in what `entries` gave. A full window counts as one that had more."""
+    def pasts(self) -> list[Past]:
+        """What is known beside the receipts; `restore` makes the same of both."""
+        return [
+            Past(publisher, known.below, tuple(known.holes)) for publisher, known in self._known.items() if known.below
+        ]
+
+    def restore(self, entries: Iterable[Entry], pasts: Iterable[Past]) -> None:
+        """Take in what `entries` and `pasts` gave."""
         for entry in entries:
             self.applied(*entry)
-        self._trimmed.update(name for name, receipts in self._receipts.items() if len(receipts) == self._window)
+        for past in pasts:
+            known = self._known.get(past.publisher)
+            if known is not None:
+                known.below, known.holes = past.below, dict.fromkeys(past.holes)
+                self._count += len(known.holes)
+
+    def _touch(self, publisher: bytes) -> _Publisher:
+        known = self._known.get(publisher)
+        if known is None:
+            known = self._known[publisher] = _Publisher()
+        else:
+            self._known.move_to_end(publisher)
+        return known

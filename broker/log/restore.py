@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.log.checkpoint import CHECKSUM, FORMAT, ROWS_AT_ONCE, checksum
-from broker.log.publishers import Entry
+from broker.log.publishers import Entry, Past
 from broker.schema import ColumnType, Table
 from network.wire.errors import HullcastError, LogDamaged
 
@@ -31,6 +31,7 @@ class Loaded:
     seq: int
     rows: int
     receipts: list[Entry]
+    pasts: list[Past]
 
 
 def check(path: Path, number: int, identity: bytes) -> None:
@@ -62,13 +63,17 @@ def load(path: Path, engine: Engine) -> Loaded:
                 (declared,) = set(engine.tables) - before
                 rows += _load_rows(database, name, engine, engine.tables[declared])
             receipts = database.execute("SELECT * FROM hullcast_receipts ORDER BY rowid").fetchall()
+            pasts = [
+                Past(publisher, below, tuple(map(int, holes.split())))
+                for publisher, below, holes in database.execute("SELECT * FROM hullcast_pasts ORDER BY rowid")
+            ]
     except (sqlite3.Error, HullcastError, ValueError) as error:
         raise _damaged(path, f"its content is not what it should be: {error}") from error
     finally:
         if collecting:
             gc.enable()
     engine.start_at(meta["seq"])
-    return Loaded(meta["number"], meta["seq"], rows, list(map(Entry._make, receipts)))
+    return Loaded(meta["number"], meta["seq"], rows, list(map(Entry._make, receipts)), pasts)
 
 
 def _load_rows(database: sqlite3.Connection, stored: str, engine: Engine, table: Table) -> int:

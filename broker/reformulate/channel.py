@@ -13,6 +13,7 @@ from broker.schema import ColumnType
 from broker.sql.query import Kind
 from network.answers.audience import Audience
 from network.matching.duality import box_points
+from network.wire.errors import TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+
+#: Rows in the first answers of one request; counted as they are gathered, so that nobody asks us out of memory.
+FIRST_ROWS = 1_000_000
 
 #: Kinds whose messages are rectangles over (x1, x2): without a range column, the range is everything.
 RECTANGULAR = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
@@ -233,6 +237,12 @@ class CollectionChannel(Channel):
     @abstractmethod
     def contents(self, predicate: Predicates) -> dict[Any, Any]:
         """What one predicate selects now: key to what is shown."""
+
+
+def within_first_rows(rows: int) -> None:
+    """TooLarge when first answers together have more rows than one request may ask for."""
+    if rows > FIRST_ROWS:
+        raise TooLarge("rows in first answers", rows, FIRST_ROWS)
 
 
 def _is_text(values: Sequence[object]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from broker.grouping import Grouping
 from broker.messages import Messages
-from broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening
+from broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening, within_first_rows
 from broker.reformulate.keeper import TreeKeeper
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from broker.travel import travelling
@@ -130,7 +130,12 @@ class DistinctChannel(CollectionChannel):
         return dict(zip(values, values, strict=True))
 
     def first(self, predicates: Predicates) -> Columns:
-        codes = [self._codes(predicates.only(i)) for i in range(len(predicates.low))]
+        codes: list[Floats] = []
+        gathered = 0
+        for i in range(len(predicates.low)):
+            codes.append(self._codes(predicates.only(i)))
+            gathered += len(codes[-1])
+            within_first_rows(gathered)
         of = np.repeat(np.arange(len(codes)), [len(some) for some in codes])
         values = np.concatenate((np.empty(0), *codes))
         return {"of": of, "value": travelling(self._y_type, values, self.interner.texts)}

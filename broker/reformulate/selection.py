@@ -9,7 +9,15 @@ import numpy as np
 
 from broker.messages import Messages
 from broker.reformulate.boxes import Cells, Partitioned, Places
-from broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, Opening, differs
+from broker.reformulate.channel import (
+    Booleans,
+    CollectionChannel,
+    Floats,
+    Ints,
+    Opening,
+    differs,
+    within_first_rows,
+)
 from broker.travel import travelling
 from broker.values import decode_column
 from network.answers.rows import RowAnswers
@@ -144,7 +152,12 @@ class RowsChannel(Partitioned, CollectionChannel):
         return dict(self.shown(*self.rows(predicate)))
 
     def first(self, predicates: Predicates) -> Columns:
-        found = [self.rows(predicates.only(i)) for i in range(len(predicates.low))]
+        found: list[tuple[list[Cells], list[Floats]]] = []
+        gathered = 0
+        for i in range(len(predicates.low)):
+            found.append(self.rows(predicates.only(i)))
+            gathered += len(found[-1][1][0])
+            within_first_rows(gathered)
         of = np.repeat(np.arange(len(found)), [len(keys[0]) for _, keys in found])
         cells: list[Cells] = [
             {

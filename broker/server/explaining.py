@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.matching.index import PointIndex
-from network.matching.messages import query_boxes
-from network.wire.columns import concatenate, length, size_bytes
+from broker.server.retention import concerned
+from network.wire.columns import concatenate, size_bytes
 
 if TYPE_CHECKING:
     from broker.engine import Engine
@@ -61,11 +60,7 @@ def _explained(engine: Engine, attendance: Attendance, retention: Retention, att
     kept = [] if attending is None else retention.after(attending.number, -1)
     if attending is not None and kept:
         columns = concatenate(kept)
-        spec, hit = attending.spec, np.zeros(length(columns), np.bool_)
-        index = PointIndex(points.shape[1])
-        index.insert(np.arange(len(points)), points)
-        for lows, highs in query_boxes(spec.form, spec.dimensions, spec.partitioned, columns):
-            hit |= index.exists_many(lows, highs)
+        hit = concerned(columns, attending.spec, points)
         seqs = np.asarray(columns["seq"])
         told["recent_messages"] = len(seqs)
         told["recent_messages_matching"] = int(hit.sum())

@@ -10,16 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from broker.log.commit_log import CommitLog, NullLog
-    from broker.server.brain import Outcome
+    from broker.server.outcome import Outcome
     from network.wire.frames import Request
 
 
 class Step(NamedTuple):
-    """An outcome and the request it answers."""
+    """An outcome, its encoded reply, and the request it answers."""
 
     request: Request
     outcome: Outcome
-    size_bytes: int
+    reply: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it holds while it waits."""
+        entry = self.outcome.entry
+        installs = sum(install.points.nbytes for install in self.outcome.installs)
+        return len(self.reply) + installs + (len(entry.payload) if entry is not None else 0)
 
 
 class Pipeline:
@@ -60,7 +67,7 @@ class Pipeline:
         if step.outcome.entry is not None:
             kind, payload, first, count, publisher, number = step.outcome.entry
             self._log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
-            self.waiting_bytes += step.size_bytes
+        self.waiting_bytes += step.size_bytes
         self._gathering.append(step)
         if self._task is None and not self._scheduled:
             # not at once: all requests that have arrived by now make one group
@@ -94,7 +101,7 @@ class Pipeline:
 
     def _leave(self) -> None:
         steps, self._syncing = self._syncing, []
-        self.waiting_bytes -= sum(step.size_bytes for step in steps if step.outcome.entry is not None)
+        self.waiting_bytes -= sum(step.size_bytes for step in steps)
         try:
             self._release(steps)
         except Exception as error:  # noqa: BLE001  (reported to whoever runs the server, who stops it)

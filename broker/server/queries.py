@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.server.brain import Outcome
+from broker.server.outcome import Outcome
 from network.wire.bodies import Failed, Rows
 from network.wire.errors import HullcastError, InvariantBroken, Overloaded, to_wire
 from network.wire.values import table_of

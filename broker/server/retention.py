@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,40 +22,58 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
+#: What a dict of small arrays takes beyond the bytes in them; counted, or a million single rows would go unnoticed.
+OVERHEAD_BYTES = 1500
+#: Batches below this, kept within this time, are let go together, up to so many bytes ..
+SMALL_BYTES, TOGETHER_S, TOGETHER_BYTES = 8 << 10, 1.0, 512 << 10
+#: .. and become one as soon as so many lie side by side.
+PARTS = 64
 
-class Kept(NamedTuple):
-    """The messages of one batch in one channel."""
 
-    channel: int
-    through: int  # the batch's last sequence number
-    columns: Columns
+@dataclass(slots=True)
+class Kept:
+    """The messages of some consecutive batches in one channel."""
+
+    through: int  # the last batch's last sequence number
+    at: float  # when the first of them came
+    parts: list[Columns]
     size_bytes: int
-    at: float
+
+
+@dataclass(slots=True)
+class Window:
+    """One channel's: complete after `complete_after`, and for those only who were there after `opened`."""
+
+    opened: int
+    complete_after: int
+    kept: deque[Kept] = field(default_factory=deque)
 
 
 class Retention:
     """Messages of all channels, oldest dropped first when there are more than `limit_bytes` of them, or too old.
 
     Invariants:
-      W1  All messages of channel c with a sequence number above `_complete_after[c]` are here.
+      W1  All messages of a channel with a sequence number above its `complete_after` are here.
       W2  `size_bytes` is the sum over what is here, and at most the limit (one batch may exceed it, and is dropped).
+      W3  Who was complete only up to the channel's opening, and did not listen to this very channel, is not told that
+          nothing is missing: at the same update there may have been another of that name, over another table.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.size_bytes = 0
-        self._kept: deque[Kept] = deque()
-        self._complete_after: dict[int, int] = {}
+        self._windows: dict[int, Window] = {}
+        self._oldest: list[tuple[float, int, int]] = []  # a heap of (at, through, channel) of each window's first
 
     def open(self, channel: int, seq: int) -> None:
         """A channel begins: nothing before `seq` is known of it."""
-        self._complete_after[channel] = seq
+        self._windows[channel] = Window(seq, seq)
 
     def close(self, channel: int) -> None:
         """A channel ends."""
-        self._complete_after.pop(channel, None)
-        self._kept = deque(kept for kept in self._kept if kept.channel != channel)
-        self.size_bytes = sum(kept.size_bytes for kept in self._kept)
+        window = self._windows.pop(channel, None)
+        if window is not None:
+            self.size_bytes -= sum(kept.size_bytes for kept in window.kept)
 
     def forget(self, channel: int, seq: int) -> None:
         """What was kept of a channel must not be used any more (its partition numbers may mean others now)."""
@@ -61,34 +82,51 @@ class Retention:
 
     def keep(self, channel: int, through: int, columns: Columns, now: float = 0.0) -> None:
         """Take in the messages of a batch."""
-        size = size_bytes(columns)
-        self._kept.append(Kept(channel, through, columns, size, now))
-        self.size_bytes += size
+        window = self._windows[channel]
+        size = size_bytes(columns) + OVERHEAD_BYTES
+        last = window.kept[-1] if window.kept else None
+        if last is not None and size < SMALL_BYTES and now - last.at < TOGETHER_S and last.size_bytes < TOGETHER_BYTES:
+            last.parts.append(columns)
+            last.through = through
+            last.size_bytes += size
+            self.size_bytes += size
+            if len(last.parts) == PARTS:
+                self._join(last)
+        else:
+            if last is None:
+                heapq.heappush(self._oldest, (now, through, channel))
+            window.kept.append(Kept(through, now, [columns], size))
+            self.size_bytes += size
         while self.size_bytes > self.limit_bytes:
             self._drop_oldest()
 
     def expire(self, before: float) -> None:
         """Let go of what was kept before that moment."""
-        while self._kept and self._kept[0].at < before:
+        while self._oldest and self._oldest[0][0] < before:
             self._drop_oldest()
 
-    def _drop_oldest(self) -> None:
-        oldest = self._kept.popleft()
-        self.size_bytes -= oldest.size_bytes
-        self._complete_after[oldest.channel] = oldest.through
-
-    def reaches(self, channel: int, since: int) -> bool:
-        """Whether all messages after `since` are here."""
-        start = self._complete_after.get(channel)
-        return start is not None and start <= since
+    def reaches(self, channel: int, since: int, *, listened: bool = False) -> bool:
+        """Whether all messages after `since` are here; `listened`: for somebody who heard this very channel then."""
+        window = self._windows.get(channel)
+        if window is None or window.complete_after > since:
+            return False
+        return listened or window.opened < since
 
     def after(self, channel: int, since: int) -> list[Columns]:
-        """The batches of a channel with messages after `since`, cut to those."""
+        """The batches of a channel with messages after `since`, cut to those; costs what it gives."""
+        window = self._windows.get(channel)
+        if window is None:
+            return []
+        recent = list(takewhile(lambda kept: kept.through > since, reversed(window.kept)))
         found = []
-        for kept in self._kept:
-            if kept.channel == channel and kept.through > since:
-                recent = np.asarray(kept.columns["seq"]) > since
-                found.append(kept.columns if recent.all() else take(kept.columns, recent))
+        for kept in reversed(recent):
+            self._join(kept)
+            (columns,) = kept.parts
+            later = np.asarray(columns["seq"]) > since
+            if later.all():
+                found.append(columns)
+            elif later.any():
+                found.append(take(columns, later))
         return found
 
     def replay(self, channel: int, since: int, spec: ChannelSpec, points: Floats) -> Columns | None:
@@ -97,9 +135,33 @@ class Retention:
         if not batches:
             return None
         columns = concatenate(batches)
-        wanted = np.zeros(length(columns), np.bool_)
-        index = PointIndex(points.shape[1])
-        index.insert(np.arange(len(points)), points)
-        for lows, highs in query_boxes(spec.form, spec.dimensions, spec.partitioned, columns):
-            wanted |= index.exists_many(lows, highs)
+        wanted = concerned(columns, spec, points)
         return take(columns, wanted) if wanted.any() else None
+
+    def _join(self, kept: Kept) -> None:
+        if len(kept.parts) > 1:
+            kept.parts = [concatenate(kept.parts)]
+            joined = size_bytes(kept.parts[0]) + OVERHEAD_BYTES
+            self.size_bytes += joined - kept.size_bytes
+            kept.size_bytes = joined
+
+    def _drop_oldest(self) -> None:
+        at, _, channel = heapq.heappop(self._oldest)
+        window = self._windows.get(channel)
+        if window is None or not window.kept or window.kept[0].at != at:
+            return  # of a channel that was closed meanwhile
+        oldest = window.kept.popleft()
+        self.size_bytes -= oldest.size_bytes
+        window.complete_after = oldest.through
+        if window.kept:
+            heapq.heappush(self._oldest, (window.kept[0].at, window.kept[0].through, channel))
+
+
+def concerned(columns: Columns, spec: ChannelSpec, points: Floats) -> npt.NDArray[np.bool_]:
+    """Which messages concern at least one of these points."""
+    wanted = np.zeros(length(columns), np.bool_)
+    index = PointIndex(points.shape[1])
+    index.insert(np.arange(len(points)), points)
+    for lows, highs in query_boxes(spec.form, spec.dimensions, spec.partitioned, columns):
+        wanted |= index.exists_many(lows, highs)
+    return wanted

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from broker.server.attendance import Attendance
-from broker.server.brain import Brain, Outcome
+from broker.server.brain import Brain
+from broker.server.outcome import Outcome
 from broker.server.pipeline import Pipeline, Step
+from broker.server.preparing import FEW, Preparing
 from broker.server.queries import Queries
 from broker.server.retention import Retention
 from broker.server.status import server_status
 from broker.server.storage import open_storage
+from broker.server.subscribing import Limits
 from network.link.listener import Listener
 from network.node.children import Children
 from network.routing.router import Router
@@ -25,6 +28,7 @@ from network.wire import bodies
 from network.wire.columns import concatenate
 from network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
 from network.wire.frames import Directory, NodeEntry, Reply
+from network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from broker.server.settings import ServerSettings
     from network.link.peer import Peer
     from network.security.curve import Curve
-    from network.security.rights import Rights
+    from network.security.rights import Identity, Rights
     from network.wire.columns import Columns
     from network.wire.frames import Request
 
@@ -45,6 +49,8 @@ log = logging.getLogger(__name__)
 ROUND_S = 0.1
 #: A node that has not reported for so long is not shown, nor offered to clients.
 REPORT_VALID_S = 5.0
+#: Nodes that may report; more are served, but not shown.
+MOST_NODES = 10_000
 ID_BYTES = 16
 #: Of a name or endpoint that everybody is told.
 LONGEST_TEXT = 256
@@ -99,11 +105,12 @@ class Server:
             self.attendance,
             self.retention,
             lambda: server_status(self),
-            lambda: set(router.channels()),
-            most_rows=settings.batch_rows,
-            most_subscriptions=settings.subscribe_rows,
-            most_channels=settings.max_channels,
+            self._wanted,
+            limits=Limits(
+                settings.batch_rows, settings.subscribe_rows, settings.subscribe_groups, settings.max_channels
+            ),
         )
+        self.preparing = Preparing(self.brain.subscribing, self._handle)
         self.queries = Queries(self.engine, self._put)
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
@@ -125,24 +132,25 @@ class Server:
     async def run(self, started: asyncio.Event | None = None) -> None:
         """Serve until cancelled."""
         self.pipeline = Pipeline(self.log, self._release, self.settings.pending_bytes)
-        self._tell_directory()
-        self.listener.start(self.children)
-        rounds = asyncio.create_task(self._rounds(), name="server.rounds")
-        queries = asyncio.create_task(self.queries.run(), name="server.queries")
-        if started is not None:
-            started.set()
-        log.info("serving", extra={"endpoint": self.endpoint, "seq": self.engine.seq})
-        ends = (rounds, queries, self.pipeline.failed, self.listener.failed)
+        tasks: list[asyncio.Task[None]] = []
         try:
+            self.listener.start(self.children)
+            self._tell_directory()
+            for work in (self._rounds, self.queries.run, self.preparing.run):
+                tasks.append(asyncio.create_task(work(), name=f"server.{work.__qualname__}"))
+            if started is not None:
+                started.set()
+            log.info("serving", extra={"endpoint": self.endpoint, "seq": self.engine.seq})
+            ends = (*tasks, self.pipeline.failed, self.listener.failed)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for end in ends:
                 if end.done():
                     end.result()
         finally:
             self._stopping = True
-            rounds.cancel()
-            queries.cancel()
-            await asyncio.gather(rounds, queries, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             if self._checkpointing is not None:
                 await asyncio.gather(self._checkpointing, return_exceptions=True)
             await self.pipeline.stop()
@@ -163,7 +171,8 @@ class Server:
         sender = self.children.rights.who(request.origin.key, request.origin.name)
         if self._stopping:  # past the pipeline, which is being emptied
             if request.id:
-                self.children.answer(_reply(request, self.brain.refusal(ConnectionLost("the server is stopping"))))
+                refusal = bodies.encode(self.brain.refusal(ConnectionLost("the server is stopping")).reply)
+                self.children.answer(Reply(request.id, request.route, (), refusal))
             return
         try:
             if self.pipeline.full:
@@ -176,9 +185,15 @@ class Server:
                 self.brain.check(sender, "query", self.engine.tables_queried(body.sql))
                 self.queries.put(request, body)
                 return
+            if isinstance(body, bodies.Subscribe) and len(body.groups) > FEW:
+                self.preparing.put(request, body, sender)
+                return
         except HullcastError as error:
             self._put(request, self.brain.refusal(error))
             return
+        self._handle(request, body, sender)
+
+    def _handle(self, request: Request, body: bodies.Body, sender: Identity) -> None:
         self._put(request, self.brain.handle(body, request.body, sender))
 
     def on_children_changed(self) -> None:
@@ -186,13 +201,13 @@ class Server:
 
     def _put(self, request: Request, outcome: Outcome) -> None:
         assert self.pipeline is not None
-        self.pipeline.put(Step(request, outcome, len(request.body)))
+        self.pipeline.put(Step(request, *_encoded(outcome)))
 
     def _release(self, steps: list[Step]) -> None:
         """Send what a synced group leads to; the messages of consecutive batches go out as one."""
         gathered: dict[int, list[Columns]] = {}
         through = 0
-        for request, outcome, _ in steps:
+        for request, outcome, reply in steps:
             if outcome.ordered and through:
                 self._deliver(through, gathered)
                 through, gathered = 0, {}
@@ -201,12 +216,22 @@ class Server:
                 for channel, columns in outcome.messages.items():
                     gathered.setdefault(channel, []).append(columns)
             if request.id:
-                self.children.answer(_reply(request, outcome))
+                self.children.answer(Reply(request.id, request.route, outcome.installs, reply))
         if through:
             self._deliver(through, gathered)
 
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
+
+    def take_rights(self, rights: Rights) -> None:
+        """Take over a new allow list: everybody subscribes again, and keeps what is still allowed."""
+        self.children.rights = rights
+        self.children.reset("rights", "the allow list was read again", fresh_link=False)
+
+    def _wanted(self) -> set[int]:
+        """The channels that somebody asks for, those whose reply has not left included."""
+        coming = {install.channel for step in self.pipeline or () for install in step.outcome.installs}
+        return coming.union(self.children.router.channels())
 
     def _asked(self, channel: int, partitions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Which partition numbers subscribers elsewhere may ask for, those whose reply has not left included."""
@@ -230,7 +255,7 @@ class Server:
             self._history.append((now, self.children.through))
             self.children.tell_progress()
             self.retention.expire(now - self.settings.retention_seconds)
-            for attending in self.attendance.close_deserted(set(self.children.router.channels()), now):
+            for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
             self._tell_directory()
             self._checkpoint_if_due(now)
@@ -241,10 +266,11 @@ class Server:
         except (KeyError, ValueError) as error:
             log.warning("report refused", extra={"why": repr(error)})
             return
+        if len(self._reports) >= MOST_NODES and entry.id.hex() not in self._reports:
+            return
         through = report.node.get("through")
         lag_s = self._lag_s(through) if isinstance(through, int) else 0.0
         self._reports[entry.id.hex()] = (time.monotonic(), {**report.node, "lag_s": lag_s})
-        self._tell_directory()
 
     def _lag_s(self, through: int) -> float:
         """How long ago a node that is complete up to `through` was up to date."""
@@ -287,11 +313,17 @@ class Server:
         log.info("checkpoint written", extra={"seq": written.seq, "rows": written.rows, "bytes": written.size_bytes})
 
 
-def _reply(request: Request, outcome: Outcome) -> Reply:
+def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
+    """An outcome with its reply's bytes; one that no frame holds is refused: whoever asked must ask for less."""
     try:
-        return Reply(request.id, request.route, outcome.installs, bodies.encode(outcome.reply))
-    except TooLarge as error:  # an answer beyond what a frame holds: whoever asked must ask for less
-        return Reply(request.id, request.route, (), bodies.encode(bodies.Failed(*to_wire(error))))
+        body = bodies.encode(outcome.reply)
+        size = len(body) + sum(install.points.nbytes + 64 for install in outcome.installs)
+        if size > DEFAULT.body_bytes:
+            raise TooLarge("bytes of this answer", size, DEFAULT.body_bytes)
+    except TooLarge as error:
+        refusal = Outcome(bodies.Failed(*to_wire(error)))
+        return refusal, bodies.encode(refusal.reply)
+    return outcome, body
 
 
 def _entry(report: dict[str, object]) -> NodeEntry:

@@ -122,6 +122,13 @@ class ServerSettings(Settings):
         least=1,
         most=10_000_000,
     )
+    subscribe_groups: int = option(
+        1000,
+        "different queries in one request to subscribe; larger ones are refused, and the client splits them",
+        raised="fewer round trips after a break, but everybody else waits while one is answered",
+        least=1,
+        most=1_000_000,
+    )
     event_limit: int = option(
         1 << 18,
         "events waiting per channel for subscriptions inside the server's own process",

@@ -18,7 +18,7 @@ import numpy as np
 
 from broker.sql.bounds import Code, code_of
 from broker.sql.text import shorten
-from broker.values import Refused, check_text
+from broker.values import Refused, check_text, is_number
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,11 +66,11 @@ def encode_number(value: object) -> Code:
             value += 0.0  # one sign of zero only
             return value, value
         raise Unfit("cannot be compared with NaN")
-    if isinstance(value, bool):
+    if not is_number(value):
         raise _wrong(value, Domain.NUMBER)
     if isinstance(value, int | np.integer):
         return code_of(int(value))
-    if isinstance(value, float) or (isinstance(value, np.floating) and value.itemsize <= 8):
+    if isinstance(value, float) or value.itemsize <= 8:
         return encode_number(float(value))
     raise _wrong(value, Domain.NUMBER)
 
@@ -79,7 +79,7 @@ def encode_text(value: object) -> Code:
     """A str that can travel as UTF-8."""
     if not isinstance(value, str):
         raise _wrong(value, Domain.TEXT)
-    text = str(value)
+    text = str.__str__(value)  # a subclass becomes plain, an Enum its value
     try:
         check_text(text)
     except Refused as refused:
@@ -94,7 +94,7 @@ def encode_instant(value: object) -> Code:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise Unfit(f"takes ISO-8601 text such as '2024-05-01T12:30:00', got {_shown(value)}") from None
-    if hasattr(value, "to_datetime64"):  # pandas.Timestamp and NaT: datetimes with nanoseconds
+    if isinstance(value, date) and hasattr(value, "to_datetime64"):  # pandas.Timestamp and NaT: datetimes with nanoseconds
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
         return _encode_datetime64(value)
@@ -108,7 +108,7 @@ def encode_instant(value: object) -> Code:
 def encode_duration(value: object) -> Code:
     """A length of time, as microseconds. Seconds are rounded to microseconds, as TIMESTAMPs are exact to
     these only: without rounding 4.35 seconds would miss rows 4,350,000 microseconds apart."""
-    if hasattr(value, "to_timedelta64"):  # pandas.Timedelta
+    if isinstance(value, timedelta) and hasattr(value, "to_timedelta64"):  # pandas.Timedelta
         value = value.to_timedelta64()
     if isinstance(value, np.timedelta64):
         return _encode_timedelta64(value)

@@ -52,6 +52,9 @@ class Service(Protocol):
     async def run(self, started: asyncio.Event | None = None) -> None:
         """Serve until cancelled."""
 
+    def take_rights(self, rights: Rights) -> None:
+        """Take over a new allow list."""
+
     def ready(self) -> str | None:
         """Why it cannot serve, if it cannot."""
 
@@ -199,7 +202,7 @@ def reload(running: Running) -> None:
     except BadSetting as error:
         log.error("allow list refused, the old one stays", extra={"why": str(error)})
         return
-    children.rights = rights
+    running.service.take_rights(rights)
     gone = 0
     for peer in list(children.peers.values()):
         identity = rights.who(peer.key, peer.name)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from network.routing.portions import portions
+from network.wire import bodies
 from network.wire.columns import take
-from network.wire.errors import BadFrame, NotPermitted
+from network.wire.errors import BadFrame, NotPermitted, TooLarge, to_wire
 from network.wire.frames import (
+    LONGEST_ROUTE,
     Deliver,
     Directory,
     Interest,
@@ -28,11 +32,16 @@ if TYPE_CHECKING:
     from network.routing.router import Router
     from network.security.rights import Rights
     from network.wire.columns import Columns
+    from network.wire.frames import Install
 
 log = logging.getLogger(__name__)
 
 #: Messages in one frame, in bytes, about: far below what a link takes.
 FRAME_BYTES = 16 << 20
+#: A number that no link has.
+_NOBODY = 0
+#: More replies than any link carries.
+_EVER = (1 << 63) - 1
 
 
 class Upward(Protocol):
@@ -59,11 +68,13 @@ class Children:
         self.peers: dict[int, Peer] = {}
         self.through = 0
         self.refused = 0
+        self.too_large = 0  # replies and deliveries that a child would not have taken
         self.delivered_messages = 0  # messages handed to children, each counted for each child
         self.delivered_bytes = 0
         self._upward = upward
         self._told: dict[int, int] = {}
         self._directory: bytes | None = None
+        self._coordinates: dict[int, int] = {}  # by channel: numbers of a point, as installs said
 
     # --- called by the listener --------------------------------------------------------------------------
 
@@ -79,7 +90,7 @@ class Children:
         self._told[peer.number] = self.through
         self.router.join(peer.number, exact=peer.role == "client")
         if self._directory is not None:
-            peer.send(self._directory)
+            self._send(peer, self._directory)
         log.info("child joined", extra={"peer": peer.number, "role": peer.role, "child": peer.name})
         self._upward.on_children_changed()
 
@@ -98,6 +109,8 @@ class Children:
                     if not number:
                         raise BadFrame("a client's request has a number: only nodes say what needs no reply")
                     route, origin = (), Origin(peer.key, peer.name)
+                elif len(route) >= LONGEST_ROUTE:  # the parent would close our link, and all below suffered
+                    raise BadFrame(f"a route of more than {LONGEST_ROUTE} links")
                 elif origin is None:
                     origin = Origin(peer.key, peer.name)
                 self._upward.on_request(peer, Request(number, (*route, peer.number), origin, body))
@@ -111,12 +124,24 @@ class Children:
     # --- downward ----------------------------------------------------------------------------------------
 
     def answer(self, reply: Reply) -> None:
-        """Carry a reply one step down its route; from then on messages for what it installs take the same way."""
-        self.router.install(reply.route[-1], *reply.installs)
-        peer = self.peers.get(reply.route[-1])
-        if peer is None:  # left meanwhile; whoever asked asks again from elsewhere
-            return
-        peer.send(encode(Reply(reply.id, reply.route[:-1], reply.installs, reply.body)))
+        """Carry a reply one step down its route; from then on messages for what it installs take the same way.
+
+        If it is more than the child takes, whoever asked is told that, and nothing is installed. The router still
+        counts the reply, as the parent did.
+        """
+        number, route = reply.route[-1], reply.route[:-1]
+        peer = self.peers.get(number)
+        if peer is not None:
+            try:
+                peer.send(encode(Reply(reply.id, route, reply.installs, reply.body)))
+            except TooLarge as error:
+                self.too_large += 1
+                number = _NOBODY
+                self._send(peer, encode(Reply(reply.id, route, (), bodies.encode(bodies.Failed(*to_wire(error))))))
+        # a child that left meanwhile: whoever asked asks again from elsewhere
+        if reply.installs:
+            self._note_coordinates(reply.installs)
+            self.router.install(number, *reply.installs)
 
     def deliver(self, through: int, channels: dict[int, Columns]) -> None:
         """Send each child the messages that concern it, in one frame unless there are very many."""
@@ -134,13 +159,38 @@ class Children:
                 self.delivered_messages += len(columns["seq"]) if rows is None else len(rows)
         everything: bytes | None = None
         for number, part in parts.items():
-            if whole[number] and len(part) == len(channels):
-                everything = frame = everything or encode(Deliver(through, part))
-            else:
-                frame = encode(Deliver(through, part))
             self._told[number] = through
-            self.delivered_bytes += len(frame)
-            self.peers[number].send(frame)
+            try:
+                if whole[number] and len(part) == len(channels):
+                    everything = frame = everything or encode(Deliver(through, part))
+                else:
+                    frame = encode(Deliver(through, part))
+                self.peers[number].send(frame)
+            except TooLarge as error:
+                self._give_up(number, error)
+            else:
+                self.delivered_bytes += len(frame)
+
+    def _give_up(self, number: int, error: TooLarge) -> None:
+        """One update makes more messages for this child than a frame holds, and no child may see half of one. So what
+        it has installed is void, and whoever is below subscribes again and begins with a snapshot."""
+        self.too_large += 1
+        peer = self.peers[number]
+        log.warning("update too large for a child", extra={"peer": number, "size": error.size, "limit": error.limit})
+        if peer.role == "client":
+            self.router.leave(number)
+            self.router.join(number, exact=True)
+        else:  # as if it had said so; unlike leave and join this keeps count of its replies
+            for channel in self.router.channels():
+                nothing = np.empty((0, self._coordinates[channel]))
+                self.router.interest(number, Interest(channel, _EVER, nothing, nothing))
+        self._send(peer, encode(Reset("overflow", f"one update with {error.size} bytes of messages")))
+
+    def _note_coordinates(self, installs: tuple[Install, ...]) -> None:
+        if len(self._coordinates) > 2 * len(channels := self.router.channels()):  # most are of channels long closed
+            self._coordinates = {channel: self._coordinates[channel] for channel in channels}
+        for install in installs:
+            self._coordinates[install.channel] = install.points.shape[1]
 
     def tell_progress(self) -> None:
         """Tell the children whom nothing concerned lately how far they are complete."""
@@ -149,13 +199,13 @@ class Children:
             if told < self.through:
                 frame = frame or encode(Progress(self.through))
                 self._told[number] = self.through
-                self.peers[number].send(frame)
+                self._send(self.peers[number], frame)
 
     def tell_directory(self, directory: Directory) -> None:
         """Tell all children, and those to come, which nodes there are."""
         self._directory = encode(directory)
         for peer in list(self.peers.values()):
-            peer.send(self._directory)
+            self._send(peer, self._directory)
 
     @property
     def has_directory(self) -> bool:
@@ -169,7 +219,14 @@ class Children:
         self._told = dict.fromkeys(self._told, 0)
         frame = encode(Reset(code, text))
         for peer in list(self.peers.values()):
+            self._send(peer, frame)
+
+    def _send(self, peer: Peer, frame: bytes) -> None:
+        """Send what every child has to take; one that takes less is of no use here."""
+        try:
             peer.send(frame)
+        except TooLarge as error:
+            peer.close("protocol", str(error))
 
     def status(self) -> dict[str, object]:
         """The children as `hullcast status` shows them."""
@@ -190,6 +247,7 @@ class Children:
             "delivered_messages": self.delivered_messages,
             "delivered_bytes": self.delivered_bytes,
             "refused": self.refused,
+            "too_large": self.too_large,
             "queued_bytes": sum(queued),
             "fullest_bytes": max(queued, default=0),
         }

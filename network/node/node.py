@@ -11,11 +11,12 @@ from network.link.dialer import Dialer
 from network.link.endpoints import is_loopback
 from network.link.listener import Listener
 from network.node.children import Children
+from network.node.shares import Shares
 from network.overlay import ways_up
 from network.routing.router import Router
 from network.wire import bodies
-from network.wire.errors import BadFrame, Unavailable, to_wire
-from network.wire.frames import Deliver, Directory, Progress, Reply, Request, Reset, decode, encode
+from network.wire.errors import BadFrame, TooLarge, Unavailable, to_wire
+from network.wire.frames import Deliver, Directory, Interest, Progress, Reply, Request, Reset, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +78,9 @@ class Node:
         self.reattached = 0  # times that the way up was lost and found again
         self.path: tuple[tuple[bytes, str], ...] = ()
         self._was_attached = False
+        self._shares = Shares(limits.queue_bytes, limits.queue_frames)
+        self._untold: dict[int, Interest] = {}  # by channel: for the parent, when its link takes them
+        self.skipped_reports = 0
 
     @property
     def endpoint(self) -> str:
@@ -117,14 +121,29 @@ class Node:
         self.children.tell_progress()
         if not self.attached:
             return
-        for interest in self.children.router.interests():
-            self.dialer.send(encode(interest))
+        self._tell_interests()
         if report:
             self._report()
 
+    def _tell_interests(self) -> None:
+        """The router tells each only once, so those that the link does not take now wait here. They may go later, as
+        if they had been long on their way; a newer one of the same channel takes their place."""
+        for interest in self.children.router.interests():
+            self._untold[interest.channel] = interest
+        for interest in list(self._untold.values()):
+            try:
+                self.dialer.send(encode(interest))
+            except Unavailable:
+                return
+            del self._untold[interest.channel]
+
     def _report(self) -> None:
+        """Tell the server how we are; when the way up is full, the next report tells it."""
         body = bodies.encode(bodies.Report(self.status()))
-        self.dialer.send(encode(Request(0, (), None, body)))
+        try:
+            self.dialer.send(encode(Request(0, (), None, body)))
+        except (Unavailable, TooLarge):
+            self.skipped_reports += 1
 
     def status(self) -> dict[str, object]:
         """This node as `hullcast status` shows it."""
@@ -140,7 +159,18 @@ class Node:
             **self.children.status(),
             "parent": self.dialer.endpoint or "",
             "up_bytes": session.unacknowledged_bytes if session is not None else 0,
+            "greedy_refused": self.greedy_refused,
+            "skipped_reports": self.skipped_reports,
         }
+
+    def take_rights(self, rights: Rights) -> None:
+        """Take over a new allow list. What clients may subscribe to is the server's to judge."""
+        self.children.rights = rights
+
+    @property
+    def greedy_refused(self) -> int:
+        """Requests refused because their child had its part of the way up already."""
+        return self._shares.refused
 
     def ready(self) -> str | None:
         """Why the node cannot serve, if it cannot."""
@@ -150,8 +180,16 @@ class Node:
 
     def on_request(self, peer: Peer, request: Request) -> None:
         try:
-            self.dialer.send(encode(request))
-        except Unavailable as error:  # no parent at the moment, or too much is waiting for it
+            frame = encode(request)
+            self._shares.check(
+                peer.number,
+                len(frame),
+                speaks_for_many=peer.role == "node",
+                acknowledged=self.dialer.acknowledged,
+            )
+            self.dialer.send(frame)
+            self._shares.took(peer.number, len(frame), self.dialer.sent)
+        except (Unavailable, TooLarge) as error:  # no parent at the moment, too much waits for it, or it takes less
             if request.id:
                 body = bodies.encode(bodies.Failed(*to_wire(error)))
                 self.children.answer(Reply(request.id, request.route, (), body))
@@ -165,6 +203,8 @@ class Node:
     def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
         self.attached = True
         if fresh:
+            self._shares.clear()
+            self._untold.clear()
             if self._was_attached:
                 self.reattached += 1
                 text = f"node {self.settings.name} has another way to the server"
@@ -187,6 +227,7 @@ class Node:
             case Progress(through):
                 self.children.through = max(self.children.through, through)
             case Reset(code, text):
+                self._untold.clear()
                 self.children.reset(code, text, fresh_link=False)
             case Directory(epoch, path, nodes):
                 self._take_directory(epoch, path, nodes)
@@ -200,7 +241,7 @@ class Node:
         self.path = path
         if any(node == self.id for node, _ in path):  # our parent hangs below us: nobody in this ring has a server
             log.warning("ring in the overlay", extra={"parent": self.dialer.endpoint})
-            self.dialer.redial(path[0][1])
+            self.dialer.redial(path[0][1], "ring in the overlay", in_vain=True)
             return
         self.dialer.endpoints = ways_up(self.settings.parent, path, self._may_dial)
         self.children.tell_directory(Directory(epoch, (*path, (self.id, self.endpoint)), nodes))

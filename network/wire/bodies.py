@@ -78,12 +78,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """`count` subscriptions to one text: a column per `?`, or, for a single one, a scalar per `?`."""
+    """`count` subscriptions to one text: a column per `?`, or, for a single one, a scalar per `?`.
+
+    `channel` is the one it listened to, for who subscribes again; 0 for who does not know.
+    """
 
     group: int
     sql: str
     parameters: tuple[Values | Scalar, ...]
     count: int
+    channel: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +293,7 @@ def _listed(body: Body) -> list[object]:
 
 def _listed_group(group: Group) -> list[object]:
     parameters = [pack_values(value) if is_values(value) else value for value in group.parameters]
-    return [group.group, group.sql, parameters, group.count]
+    return [group.group, group.sql, parameters, group.count, group.channel]
 
 
 def _listed_spec(spec: ChannelSpec) -> list[object]:
@@ -367,12 +371,12 @@ def _subscribe(parts: list[Any], limits: WireLimits) -> Subscribe:
 
 
 def _group(value: object, limits: WireLimits) -> Group:
-    number, sql, parameters, count = array(value, "a group", 4)
+    number, sql, parameters, count, channel = array(value, "a group", 5)
     if len(array(parameters, "parameters")) > limits.columns:
         raise BadFrame(f"{len(parameters)} parameters; at most {limits.columns}")
     integer(count, "count", 0, limits.rows)
     bound = tuple(_parameter(parameter, count, limits) for parameter in parameters)
-    return Group(integer(number, "a group"), text(sql, "sql"), bound, count)
+    return Group(integer(number, "a group"), text(sql, "sql"), bound, count, integer(channel, "a channel"))
 
 
 def _parameter(value: object, count: int, limits: WireLimits) -> Values | Scalar:

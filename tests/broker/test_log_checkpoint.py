@@ -144,7 +144,7 @@ def test_anybody_can_look_into_it_with_sqlite(tmp_path: Path) -> None:
 
 def test_tables_may_have_the_names_that_a_checkpoint_uses_itself(tmp_path: Path) -> None:
     data = opened(tmp_path)
-    for name in ("Hullcast_Meta", "hullcast_meta_", "HULLCAST_TABLES", "hullcast_receipts", "select"):
+    for name in ("Hullcast_Meta", "hullcast_meta_", "HULLCAST_TABLES", "hullcast_receipts", "hullcast_pasts", "select"):
         execute(data, f'CREATE TABLE "{name}" (rowid INTEGER PRIMARY KEY, oid TEXT, _rowid_ REAL)')
         publish(data, {"rowid": [1], "oid": [name], "_rowid_": [0.5]}, name)
     data.write_checkpoint(data.capture())

@@ -12,8 +12,10 @@ from broker.engine import Engine
 from broker.log.publishers import Publishers
 from broker.log.record import Kind
 from broker.server.attendance import Attendance
-from broker.server.brain import Brain, Outcome
+from broker.server.brain import Brain
+from broker.server.outcome import Outcome
 from broker.server.retention import Retention
+from broker.server.subscribing import Limits
 from network.security.rights import Rights
 from network.wire import bodies
 from network.wire.errors import from_wire
@@ -46,9 +48,7 @@ class Desk:
             self.retention,
             lambda: {"seq": self.engine.seq},
             lambda: self.wanted,
-            most_rows=1000,
-            most_subscriptions=100,
-            most_channels=3,
+            limits=Limits(rows=1000, subscriptions=100, groups=50, channels=3),
         )
         self.number = 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.log.commit_log import NullLog
 from broker.log.record import Kind
-from broker.server.brain import Entry, Outcome
+from broker.server.outcome import Entry, Outcome
 from broker.server.pipeline import Pipeline, Step
 from network.wire.bodies import Synced
 from network.wire.errors import LogBroken
@@ -36,7 +36,7 @@ class SlowLog(NullLog):
 
 def step(number: int, *, durable: bool) -> Step:
     entry = Entry(Kind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
-    return Step(Request(number, (1,), None, b""), Outcome(Synced(number), entry), 10)
+    return Step(Request(number, (1,), None, b""), Outcome(Synced(number), entry), b"")
 
 
 async def settle() -> None:

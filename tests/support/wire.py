@@ -125,7 +125,7 @@ def groups(draw: st.DrawFn) -> bodies.Group:
     """Subscriptions to one text."""
     count = draw(st.integers(0, 3))
     one = st.one_of(values(count), scalars) if count == 1 else values(count)
-    return bodies.Group(draw(numbers), draw(names), tuple(draw(st.lists(one, max_size=2))), count)
+    return bodies.Group(draw(numbers), draw(names), tuple(draw(st.lists(one, max_size=2))), count, draw(numbers))
 
 
 several_names = st.lists(names, max_size=3).map(tuple)

@@ -1,0 +1,35 @@
+"""What a request leads to, as data: what the log must hold, what is answered, which messages go out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from broker.log.record import Kind
+    from network.wire.bodies import Body
+    from network.wire.columns import Columns
+    from network.wire.frames import Install
+
+
+class Entry(NamedTuple):
+    """What the log must hold before anybody hears of a change."""
+
+    kind: Kind
+    payload: bytes
+    first: int
+    updates: int
+    publisher: bytes
+    publisher_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced."""
+
+    reply: Body
+    entry: Entry | None = None
+    installs: tuple[Install, ...] = ()
+    through: int = 0
+    messages: dict[int, Columns] = field(default_factory=dict)
+    ordered: bool = False  # the reply must not overtake messages of earlier requests
