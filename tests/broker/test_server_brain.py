@@ -289,3 +289,72 @@ def test_rights_are_by_table(desk: Desk) -> None:
     assert "SECRET" in refusal(desk.ask(bodies.Subscribe((secret,)), KEY))
     assert "SECRET" in refusal(desk.ask(bodies.Explain("SELECT MIN(B) FROM SECRET", ()), KEY))
     assert "no list" in refusal(desk.ask(bodies.Subscribe((group,)), "x" * 40))
+
+
+def test_status_is_for_administrators_and_tables_for_those_who_may_use_them(desk: Desk) -> None:
+    desk.execute("CREATE TABLE SECRET (A TEXT PRIMARY KEY, B REAL)")
+    desk.rights = Rights.parse(RIGHTS)
+    assert "admin" in refusal(desk.ask(bodies.Status(), KEY))
+    told = cast("bodies.Information", desk.ask(bodies.Describe(), KEY).reply).values
+    assert list(told["tables"]) == ["STOCK"]
+
+
+def test_a_bug_in_reading_is_answered_and_harms_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk.engine, "attend", lambda *_: 1 // 0)
+    assert "ZeroDivisionError" in refusal(desk.subscribe(MIN, 20, 60))
+    monkeypatch.undo()
+    subscribed(desk.subscribe(MIN, 20, 60))
+
+
+def test_a_bug_after_rows_have_changed_stops_the_server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.subscribe(MIN, 20, 60)
+    monkeypatch.setattr(desk.retention, "keep", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": 5.0})
+
+
+def test_first_answers_are_limited_before_they_are_gathered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.reformulate.channel.FIRST_ROWS", 25)
+    desk.publish(*({"SYMBOL": str(i), "RISK": float(i), "PER": 1.0} for i in range(10)))
+    rows = "SELECT SYMBOL FROM STOCK WHERE RISK >= ?"
+    column = np.zeros(3)
+    assert "30" in refusal(desk.ask(bodies.Subscribe((bodies.Group(1, rows, (column,), 3),))))
+    distinct = "SELECT DISTINCT SYMBOL FROM STOCK WHERE RISK >= ?"
+    assert "30" in refusal(desk.ask(bodies.Subscribe((bodies.Group(1, distinct, (column,), 3),))))
+    both = (bodies.Group(1, rows, (column,), 3), bodies.Group(2, MIN, (20, 60), 1))
+    large, small = sorted(subscribed(desk.ask(bodies.Subscribe(both))).groups, key=lambda opened: opened.group)
+    assert (large.failed is not None, small.failed) == (True, None)
+
+
+def test_a_replay_that_is_too_large_becomes_a_snapshot(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.subscribe(MIN, 20, 60)
+    for i in range(5):
+        desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": float(9 - i)})
+    assert subscribed(desk.subscribe(MIN, 20, 60, since=1)).groups[0].snapshot is None
+    monkeypatch.setattr("broker.server.subscribing.REPLAY_BYTES", 100)
+    reply = subscribed(desk.subscribe(MIN, 20, 60, since=1))
+    assert reply.groups[0].snapshot is not None
+    assert reply.replay == {}
+
+
+def test_only_the_channel_one_listened_to_is_resumed_at_its_opening(desk: Desk) -> None:
+    number = subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel
+    desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": 5.0})
+
+    def again(channel: int) -> bodies.Opened:
+        group = bodies.Group(1, MIN, (20, 60), 1, channel)
+        return subscribed(desk.ask(bodies.Subscribe((group,), 0, desk.brain.epoch))).groups[0]
+
+    assert again(number).snapshot is None
+    assert again(0).snapshot is not None
+    assert again(number + 1).snapshot is not None
+
+
+def test_a_table_made_anew_is_not_resumed_though_another_reopened_the_channel(desk: Desk) -> None:
+    old = subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel
+    desk.execute("DROP TABLE STOCK")
+    desk.execute(TABLE)
+    desk.subscribe(MIN, 20, 60)  # somebody else, at the same update
+    group = bodies.Group(1, MIN, (20, 60), 1, old)
+    reply = subscribed(desk.ask(bodies.Subscribe((group, group), 0, desk.brain.epoch)))
+    assert all(opened.snapshot is not None for opened in reply.groups)
