@@ -254,7 +254,7 @@ class Server:
                 self.children.through = self.engine.seq
             self._history.append((now, self.children.through))
             self.children.tell_progress()
-            self.retention.expire(now - self.settings.retention_seconds)
+            self.retention.expire(now - self.settings.retention_s)
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
             self._tell_directory()
@@ -298,7 +298,7 @@ class Server:
             return
         seq, at = self._checkpointed
         updates = self.engine.seq - seq
-        if updates >= self.settings.checkpoint_updates or (updates and now - at >= self.settings.checkpoint_seconds):
+        if updates >= self.settings.checkpoint_updates or (updates and now - at >= self.settings.checkpoint_s):
             self._checkpointed = (self.engine.seq, now)
             task = self._checkpoint(directory, directory.capture())
             self._checkpointing = asyncio.create_task(task, name="server.checkpoint")

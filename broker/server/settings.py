@@ -57,7 +57,7 @@ class ServerSettings(Settings):
     prune: bool = option(
         True,
         "drop messages that no subscription can match, before they leave",
-        raised="less traffic, but the server knows all ranges and matches each message once more",
+        raised="less traffic, but the server matches each message with what its children cover",
     )
     retention_bytes: int = option(
         64 * MIB,
@@ -66,7 +66,7 @@ class ServerSettings(Settings):
         least=0,
         most=1024 * GIB,
     )
-    retention_seconds: float = option(
+    retention_s: float = option(
         600.0,
         "age at which such a message is let go",
         raised="longer absences end without a new snapshot, within retention_bytes",
@@ -80,7 +80,7 @@ class ServerSettings(Settings):
         least=1,
         most=10**12,
     )
-    checkpoint_seconds: float = option(
+    checkpoint_s: float = option(
         300.0,
         "time after which a checkpoint is made, if there were updates",
         raised="less work while running, but a restart has more of the log to replay",
@@ -128,13 +128,6 @@ class ServerSettings(Settings):
         raised="fewer round trips after a break, but everybody else waits while one is answered",
         least=1,
         most=1_000_000,
-    )
-    event_limit: int = option(
-        1 << 18,
-        "events waiting per channel for subscriptions inside the server's own process",
-        raised="longer pauses without a Resync, but more memory",
-        least=1,
-        most=1 << 30,
     )
     channel_linger_s: float = option(
         30.0,
