@@ -287,9 +287,11 @@ class Engine:
         self._sweeps += 1
 
     def _store(self, table: str) -> TableStore:
-        store = self._stores.get(fold(str(table)))
+        given: object = table
+        name = given if isinstance(given, str) else f"a {type(given).__name__}"
+        store = self._stores.get(fold(name))
         if store is None:
-            raise UnknownTable(str(table), tuple(known.name for known in self._catalog.values()))
+            raise UnknownTable(name, tuple(known.name for known in self._catalog.values()))
         return store
 
     def _parse(self, sql: str) -> ParsedQuery:

@@ -82,9 +82,7 @@ class Mirror:
         self._readable: frozenset[str] = frozenset()
         self._steps_left = 0
         # no statement is remembered: the authorizer is asked when one is prepared, and shall see each
-        self._database = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
-        )
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=0)
         self._database.execute("PRAGMA temp_store = MEMORY")
         self._database.execute("PRAGMA trusted_schema = OFF")
         for limit, value in _LIMITS.items():
@@ -322,7 +320,7 @@ def _local_names(tree: exp.Query) -> frozenset[str]:
 
 
 def _refuse_bare_in(tree: exp.Query) -> None:
-    """SQLite takes the name of a table behind IN; the parser takes it for a column, and so the table would be missed."""
+    """SQLite takes a table's name behind IN; the parser takes it for a column, and so the table would be missed."""
     for node in tree.find_all(exp.In):
         field = node.args.get("field")
         if field is not None:

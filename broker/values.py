@@ -250,16 +250,24 @@ def encode_numbers(column: Column, values: object) -> NDArray[np.float64]:
     if isinstance(held, list):
         return _list_codes(column, held)
     if held.dtype.kind not in ("M" if column.type is ColumnType.TIMESTAMP else "fiu"):
-        if held.dtype.kind in "Mm":  # `tolist` makes integers of nanoseconds, and of what is far away
-            held = np.fromiter(held, dtype=object, count=len(held))
-        return _one_by_one(column, masked_list(held, null))
+        return _one_by_one(column, _listed(held, null))
     return _array_codes(column, held, null)
+
+
+def _listed(array: NDArray[Any], null: NDArray[np.bool_] | None) -> list[Any]:
+    """The values of an array that does not suit its column: each one NULL, or refused by its own type."""
+    match array.dtype.kind:
+        case "M" | "m":  # `tolist` makes integers of nanoseconds, and of what is far away
+            return masked_list(np.fromiter(array, dtype=object, count=len(array)), null)
+        case "V":  # records, whose masks have a field for each of theirs
+            return list(array)
+    return masked_list(array, null)
 
 
 def take_texts(column: Column, values: object) -> list[str | None]:
     """`take_text` over a column; Refused carries the first bad row. Texts are judged by `Interner.check`."""
     held, null = plain(values)
-    texts = held if isinstance(held, list) else masked_list(held, null)
+    texts = held if isinstance(held, list) else _listed(held, null)
     if set(map(type, texts)) <= ({str} if column.not_null else {str, _NONE}):
         return texts
     taken: list[str | None] = []

@@ -5,7 +5,7 @@ The user's tables stand there under their own names, TIMESTAMPs as microseconds 
     hullcast_meta        identity, number and seq of the last record inside, format
     hullcast_tables      each table's CREATE TABLE, and the name it has in this file (its own, unless that is taken)
     hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
-    hullcast_pasts       per publisher the number up to which receipts are gone, and the numbers under it never applied
+    hullcast_pasts       per publisher up to which number receipts are gone, and which before it were never applied
 
 A file is complete or has another name: it is written as `.tmp`, synced, and renamed. SQLite does not notice a
 flipped bit in a value, so the file's checksum stands in its header, in the field that `PRAGMA user_version` shows.
@@ -140,11 +140,11 @@ def _fill(path: Path, captured: Captured, identity: bytes) -> int:
         database.execute(
             'CREATE TABLE hullcast_receipts (publisher BLOB, number INTEGER, "first" INTEGER, last INTEGER)'
         )
-        database.execute("CREATE TABLE hullcast_pasts (publisher BLOB, below INTEGER, holes TEXT)")
+        database.execute("CREATE TABLE hullcast_pasts (publisher BLOB, through INTEGER, holes TEXT)")
         meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": FORMAT}
         database.executemany("INSERT INTO hullcast_meta VALUES (?, ?)", meta.items())
         database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts)
-        pasts = ((past.publisher, past.below, " ".join(map(str, past.holes))) for past in captured.pasts)
+        pasts = ((past.publisher, past.through, " ".join(map(str, past.holes))) for past in captured.pasts)
         database.executemany("INSERT INTO hullcast_pasts VALUES (?, ?, ?)", pasts)
         taken = {*_OWN_TABLES, *(fold(table.name) for table, _, _ in captured.tables)}
         for table, cells, alive in captured.tables:

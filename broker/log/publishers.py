@@ -37,7 +37,7 @@ class Past(NamedTuple):
     """What is known of a publisher's requests whose receipts are gone, as a checkpoint keeps it."""
 
     publisher: bytes
-    below: int
+    through: int
     holes: tuple[int, ...]
 
 
@@ -46,17 +46,17 @@ class _Publisher:
 
     Invariants:
       P1  `receipts` are those of the requests applied last, in this order.
-      P2  a number from `below` on was applied exactly if it has a receipt.
-      P3  a number under `below` without a receipt was never applied if it is one of the `holes` (ascending). Otherwise
-          it was, or it was one of more holes than are kept.
+      P2  a number above `through` was applied exactly if it has a receipt.
+      P3  a number up to `through` without a receipt was never applied if it is one of the `holes` (ascending).
+          Otherwise it was, or it was one of more holes than are kept.
     """
 
-    __slots__ = ("below", "holes", "receipts")
+    __slots__ = ("holes", "receipts", "through")
 
     def __init__(self) -> None:
         self.receipts: dict[int, Answered] = {}
         self.holes: dict[int, None] = {}
-        self.below = 0
+        self.through = -1
 
     def __len__(self) -> int:
         """How much there is to remember."""
@@ -64,8 +64,8 @@ class _Publisher:
 
     def find(self, number: int) -> Answered | None:
         found = self.receipts.get(number)
-        if found is None and number < self.below and number not in self.holes:
-            raise RetryTooOld(number, min(self.receipts, default=self.below))
+        if found is None and number <= self.through and number not in self.holes:
+            raise RetryTooOld(number, min(self.receipts, default=self.through))
         return found
 
     def add(self, number: int, answered: Answered, window: int, most_holes: int) -> None:
@@ -78,11 +78,11 @@ class _Publisher:
             self._raise(dropped, most_holes)
 
     def _raise(self, dropped: int, most_holes: int) -> None:
-        """A receipt is gone: what lies between `below` and its number, and was not applied, is holes from now on."""
-        if dropped < self.below:
+        """A receipt is gone: the numbers from `through` to its own that were not applied are holes now."""
+        if dropped < self.through:
             return
         found: list[int] = []
-        for number in range(dropped - 1, self.below - 1, -1):
+        for number in range(dropped - 1, self.through, -1):
             if len(found) == most_holes:  # numbers may jump by billions: the highest holes are enough
                 break
             if number not in self.receipts:
@@ -90,7 +90,7 @@ class _Publisher:
         self.holes.update(dict.fromkeys(reversed(found)))
         while len(self.holes) > most_holes:
             del self.holes[next(iter(self.holes))]
-        self.below = dropped + 1
+        self.through = dropped
 
 
 class Publishers:
@@ -147,7 +147,9 @@ class Publishers:
     def pasts(self) -> list[Past]:
         """What is known beside the receipts; `restore` makes the same of both."""
         return [
-            Past(publisher, known.below, tuple(known.holes)) for publisher, known in self._known.items() if known.below
+            Past(publisher, known.through, tuple(known.holes))
+            for publisher, known in self._known.items()
+            if known.through >= 0
         ]
 
     def restore(self, entries: Iterable[Entry], pasts: Iterable[Past]) -> None:
@@ -157,7 +159,7 @@ class Publishers:
         for past in pasts:
             known = self._known.get(past.publisher)
             if known is not None:
-                known.below, known.holes = past.below, dict.fromkeys(past.holes)
+                known.through, known.holes = past.through, dict.fromkeys(past.holes)
                 self._count += len(known.holes)
 
     def _touch(self, publisher: bytes) -> _Publisher:

@@ -64,8 +64,8 @@ def load(path: Path, engine: Engine) -> Loaded:
                 rows += _load_rows(database, name, engine, engine.tables[declared])
             receipts = database.execute("SELECT * FROM hullcast_receipts ORDER BY rowid").fetchall()
             pasts = [
-                Past(publisher, below, tuple(map(int, holes.split())))
-                for publisher, below, holes in database.execute("SELECT * FROM hullcast_pasts ORDER BY rowid")
+                Past(publisher, through, tuple(map(int, holes.split())))
+                for publisher, through, holes in database.execute("SELECT * FROM hullcast_pasts ORDER BY rowid")
             ]
     except (sqlite3.Error, HullcastError, ValueError) as error:
         raise _damaged(path, f"its content is not what it should be: {error}") from error

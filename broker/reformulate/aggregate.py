@@ -145,7 +145,7 @@ class AggregateChannel(Partitioned, ScalarChannel):
             table, y = table[:, order], y[order]
             starts, stops = np.searchsorted(table[0], lows[0]), np.searchsorted(table[0], highs[0], "right")
         state = np.zeros((n, 4))
-        low, high = np.array(lows).reshape(-1, n).T, np.array(highs).reshape(-1, n).T
+        low, high = np.array(lows).reshape(len(columns), n).T, np.array(highs).reshape(len(columns), n).T
         sums_in_boxes(
             np.ascontiguousarray(table), y, np.ascontiguousarray(low), np.ascontiguousarray(high), starts, stops, state
         )

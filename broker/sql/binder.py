@@ -162,6 +162,6 @@ def _is_value(code: Code) -> bool:
 
 def _is_column(values: object) -> bool:
     """Whether something is values in an order: a text, a set, a mapping or one number is not, nor are masked values."""
-    if isinstance(values, str | bytes | dict | set | frozenset) or np.ma.isMaskedArray(values):
+    if isinstance(values, str | bytes | dict | set | frozenset | type) or np.ma.isMaskedArray(values):
         return False
     return hasattr(values, "__len__") and hasattr(values, "__getitem__") and getattr(values, "ndim", 1) == 1

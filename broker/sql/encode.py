@@ -94,7 +94,9 @@ def encode_instant(value: object) -> Code:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise Unfit(f"takes ISO-8601 text such as '2024-05-01T12:30:00', got {_shown(value)}") from None
-    if isinstance(value, date) and hasattr(value, "to_datetime64"):  # pandas.Timestamp and NaT: datetimes with nanoseconds
+    if isinstance(value, date) and hasattr(
+        value, "to_datetime64"
+    ):  # pandas.Timestamp and NaT: datetimes with nanoseconds
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
         return _encode_datetime64(value)
@@ -183,7 +185,7 @@ def _wrong(value: object, domain: Domain) -> Unfit:
 
 def _shown(value: object) -> str:
     """Type and, for plain values, the value itself: a stranger's object may have any repr."""
-    plain = isinstance(value, str | bool | int | float | complex | np.generic)
+    plain = isinstance(value, str | bool | int | float | complex | np.generic) and not isinstance(value, np.void)
     if isinstance(value, int) and value.bit_length() > 200:
         return f"int of {value.bit_length()} bits"
     text = repr(value[:60] if isinstance(value, str) else value) if plain else ""

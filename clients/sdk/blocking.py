@@ -150,37 +150,37 @@ class BlockingClient:
         finally:
             self._thread.stop()
 
-    def execute(self, sql: str) -> Receipt:
+    def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:
         """Run CREATE TABLE or DROP TABLE."""
-        return self._thread.wait(self._client.execute(sql))
+        return self._thread.wait(self._client.execute(sql, timeout=timeout))
 
-    def publish(self, table: str, rows: object) -> Receipt:
+    def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:
         """Insert or change rows; durable when it returns."""
-        return self._thread.wait(self._client.publish(table, rows))
+        return self._thread.wait(self._client.publish(table, rows, timeout=timeout))
 
-    def delete(self, table: str, keys: object) -> Receipt:
+    def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:
         """Remove rows by primary key."""
-        return self._thread.wait(self._client.delete(table, keys))
+        return self._thread.wait(self._client.delete(table, keys, timeout=timeout))
 
-    def query(self, sql: str, *parameters: object) -> list[Any]:
+    def query(self, sql: str, *parameters: object, timeout: float | None = None) -> list[Any]:
         """Read the rows once; rows as named tuples."""
-        return self._thread.wait(self._client.query(sql, *parameters))
+        return self._thread.wait(self._client.query(sql, *parameters, timeout=timeout))
 
-    def tables(self) -> dict[str, Any]:
+    def tables(self, *, timeout: float | None = None) -> dict[str, Any]:
         """The tables by name."""
-        return self._thread.wait(self._client.tables())
+        return self._thread.wait(self._client.tables(timeout=timeout))
 
-    def status(self) -> dict[str, Any]:
+    def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """How the server and its nodes are doing."""
-        return self._thread.wait(self._client.status())
+        return self._thread.wait(self._client.status(timeout=timeout))
 
-    def explain(self, sql: str, *parameters: object) -> dict[str, Any]:
+    def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:
         """How a subscription would be served."""
-        return self._thread.wait(self._client.explain(sql, *parameters))
+        return self._thread.wait(self._client.explain(sql, *parameters, timeout=timeout))
 
-    def sync(self) -> int:
+    def sync(self, *, timeout: float | None = None) -> int:
         """Wait until all that the server has applied is in all answers here."""
-        return self._thread.wait(self._client.sync())
+        return self._thread.wait(self._client.sync(timeout=timeout))
 
     def statistics(self) -> ClientStatistics:
         """Counters, and what is there now."""

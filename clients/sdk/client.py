@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from clients.sdk.connecting import configure
+from clients.sdk.connecting import configure, seconds
 from clients.sdk.gate import Gate
 from clients.sdk.groups import SubscriptionGroup
 from clients.sdk.line import Line
+from clients.sdk.publishing import PartlyPublished, counted_from, ranges, some_rows
 from clients.sdk.session import receipt_of
 from clients.sdk.subscription import LiveSubscription
 from clients.sdk.subscriptions import LiveSubscriptions
 from clients.sdk.token import read_token
 from network.answers.named import QueryRows
 from network.wire import bodies
-from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed
+from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed, HullcastError, TimedOut
 from network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     import zmq
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
     from clients.sdk.subscription import Callback
     from network.link.dialer import DialerStatistics
     from network.link.limits import LinkLimits
+    from network.wire.value_columns import ValueColumns
+
+    Change = bodies.Execute | bodies.Publish | bodies.Delete
 
 #: Changes without a reply. The server remembers the receipts of a publisher's last 64: a retry must find its own.
 CHANGES_WAITING = 32
@@ -38,15 +44,18 @@ CHANGES_WAITING_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A change is durable: its `updates` have the sequence numbers `first_seq` to `seq`."""
+    """A change is durable: its `updates` rows were written or removed with the sequence numbers `first_seq` to `seq`.
+
+    If it went in several pieces, changes of others may have numbers in between.
+    """
 
     first_seq: int
     seq: int
+    updates: int
 
-    @property
-    def updates(self) -> int:
-        """How many rows it wrote or removed."""
-        return self.seq - self.first_seq + 1
+    def and_then(self, later: Receipt) -> Receipt:
+        """Two pieces of a change as one."""
+        return Receipt(self.first_seq, later.seq, self.updates + later.updates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,10 @@ class Client:
 
     Lost connections are its business: it dials again (elsewhere, if need be), subscribes again, and asks again what was
     not answered; changes are applied once however often they were sent. A call that has no reply within
-    `timeout` seconds raises TimedOut.
+    `timeout` seconds, its own or else the client's, raises TimedOut.
+
+    For low latency call `gc.collect(); gc.freeze()` once all is subscribed: with 100,000 subscriptions a full garbage
+    collection stops the event loop for a noticeable while, and finds nothing among them.
     """
 
     def __init__(self, connection: Connection, context: zmq.Context[Any] | None = None) -> None:
@@ -126,56 +138,67 @@ class Client:
 
     # --- changes and questions -----------------------------------------------------------------------------
 
-    async def execute(self, sql: str) -> Receipt:
+    async def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Run CREATE TABLE or DROP TABLE."""
-        return await self._change(bodies.Execute(_sql(sql), self._publisher, self._number()), "execute")
+        text = _sql(sql)
+        return await self._change(
+            lambda number: bodies.Execute(text, self._publisher, number), "execute", _timeout(timeout)
+        )
 
-    async def publish(self, table: str, rows: object) -> Receipt:
+    async def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Insert or change rows, in order; durable when it returns.
 
         `rows`: a list of dicts, a dict of columns (lists, NumPy arrays), a pyarrow Table, a pandas DataFrame; a column
-        not given keeps its value. All rows or, if one is bad, none. A batch beyond 64 MB is refused (TooLarge): publish
-        it in parts, which are then not applied as one.
+        not given keeps its value. All rows or, if one is bad, none, up to 100,000 rows. More go in pieces of 50,000
+        rows, one after the other, each of them all or none; if a later one fails, PartlyPublished says how many rows
+        are durable. What is beyond 64 MB nevertheless is refused (TooLarge): publish such wide rows in smaller parts.
+        `timeout` is for each piece.
         """
-        columns, absent = rows_to_columns(rows, str(table))
-        return await self._change(
-            bodies.Publish(str(table), columns, absent, self._publisher, self._number()), f"publish to {table}"
-        )
+        name = str(table)
+        columns, absent = rows_to_columns(rows, name)
 
-    async def delete(self, table: str, keys: object) -> Receipt:
-        """Remove rows by primary key, one or a list; a key that is not there changes nothing."""
-        column = keys_to_column(keys, str(table))
-        return await self._change(
-            bodies.Delete(str(table), column, self._publisher, self._number()), f"delete from {table}"
-        )
+        def piece(which: slice, number: int) -> Change:
+            return bodies.Publish(name, *some_rows(columns, absent, which), self._publisher, number)
 
-    async def query(self, sql: str, *parameters: object) -> QueryRows:
+        return await self._change_in_pieces(columns, piece, name, f"publish to {name}", _timeout(timeout))
+
+    async def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
+        """Remove rows by primary key, one or a list; a key that is not there changes nothing. Many as in `publish`."""
+        name = str(table)
+        columns = {"keys": keys_to_column(keys, name)}
+
+        def piece(which: slice, number: int) -> Change:
+            return bodies.Delete(name, some_rows(columns, None, which)[0]["keys"], self._publisher, number)
+
+        return await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
+
+    async def query(self, sql: str, *parameters: object, timeout: float | None = None) -> QueryRows:  # noqa: ASYNC109
         """Read the rows once, with any SELECT that SQLite runs; rows as named tuples."""
-        reply = await self._ask(bodies.Query(_sql(sql), scalars(parameters)), "query")
+        reply = await self._ask(bodies.Query(_sql(sql), scalars(parameters)), "query", _timeout(timeout))
         if not isinstance(reply, bodies.Rows):
             raise BadFrame(f"a {type(reply).__name__} answers no query")
         return QueryRows(reply.names, rows_of(reply.columns))
 
-    async def tables(self) -> dict[str, Any]:
+    async def tables(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """The tables by name: their key, the types of their columns, how many rows."""
-        tables: dict[str, Any] = (await self._information(bodies.Describe(), "tables"))["tables"]
+        tables: dict[str, Any] = (await self._information(bodies.Describe(), "tables", _timeout(timeout)))["tables"]
         return tables
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """How the server and its nodes are doing."""
-        return await self._information(bodies.Status(), "status")
+        return await self._information(bodies.Status(), "status", _timeout(timeout))
 
-    async def explain(self, sql: str, *parameters: object) -> dict[str, Any]:
+    async def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """How a subscription would be served, and what traffic to expect."""
-        return await self._information(bodies.Explain(_sql(sql), scalars(parameters)), "explain")
+        return await self._information(bodies.Explain(_sql(sql), scalars(parameters)), "explain", _timeout(timeout))
 
-    async def sync(self) -> int:
+    async def sync(self, *, timeout: float | None = None) -> int:  # noqa: ASYNC109
         """Wait until all that the server had applied when asked is in all answers here; returns up to where."""
-        reply = await self._ask(bodies.Sync(), "sync")
+        reply = await self._ask(bodies.Sync(), "sync", _timeout(timeout))
         if not isinstance(reply, bodies.Synced):
             raise BadFrame(f"a {type(reply).__name__} answers no sync")
         if self._line.session.doubtful:  # sums that lost bits have been asked for: this reply comes after theirs
-            await self._ask(bodies.Sync(), "sync")
+            await self._ask(bodies.Sync(), "sync", _timeout(timeout))
         return reply.seq
 
     # --- subscriptions ---------------------------------------------------------------------------------------
@@ -190,6 +213,7 @@ class Client:
         snapshot: bool = False,
         progress: bool = False,
         callback: Callback | None = None,
+        timeout: float | None = None,
     ) -> LiveSubscription:
         """Subscribe to a SELECT, its `?` bound to the parameters; `async with` or `await` what this returns.
 
@@ -198,16 +222,23 @@ class Client:
         by a Resync, "error" ends the subscription; `buffer` events may wait. `resume` is an earlier one's token.
         With `snapshot` the first event is the answer to begin with (a Resync, if a token could not be resumed); with
         `progress` a Progress comes when updates passed without a change. A callback, plain or async, gets each event in
-        turn; its errors are logged and counted (`callback_errors`), and end nothing.
+        turn; its errors are logged and counted (`callback_errors`), and end nothing. `timeout` is for subscribing.
         """
         self._check_open()
         bound = scalars(parameters)
         token = None if resume is None else read_token(resume, _sql(sql), bound)
         group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token)
-        return LiveSubscription(self._line, group, snapshot=snapshot, progress=progress, callback=callback)
+        return LiveSubscription(
+            self._line, group, snapshot=snapshot, progress=progress, callback=callback, timeout_s=_timeout(timeout)
+        )
 
     def subscribe_many(
-        self, sql: str, *columns: object, overflow: Overflow = "latest", buffer: int = 1024
+        self,
+        sql: str,
+        *columns: object,
+        overflow: Overflow = "latest",
+        buffer: int = 1024,
+        timeout: float | None = None,
     ) -> LiveSubscriptions:
         """Subscribe many times at once: a column of values per `?`, a subscription per row of them."""
         self._check_open()
@@ -221,7 +252,8 @@ class Client:
             raise BadParameter(
                 0, f"the columns have {', '.join(map(str, sorted(counts)))} values; give as many of each"
             )
-        return LiveSubscriptions(self._line, SubscriptionGroup(_sql(sql), bound, counts.pop(), overflow, buffer))
+        group = SubscriptionGroup(_sql(sql), bound, counts.pop(), overflow, buffer)
+        return LiveSubscriptions(self._line, group, _timeout(timeout))
 
     @property
     def seq(self) -> int:
@@ -254,24 +286,51 @@ class Client:
             raise ClientClosed(self.name)
         self._line.check()
 
-    def _number(self) -> int:
+    async def _change_in_pieces(
+        self,
+        columns: ValueColumns,
+        piece: Callable[[slice, int], Change],
+        table: str,
+        what: str,
+        timeout_s: float | None,
+    ) -> Receipt:
+        pieces = ranges(columns)
+        receipt = await self._change(lambda number: piece(pieces[0], number), what, timeout_s)
+        for which in pieces[1:]:
+            try:
+                receipt = receipt.and_then(await self._change(lambda number: piece(which, number), what, timeout_s))  # noqa: B023
+            except HullcastError as error:
+                cause = counted_from(error, which.start)
+                rows = pieces[-1].stop
+                raise PartlyPublished(table, which.start, rows, receipt.seq, str(cause)) from cause
+        return receipt
+
+    async def _change(self, make: Callable[[int], Change], what: str, timeout_s: float | None) -> Receipt:
+        """Send a change when its turn has come. Its own timeout counts from now, the client's from its turn on."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
         number, self._next_change = self._next_change, self._next_change + 1
-        return number
+        body = make(number)
+        until = None if timeout_s is None else loop.time() + timeout_s
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(until):
+                    await stack.enter_async_context(self._gate.passing(_size(body)))
+            except TimeoutError:
+                raise TimedOut(f"{what} (earlier changes have no reply)", timeout_s or 0.0) from None
+            left = None if until is None else max(0.0, until - loop.time())
+            done = receipt_of(await self._ask(body, what, left))
+        return Receipt(done.first, done.last, done.last - done.first + 1)
 
-    async def _change(self, body: bodies.Execute | bodies.Publish | bodies.Delete, what: str) -> Receipt:
-        async with self._gate.passing(_size(body)):
-            done = receipt_of(await self._ask(body, what))
-        return Receipt(done.first, done.last)
-
-    async def _information(self, body: bodies.Body, what: str) -> dict[str, Any]:
-        reply = await self._ask(body, what)
+    async def _information(self, body: bodies.Body, what: str, timeout_s: float | None) -> dict[str, Any]:
+        reply = await self._ask(body, what, timeout_s)
         if not isinstance(reply, bodies.Information):
             raise BadFrame(f"a {type(reply).__name__} answers no {what}")
         return reply.values
 
-    async def _ask(self, body: bodies.Body, what: str) -> bodies.Body:
+    async def _ask(self, body: bodies.Body, what: str, timeout_s: float | None) -> bodies.Body:
         self._check_open()
-        return await self._line.ask(body, what)
+        return await self._line.ask(body, what, timeout_s)
 
 
 def connect(
@@ -301,7 +360,11 @@ def _sql(sql: object) -> str:
     return sql
 
 
-def _size(body: bodies.Execute | bodies.Publish | bodies.Delete) -> int:
+def _timeout(given: float | None) -> float | None:
+    return None if given is None else seconds(given)
+
+
+def _size(body: Change) -> int:
     """About the bytes of a change while it waits."""
     if isinstance(body, bodies.Execute):
         return len(body.sql)

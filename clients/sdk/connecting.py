@@ -84,7 +84,7 @@ def configure(
     return Connection(
         tuple(dict.fromkeys(endpoints)),
         _name(name or found("name")),
-        _timeout(found("timeout") if timeout is None else timeout),
+        seconds(found("timeout") if timeout is None else timeout),
         _curve(key, server_key),
         insecure,
         limits or LinkLimits(),
@@ -95,7 +95,8 @@ def _name(given: str | None) -> str:
     return given or f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _timeout(given: float | str | None) -> float:
+def seconds(given: float | str | None) -> float:
+    """A timeout, 30 seconds if none is given; BadSetting if it is none."""
     try:
         timeout_s = 30.0 if given is None else float(given)
     except (TypeError, ValueError):

@@ -34,6 +34,10 @@ class Contents:
             if listener >= 0:
                 self._where[listener] = (snapshot, order[start:stop])
 
+    def look(self, listener: int) -> dict[Any, Any]:
+        """The contents of one listener, which stay here."""
+        return dict(entries(self._spec, *self._where[listener]))
+
     def take(self, listener: int) -> dict[Any, Any]:
         """The contents of one listener, from now on its own business."""
         snapshot, rows = self._where.pop(listener)

@@ -8,22 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from clients.sdk.listening import Listening
+from clients.sdk.pieces import taken
 from clients.sdk.policy import Overflow, Policy, default_overflow
 from network.wire import bodies
-from network.wire.columns import TextColumn
 from network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
-from network.wire.value_columns import Mixed, Nullable, is_values
+from network.wire.value_columns import is_values
 from network.wire.values import to_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from clients.sdk.resuming import Standing
     from clients.sdk.token import Token
     from network.wire.bodies import Opened, Subscribed
 
 Ints = npt.NDArray[np.int64]
 
-#: Subscriptions of one client. They are all subscribed again in one request, and a server takes no more in one.
+#: Subscriptions of one client: as many as a server takes in one request.
 MOST_SUBSCRIPTIONS = 1_000_000
 
 
@@ -43,12 +44,14 @@ class SubscriptionGroup:
         token: Token | None = None,
     ) -> None:
         self.number = 0
+        self.channel = 0  # as the server last numbered it: only the same channel can be resumed
         self.sql = sql
         self.parameters = parameters
         self.count = count
         self.columns: tuple[str, ...] = ()
         self.listeners: Ints = np.empty(0, np.int64)
         self.token = token
+        self.away: Standing | None = None  # after a break, until it is subscribed again: where it stood
         self._overflow, self._buffer = overflow, buffer
         self._listening: Listening | None = None
         Policy(overflow or "latest", buffer)  # refuses what is out of range before anything is sent
@@ -74,9 +77,9 @@ class SubscriptionGroup:
         gone = self.listeners < 0
         if gone.any():
             stay = np.flatnonzero(~gone)
-            self.parameters = tuple(_taken(values, stay) for values in self.parameters)
+            self.parameters = tuple(taken(values, stay) for values in self.parameters)
             self.listeners, self.count = self.listeners[stay], len(stay)
-        return bodies.Group(self.number, self.sql, self.parameters, self.count)
+        return bodies.Group(self.number, self.sql, self.parameters, self.count, self.channel)
 
     def one(self, listener: int) -> Ints:
         """One listener, as a column."""
@@ -87,7 +90,7 @@ class SubscriptionGroup:
         if not any(map(is_values, self.parameters)):
             return self.parameters
         member = np.flatnonzero(self.listeners == listener)
-        return tuple(to_list(_taken(values, member))[0] for values in self.parameters)
+        return tuple(to_list(taken(values, member))[0] for values in self.parameters)
 
     def ask_for_suspects(self) -> tuple[Ints, SubscriptionGroup] | None:
         """The listeners whose sums must come anew, and a group of just those; None if there is none (new)."""
@@ -101,7 +104,7 @@ class SubscriptionGroup:
         listening.suspects.difference_update(listeners.tolist())
         listening.asked.update(listeners.tolist())
         columns = any(map(is_values, self.parameters))
-        parameters = tuple(_taken(values, members) for values in self.parameters) if columns else self.parameters
+        parameters = tuple(taken(values, members) for values in self.parameters) if columns else self.parameters
         return listeners, SubscriptionGroup(self.sql, parameters, len(members), self._overflow, self._buffer)
 
 
@@ -110,6 +113,7 @@ class Groups:
 
     def __init__(self) -> None:
         self.channels: dict[int, Listening] = {}  # by the server's number
+        self.listenings: list[Listening] = []  # all of them, also while the server has no number for them
         self._open: dict[int, SubscriptionGroup] = {}
         self._next = 1
 
@@ -127,44 +131,48 @@ class Groups:
         """Subscriptions of all groups."""
         return sum(group.count for group in self._open.values())
 
-    def number(self, group: SubscriptionGroup) -> None:
-        """Give a group its number, never given before."""
+    def check_room(self, group: SubscriptionGroup) -> None:
+        """UsageError if a group would be too much."""
         if self.subscriptions + group.count > MOST_SUBSCRIPTIONS:
             raise UsageError(f"more than {MOST_SUBSCRIPTIONS} subscriptions in one client; use several clients")
+
+    def number(self, group: SubscriptionGroup) -> None:
+        """Give a group its number, never given before."""
         group.number, self._next = self._next, self._next + 1
 
-    def on_wire(self) -> tuple[bodies.Group, ...]:
-        """All of them, as they are told to the server."""
-        return tuple(group.on_wire() for group in self)
+    def part(self, standing: Standing) -> None:
+        """The server knows nothing of the groups any more; those that were not away before it stand here."""
+        for group in self._open.values():
+            group.away = group.away or standing
 
-    def open(self, group: SubscriptionGroup, opened: Opened, reply: Subscribed, since: int | None) -> None:
+    def open(self, group: SubscriptionGroup, opened: Opened, reply: Subscribed) -> None:
         """A new group is taken: with a snapshot, or, from a token, with what came since."""
         _check(opened, reply, group)
         listening = self._listening(opened, reply)
         policy = group.join(listening, opened.columns)
         token, group.token = group.token, None
-        snapshot = opened.snapshot
-        if snapshot is None:
-            if token is None:
-                raise BadFrame("no snapshot of a new subscription")
-            snapshot = token.snapshot(listening.spec)
-        seq = reply.seq if opened.snapshot is not None else token.seq if token is not None else 0
-        group.listeners = listening.admit(opened.points, snapshot, policy, opened.columns, seq)
         self._open[group.number] = group
-        if opened.snapshot is None and token is not None:
-            token.restore(listening, int(group.listeners[0]))
-            missed = reply.replay.get(opened.channel)
-            if missed is not None:
-                listening.hear_alone(group.listeners, opened.points, missed)
-        elif token is not None and (token.epoch != reply.epoch or token.seq != reply.seq):
-            listening.restart(group.listeners, snapshot, reply.seq, "gap")
+        if token is None:
+            if opened.snapshot is None:
+                raise BadFrame("no snapshot of a new subscription")
+            group.listeners = listening.admit(opened.points, opened.snapshot, policy, opened.columns, reply.seq)
+            return
+        stored = token.snapshot(listening.spec)
+        group.listeners = listening.admit(opened.points, stored, policy, opened.columns, token.seq)
+        token.restore(listening, int(group.listeners[0]))
+        if opened.snapshot is not None:
+            nothing_happened = (token.seq, token.epoch) == (reply.seq, reply.epoch)
+            listening.renew(group.listeners, opened.snapshot, reply.seq, only_if_other=nothing_happened)
+        elif opened.channel in reply.replay:
+            listening.hear_alone(group.listeners, opened.points, reply.replay[opened.channel])
 
-    def resume(self, reply: Subscribed, since: int | None) -> list[tuple[SubscriptionGroup, HullcastError]]:
-        """All groups are taken again; returns those that are not. `since` is None if another server answers."""
+    def resume(self, reply: Subscribed, *, first: bool) -> list[tuple[SubscriptionGroup, HullcastError]]:
+        """Some groups are taken again; returns those that are not, and stay away.
+
+        After the `first` reply what is delivered counts, but not for those still away: no message must reach them.
+        """
         refused: list[tuple[SubscriptionGroup, HullcastError]] = []
-        known = {listening.spec.name: listening for listening in self.channels.values()}
-        self.channels = {}
-        anew: list[tuple[SubscriptionGroup, Opened]] = []
+        back: list[tuple[SubscriptionGroup, Opened]] = []
         for opened in reply.groups:
             group = self._open.get(opened.group)
             if group is None:  # left meanwhile
@@ -173,24 +181,28 @@ class Groups:
                 refused.append((group, from_wire(opened.failed.code, opened.failed.arguments)))
                 continue
             _check(opened, reply, group)
-            spec = reply.channels[opened.channel]
-            if group.listening.spec != spec:
+            if group.away is None:
+                raise BadFrame("a group is subscribed again that was not away")
+            if group.listening.spec != reply.channels[opened.channel]:
                 refused.append((group, UsageError(f"the tables of `{group.sql}` are others now; subscribe again")))
                 continue
-            self.channels[opened.channel] = known[spec.name]
-            here = group.listeners >= 0
-            group.listening.move(group.listeners[here], opened.points[here])
-            if opened.snapshot is not None and reply.seq != since:
-                anew.append((group, opened))
-        for group, _ in refused:
-            self._drop(group)
-        for channel, missed in reply.replay.items():
-            if channel in self.channels:
-                self.channels[channel].hear(missed)
-        for group, opened in anew:
-            assert opened.snapshot is not None
-            listening = group.listening
-            listening.restart(group.listeners, opened.snapshot, reply.seq, "gap")
+            back.append((group, opened))
+        if first:
+            self.channels = {}
+            here = {group.number for group, _ in back}
+            for group in self:
+                if group.number not in here:
+                    group.listening.part(group.listeners[group.listeners >= 0])
+        for group, opened in back:
+            self.channels[opened.channel] = group.listening
+            present = group.listeners >= 0
+            group.listening.move(group.listeners[present], opened.points[present])
+        _replay(reply, back, self.channels)
+        for group, opened in back:
+            away, group.away = group.away, None
+            if opened.snapshot is not None and away is not None:
+                nothing_happened = (away.seq, away.epoch) == (reply.seq, reply.epoch)
+                group.listening.renew(group.listeners, opened.snapshot, reply.seq, only_if_other=nothing_happened)
         return refused
 
     def leave(self, group: SubscriptionGroup, listeners: Ints | None) -> Ints | None:
@@ -209,7 +221,11 @@ class Groups:
     def gone(self, numbers: list[int]) -> list[tuple[int, Ints]]:
         """Of groups taken again, the members that left in the meantime."""
         groups = [self._open[number] for number in numbers if number in self._open]
-        return [(group.number, np.flatnonzero(group.listeners < 0)) for group in groups if (group.listeners < 0).any()]
+        return [
+            (group.number, np.flatnonzero(group.listeners < 0))
+            for group in groups
+            if group.away is None and (group.listeners < 0).any()
+        ]
 
     def _drop(self, group: SubscriptionGroup) -> None:
         del self._open[group.number]
@@ -217,26 +233,32 @@ class Groups:
         listening.dismiss(group.listeners[group.listeners >= 0])
         if not len(listening.audience):
             self.channels = {number: other for number, other in self.channels.items() if other is not listening}
+            self.listenings = [other for other in self.listenings if other is not listening]
 
     def _listening(self, opened: Opened, reply: Subscribed) -> Listening:
         spec = reply.channels[opened.channel]
         listening = self.channels.get(opened.channel)
         if listening is None or listening.spec != spec:
             listening = self.channels[opened.channel] = Listening(spec, opened.points.shape[1])
+            self.listenings.append(listening)
         return listening
+
+
+def _replay(reply: Subscribed, back: list[tuple[SubscriptionGroup, Opened]], channels: dict[int, Listening]) -> None:
+    """What was missed, heard by those who come without a snapshot, and by nobody else."""
+    for channel, missed in reply.replay.items():
+        ids: list[Ints] = [np.empty(0, np.int64)]
+        points = []
+        for group, opened in back:
+            if opened.channel == channel and opened.snapshot is None:
+                present = group.listeners >= 0
+                ids.append(group.listeners[present])
+                points.append(opened.points[present])
+        if points:
+            channels[channel].hear_alone(np.concatenate(ids), np.concatenate(points), missed)
 
 
 def _check(opened: Opened, reply: Subscribed, group: SubscriptionGroup) -> None:
     if opened.channel not in reply.channels or len(opened.points) != group.count:
         raise BadFrame("a Subscribed that does not answer what was asked")
-
-
-def _taken(values: Any, rows: Ints) -> Any:
-    """Some rows of a parameter's column."""
-    if isinstance(values, Mixed):
-        return Mixed(tuple(values.items[row] for row in rows.tolist()))
-    if isinstance(values, Nullable):
-        return Nullable(values.values[rows], values.nulls[rows])
-    if isinstance(values, TextColumn):
-        return values.take(rows)
-    return values[rows]
+    group.channel = opened.channel

@@ -12,7 +12,15 @@ from clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, Grou
 from clients.sdk.session import ClientSession
 from network.link.dialer import Dialer
 from network.overlay import ways_in
-from network.wire.errors import ClientClosed, ConnectionLost, HullcastError, InvariantBroken, Overloaded, TimedOut
+from network.wire.errors import (
+    ClientClosed,
+    ConnectionLost,
+    HullcastError,
+    InvariantBroken,
+    Overloaded,
+    PeerClosed,
+    TimedOut,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -27,9 +35,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: How often a client that is not connected yet looks why.
+LOOK_S = 0.02
+#: What a server says to those it will not let in however often they come.
+FINAL = ("denied", "version")
+
 
 class Owner(Protocol):
     """Who holds a group: one subscription, or many."""
+
+    def opened(self) -> None:
+        """The server has taken it; what comes from now on concerns it."""
 
     def ended(self, error: HullcastError) -> None:
         """The server does not take it any more."""
@@ -72,18 +88,31 @@ class Line:
     # --- from the first call to the last ---------------------------------------------------------------------
 
     async def dial(self) -> None:
-        """Connect; ConnectionLost if nobody answers in time, with the reason that the last attempt gave."""
+        """Connect. PeerClosed if we are not wanted, ConnectionLost if nobody answers in time, each with the reason."""
         self.dialer.start(self)
         self.dialer.failed.add_done_callback(self._broken)
         timeout_s = self._connection.timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                await self._linked.wait()
+                await self._let_in()
             self.check()
         except TimeoutError:
             places = ", ".join(self._connection.endpoints)
             why = f" ({self.dialer.failure})" if self.dialer.failure else ""
             raise ConnectionLost(f"nobody answers at {places} within {timeout_s:g} s{why}") from None
+
+    async def _let_in(self) -> None:
+        """Until there is a link; PeerClosed when all places were tried and one said that it never will be."""
+        refusal = ""
+        while not self._linked.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._linked.wait()
+            failure = self.dialer.failure
+            refusal = failure if failure.startswith(FINAL) else refusal
+            if refusal and self.dialer.statistics().attempts > len(self._connection.endpoints):
+                code, _, text = refusal.partition(": ")
+                raise PeerClosed(code, f"{text} (dialled: {', '.join(self._connection.endpoints)})")
 
     async def settle(self) -> None:
         """Wait for the tasks and calls there are."""
@@ -133,24 +162,34 @@ class Line:
 
     # --- calls -----------------------------------------------------------------------------------------------
 
-    async def ask(self, body: bodies.Body, what: str) -> bodies.Body:
-        """Send a request, and wait for its reply."""
-        with contextlib.suppress(ConnectionLost, TimeoutError):  # it is sent when there is a connection again
-            async with asyncio.timeout(self._connection.timeout_s):
-                await self.dialer.wait_writable()
-        reply: bodies.Body = await self._reply(*self.session.call(body), what)
+    async def ask(self, body: bodies.Body, what: str, timeout_s: float | None = None) -> bodies.Body:
+        """Send a request, and wait for its reply; all that for `timeout_s` seconds at most."""
+        timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
+        until = asyncio.get_running_loop().time() + timeout_s
+        try:
+            async with asyncio.timeout_at(until):
+                with contextlib.suppress(ConnectionLost):  # it is sent when there is a connection again
+                    await self.dialer.wait_writable()
+        except TimeoutError:
+            raise TimedOut(f"{what} (the queue to the server is full)", timeout_s) from None
+        reply: bodies.Body = await self._reply(*self.session.call(body), what, timeout_s, until)
         return reply
 
-    async def open_group(self, group: SubscriptionGroup, owner: Owner) -> None:
+    async def open_group(self, group: SubscriptionGroup, owner: Owner, timeout_s: float | None = None) -> None:
         """Subscribe a group, and remember whose it is."""
+        timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
+        until = asyncio.get_running_loop().time() + timeout_s
         token = group.token
         since, epoch = (None, None) if token is None else (token.seq, token.epoch)
         opening = self.session.subscribe(group, since, epoch)
         self.owners[group.number] = owner
         try:
-            await self._reply(*opening, f"subscribe to `{group.sql}`")
+            await self._reply(*opening, f"subscribe to `{group.sql}`", timeout_s, until)
         except BaseException:
             self.owners.pop(group.number, None)
+            if group.is_open:  # given up in the very moment in which the reply came
+                self._perform(self.session.leave(group))
+                self.regulate()
             raise
 
     def leave(self, group: SubscriptionGroup, listener: int | None, who: Owner) -> None:
@@ -171,13 +210,12 @@ class Line:
         if self.paused:
             self.regulate()
 
-    async def _reply(self, number: int, effects: list[Effect], what: str) -> Any:
+    async def _reply(self, number: int, effects: list[Effect], what: str, timeout_s: float, until: float) -> Any:
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
-        timeout_s = self._connection.timeout_s
         try:
             self._perform(effects)
             self.regulate()
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(until):
                 return await future
         except TimeoutError:
             raise TimedOut(f"{what} ({self.session.why_waiting(number)})", timeout_s) from None
@@ -200,16 +238,16 @@ class Line:
 
     def on_frame(self, payload: bytes) -> None:
         """The next frame from the server."""
-        before = self.session.position
+        before = self.session.heard
         self._perform(self.session.take(payload))
         self._tell()
-        if self.session.position > before:
+        if self.session.heard > before:
             for wake in list(self.progress_waiters):
                 wake()
 
     def _tell(self) -> None:
         """Wake those who wait, end those who gave up, and read on only if there is room."""
-        for listening in list(self.session.groups.channels.values()):
+        for listening in list(self.session.groups.listenings):
             for listener in listening.mailbox.overflowed():
                 self._overflowed(listening, listener)
             listening.mailbox.wake()
@@ -219,12 +257,14 @@ class Line:
         for group in self.session.groups:
             if group.listening is listening and listener in group.listeners:
                 log.warning("subscription overflowed", extra={"sql": group.sql})
-                self.owners[group.number].overflowed(listener, listening.mailbox.backlogs[listener].policy.buffer)
+                owner = self.owners.get(group.number)
+                if owner is not None:  # else it is about to leave
+                    owner.overflowed(listener, listening.mailbox.backlogs[listener].policy.buffer)
 
     def regulate(self) -> None:
         """Stop reading while a queue that blocks is full; but a call that waits needs its reply."""
-        channels = self.session.groups.channels.values()
-        pause = not self._waiting and any(listening.mailbox.blocked for listening in channels)
+        listenings = self.session.groups.listenings
+        pause = not self._waiting and any(listening.mailbox.blocked for listening in listenings)
         if pause != self.paused:
             self.paused = pause
             if pause:
@@ -274,10 +314,11 @@ class Line:
                 future.set_result(reply)
 
     def _opened(self, call: int, group: SubscriptionGroup) -> None:
-        future = self._waiting.get(call)
-        if future is None or future.done():  # cancelled in the same moment
+        future, owner = self._waiting.get(call), self.owners.get(group.number)
+        if future is None or future.done() or owner is None:  # cancelled in the same moment
             self._perform(self.session.leave(group))
         else:
+            owner.opened()
             future.set_result(group)
 
     def _retry_later(self, call: int, delay_s: float) -> None:

@@ -50,6 +50,7 @@ class Listening:
         self._aggregate = AggregateAnswers(spec.function)
         self._rows = RowAnswers()
         self._contents = Contents(spec)
+        self._parted: set[int] = set()  # listeners that no message reaches until they are moved
         self._styles: dict[int, tuple[Policy, tuple[str, ...]]] = {}  # of collections: how each one is kept and shown
 
     @property
@@ -79,18 +80,34 @@ class Listening:
         elif self.spec.kind in ("MIN", "MAX"):
             self._extremum.start(ids[here], cast("Floats", snapshot["best"])[here])
         else:
-            state = np.column_stack([cast("Floats", snapshot[f"s{i}"]) for i in range(4)])
-            self._aggregate.start(ids[here], np.ascontiguousarray(state)[here])
+            self._aggregate.start(ids[here], _states(snapshot)[here])
+
+    def part(self, ids: Ints) -> None:
+        """Let no message reach these listeners until they are moved. They keep their answers and what waits."""
+        if self._parted:
+            ids = ids[~np.isin(ids, np.fromiter(self._parted, np.int64))]
+        self.audience.index.delete(ids)
+        self._parted.update(ids.tolist())
 
     def move(self, ids: Ints, points: Floats) -> None:
         """The same listeners, found by other points: a server that began anew numbers partitions anew."""
         index = self.audience.index
-        if not np.array_equal(index.points_of(ids), points):
+        if self._parted:
+            self._rejoin(ids, points)
+        elif not np.array_equal(index.points_of(ids), points):
             index.delete(ids)
             index.insert(ids, points)
 
+    def _rejoin(self, ids: Ints, points: Floats) -> None:
+        parted = np.isin(ids, np.fromiter(self._parted, np.int64))
+        self._parted.difference_update(ids.tolist())
+        self.audience.index.delete(ids[~parted])
+        self.audience.index.insert(ids, points)
+
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners."""
+        if self._parted:  # an audience dismisses only those whom messages reach
+            self._rejoin(ids, np.zeros((len(ids), self.audience.index.dimensions)))
         self.audience.dismiss(ids)
         self._contents.forget(ids)
         self.suspects.difference_update(ids.tolist())
@@ -113,6 +130,9 @@ class Listening:
     def hear_alone(self, ids: Ints, points: Floats, columns: Columns) -> None:
         """Messages that only these have not heard yet."""
         everybody = self.audience.index
+        if len(ids) == len(everybody):
+            self.hear(columns)
+            return
         alone = PointIndex(everybody.dimensions)
         alone.insert(ids, points)
         self.audience.index = alone
@@ -201,6 +221,46 @@ class Listening:
         self._release(ids)
         mailbox.notice(ids)
         mailbox.waken(ids)
+
+    def renew(self, ids: Ints, snapshot: Columns, seq: int, *, only_if_other: bool) -> None:
+        """Answers anew after a break: a Resync for each listener, or only for those whose answer is another one."""
+        other = self._other_than(ids, snapshot) if only_if_other else ids >= 0
+        self.restart(np.where(other, ids, -1), snapshot, seq, "gap")
+        if self.is_scalar:  # the same answer, perhaps of more exact sums
+            self._start(np.where(other, -1, ids), snapshot)
+
+    def _other_than(self, ids: Ints, snapshot: Columns) -> npt.NDArray[np.bool_]:
+        """Who has another answer than the snapshot says; not those who left (-1)."""
+        here = np.flatnonzero(ids >= 0)
+        other = np.zeros(len(ids), np.bool_)
+        if not self.is_scalar:
+            fresh = Contents(self.spec)
+            fresh.put(ids, snapshot)
+            other[here] = [self._holds_other(listener, fresh) for listener in ids[here].tolist()]
+        elif self.spec.kind in ("MIN", "MAX"):
+            other[here] = self._extremum.values[ids[here]] != cast("Floats", snapshot["best"])[here]
+        else:
+            told = AggregateAnswers(self.spec.function)
+            told.start(np.arange(len(ids)), _states(snapshot))
+            differ = here[(self._aggregate.state[ids[here]] != told.state[here]).any(axis=1)]
+            pairs = [(self._aggregate.answer(int(ids[i])), told.answer(i)) for i in differ.tolist()]
+            other[differ] = [not np.array_equal(ours, theirs, equal_nan=True) for ours, theirs in pairs]
+        return other
+
+    def _holds_other(self, listener: int, fresh: Contents) -> bool:
+        contents = fresh.take(listener)
+        backlog = self.mailbox.backlogs.get(listener)
+        if backlog is None:
+            return self._contents.look(listener) != contents
+        return bool(self.answer(listener) != self._backlog(listener, contents).collection.answer())
+
+    def skip(self, ids: Ints) -> None:
+        """Whoever these listeners are for has seen their answers: what waits is in them."""
+        latest = ids[~self.mailbox.queued[ids]]
+        self.mailbox.fresh[latest] = self.mailbox.gaps[latest] = 0
+        for listener in ids[self.mailbox.queued[ids]].tolist():
+            while self.take(listener) is not None:
+                pass
 
     def _release(self, ids: Ints) -> None:
         if self.mailbox.held:
@@ -332,6 +392,11 @@ class Listening:
     def _backlog(self, listener: int, contents: dict[Any, Any]) -> CollectionBacklog:
         policy, names = self._styles[listener]
         return CollectionBacklog(contents, None if self.spec.kind == "DISTINCT" else row_type(names), policy)
+
+
+def _states(snapshot: Columns) -> Floats:
+    """The states of sums and counts, a row for each."""
+    return np.ascontiguousarray(np.column_stack([cast("Floats", snapshot[f"s{i}"]) for i in range(4)]))
 
 
 def _extremes(values: Floats, kind: str) -> npt.NDArray[Any]:

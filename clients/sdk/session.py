@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, Failover, GroupOpened, RetryLater, Send
 from clients.sdk.groups import Groups, SubscriptionGroup
+from clients.sdk.resuming import Resuming, Standing
 from network.wire import bodies, frames
 from network.wire.bodies import Done, Failed, Subscribe, Subscribed, Sync, Synced
-from network.wire.errors import BadFrame, HullcastError, LogBroken, Unavailable, from_wire
+from network.wire.errors import BadFrame, HullcastError, LogBroken, TooLarge, Unavailable, from_wire
 
 if TYPE_CHECKING:
     from clients.sdk.listening import Listening
@@ -42,14 +43,15 @@ class ClientSession:
 
     Invariants:
       N1  `position`: every listener has heard all messages up to it that concern it.
-      N2  While `_resuming` nothing delivered counts: the reply will bring, for all groups at once, what came since.
+      N2  After a break nothing delivered counts for a group until it is subscribed again: the reply brings what came
+          since. Groups are subscribed again in portions; messages reach only those that are back (`heard`).
       N3  A request is on the way at most once per path; after a break it goes again under a new id, so that a
           late reply to the old one is nobody's.
     """
 
     def __init__(self) -> None:
         self.groups = Groups()
-        self.position = 0
+        self.heard = 0  # up to which groups that are not away have heard everything
         self.epoch: bytes | None = None
         self.up = False
         self.resumes = 0  # how often all groups were subscribed again
@@ -57,10 +59,21 @@ class ClientSession:
         self._sent: dict[int, _Call] = {}  # by request id
         self._next_call = 1
         self._next_request = 1
-        self._resuming: _Call | None = None
+        self._resuming: Resuming | None = None
+        self._asking: _Call | None = None  # for a portion of the groups
+        self._server: bytes | None = None  # the epoch told last, perhaps not yet that of `heard`
         self._unsent: list[Effect] = []  # leaves, while there is no connection but the session may go on
 
     # --- calls ---------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """Up to which all groups have heard everything."""
+        return self.heard if self._resuming is None else self._resuming.position
+
+    def standing(self, group: SubscriptionGroup) -> Standing:
+        """Up to which update of which server one group has heard everything."""
+        return group.away or Standing(self.heard, self.epoch)
 
     @property
     def waiting(self) -> int:
@@ -70,7 +83,7 @@ class ClientSession:
     @property
     def doubtful(self) -> bool:
         """Whether sums are being taken anew: until then those answers may be off by a little."""
-        return any(listening.asked or listening.suspects for listening in self.groups.channels.values())
+        return any(listening.asked or listening.suspects for listening in self.groups.listenings)
 
     @property
     def resuming(self) -> bool:
@@ -86,6 +99,7 @@ class ClientSession:
         self, group: SubscriptionGroup, since: int | None = None, epoch: bytes | None = None
     ) -> tuple[int, list[Effect]]:
         """Open a group of subscriptions; its number is given here."""
+        self.groups.check_room(group)
         self.groups.number(group)
         call = self._new_call(Subscribe((group.on_wire(),), since, epoch))
         call.group = group
@@ -109,8 +123,8 @@ class ClientSession:
 
     def retry(self, number: int) -> list[Effect]:
         """The time has come that `RetryLater` named."""
-        call = self._resuming if self._resuming is not None and self._resuming.number == number else None
-        call = call or self._calls.get(number)
+        asking = self._asking
+        call = asking if asking is not None and asking.number == number else self._calls.get(number)
         return self._send(call) if call is not None and not call.sent_as else []
 
     def leave(self, group: SubscriptionGroup, listeners: Ints | None = None) -> list[Effect]:
@@ -128,14 +142,18 @@ class ClientSession:
         return []
 
     def _new_call(self, body: bodies.Body) -> _Call:
-        call = _Call(self._next_call, body, bodies.encode(body))
-        self._next_call += 1
+        call = self._made_call(body)
         self._calls[call.number] = call
         return call
 
+    def _made_call(self, body: bodies.Body) -> _Call:
+        call = _Call(self._next_call, body, bodies.encode(body))
+        self._next_call += 1
+        return call
+
     def _send(self, call: _Call) -> list[Effect]:
-        held = self._resuming is not None and call is not self._resuming and isinstance(call.body, Subscribe | Sync)
-        if not self.up or held:  # by N2 a new group's messages would not count yet, and nothing is in sync
+        held = self._resuming is not None and call is not self._asking and isinstance(call.body, Subscribe | Sync)
+        if not self.up or held:  # by N2 a new group's messages might not count yet, and nothing is in sync
             return []
         call.sent_as = self._next_request
         self._next_request += 1
@@ -156,23 +174,23 @@ class ClientSession:
         return []
 
     def _begin_again(self) -> list[Effect]:
-        """All that was on the way is void: subscribe again, all groups at once, and ask again what was not answered."""
+        """All that was on the way is void: subscribe again, and ask again what was not answered."""
         self._sent.clear()
         for call in self._calls.values():
             call.sent_as = 0
         for number in [call.number for call in self._calls.values() if call.suspects is not None]:
             del self._calls[number]
-        for listening in self.groups.channels.values():  # asked for again when the groups are there again
+        for listening in self.groups.listenings:  # asked for again when the groups are there again
             listening.suspects |= listening.asked
             listening.asked.clear()
-        self._resuming = None
+        position = self.position
+        self._resuming = self._asking = None
+        self.groups.part(Standing(self.heard, self.epoch))
         effects: list[Effect] = []
         if len(self.groups):
             self.resumes += 1
-            body = Subscribe(self.groups.on_wire(), self.position, self.epoch)
-            self._resuming = _Call(self._next_call, body, bodies.encode(body))
-            self._next_call += 1
-            effects += self._send(self._resuming)
+            self._resuming = Resuming(self.groups, position)
+            effects += self._ask_for_more()
         return effects + self._send_unsent()
 
     def _send_unsent(self) -> list[Effect]:
@@ -194,15 +212,29 @@ class ClientSession:
             case frames.Reset():
                 return self._begin_again()
             case frames.Directory():
+                self._server = frame.epoch
                 return [Failover(frame)]
         raise BadFrame(f"a {type(frame).__name__} is nothing a client is sent")
 
+    @property
+    def _counts(self) -> bool:
+        """Whether what is delivered counts for somebody."""
+        return self._resuming is None or self._resuming.begun
+
     def _advance(self, through: int) -> None:
-        if self._resuming is None:
-            self.position = max(self.position, through)
+        if not self._counts:
+            return
+        if self._server != self.epoch and not len(self.groups):  # groups meet a server by the reply to their Subscribe
+            self.heard, self.epoch = through, self._server
+        self.heard = max(self.heard, through)
+
+    def _stand(self, reply: Subscribed) -> None:
+        """A Subscribed says where its server is; what was delivered before it came before it."""
+        self.heard = max(self.heard, reply.seq) if reply.epoch == self.epoch else reply.seq
+        self.epoch = self._server = reply.epoch
 
     def _deliver(self, frame: frames.Deliver) -> list[Effect]:
-        if self._resuming is not None:
+        if not self._counts:
             return []
         for channel, columns in frame.channels.items():
             listening = self.groups.channels.get(channel)
@@ -219,7 +251,7 @@ class ClientSession:
         call.sent_as = 0
         if isinstance(reply, Failed):
             return self._failed(call, from_wire(reply.code, reply.arguments))
-        if call is self._resuming:
+        if call is self._asking:
             return self._resumed(_expected(reply, Subscribed))
         del self._calls[call.number]
         if call.suspects is not None:
@@ -236,8 +268,8 @@ class ClientSession:
             delay = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(call.attempts, 16))
             call.attempts += 1
             return [RetryLater(call.number, delay)]
-        if call is self._resuming:
-            return self._end_all(error)
+        if call is self._asking and self._resuming is not None:
+            return self._end(self._resuming.refused(error), error) + self._ask_for_more()
         del self._calls[call.number]
         if call.suspects is not None:  # the group's table or our right to it is gone: it will end by itself
             return []
@@ -249,35 +281,48 @@ class ClientSession:
         opened = reply.groups[0]
         if opened.failed is not None:
             return [CallRefused(call.number, from_wire(opened.failed.code, opened.failed.arguments))]
-        asked = call.body
-        since = asked.since if isinstance(asked, Subscribe) else None
-        self.groups.open(group, opened, reply, since)
-        self.position = max(self.position, reply.seq) if reply.epoch == self.epoch else reply.seq
-        self.epoch = reply.epoch
+        self.groups.open(group, opened, reply)
+        self._stand(reply)
         return [GroupOpened(call.number, group), *self._ask_for_suspects()]
 
-    def _resumed(self, reply: Subscribed) -> list[Effect]:
-        """All groups again: those resumed hear what they missed, the others begin anew (N1 holds for all of them)."""
+    def _ask_for_more(self) -> list[Effect]:
+        """Subscribe the next groups again; when there are no more, what had to wait for that is asked."""
         assert self._resuming is not None
-        since = self.position if reply.epoch == self.epoch else None
-        self._resuming = None
-        refused = self.groups.resume(reply, since)
-        left = self.groups.gone([opened.group for opened in reply.groups])
-        self.epoch = reply.epoch
-        self.position = reply.seq if since is None else max(since, reply.seq)
-        effects: list[Effect] = [Ended(group, error) for group, error in refused]
-        effects += [Send(frames.encode(frames.Leave(number, members))) for number, members in left]
-        effects += self._leave_unknown(reply)
+        effects: list[Effect] = []
+        while (portion := self._resuming.next(self.groups)) is not None:
+            try:
+                self._asking = self._made_call(portion.body())
+            except TooLarge as error:
+                effects += self._end(self._resuming.refused(error), error)
+                continue
+            return effects + self._send(self._asking)
+        self._resuming = self._asking = None
         return effects + self._send_unsent() + self._ask_for_suspects()
 
-    def _end_all(self, error: HullcastError) -> list[Effect]:
-        """The server takes none of the groups again."""
-        self._resuming = None
+    def _resumed(self, reply: Subscribed) -> list[Effect]:
+        """A portion of the groups is here again: they hear what they missed, or begin anew (N1 holds for them)."""
+        assert self._resuming is not None
+        assert self._resuming.asked is not None
+        asked = {group.number for group in self._resuming.asked.groups}
+        told = [opened.group for opened in reply.groups]
+        if set(told) != asked or (self._resuming.begun and reply.epoch != self.epoch):
+            raise BadFrame("a Subscribed that does not answer what was asked, or that is of another server")
+        refused = self.groups.resume(reply, first=not self._resuming.begun)
+        self._stand(reply)
+        self._resuming.begun = True
         effects: list[Effect] = []
-        for group in self.groups:
+        for group, error in refused:
+            if self._resuming.refused_one(group, error):
+                effects += self._end([group], error)
+        left = self.groups.gone(told)
+        effects += [Send(frames.encode(frames.Leave(number, members))) for number, members in left]
+        return effects + self._leave_unknown(reply) + self._ask_for_more()
+
+    def _end(self, groups: list[SubscriptionGroup], error: HullcastError) -> list[Effect]:
+        """The server does not take these again."""
+        for group in groups:
             self.groups.leave(group, None)
-            effects.append(Ended(group, error))
-        return effects + self._send_unsent()
+        return [Ended(group, error) for group in groups]
 
     def _leave_unknown(self, reply: bodies.Body) -> list[Effect]:
         """A reply that nobody waits for any more: what it opened is left again."""
@@ -292,7 +337,7 @@ class ClientSession:
     def _ask_for_suspects(self) -> list[Effect]:
         effects: list[Effect] = []
         for group in self.groups:
-            asked = group.ask_for_suspects()
+            asked = group.ask_for_suspects() if group.away is None else None
             if asked is None:
                 continue
             listeners, again = asked

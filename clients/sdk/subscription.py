@@ -28,8 +28,11 @@ class LiveSubscription:
     """What `Client.subscribe` returns: `async with` it, or `await` it and `close` it later.
 
     `answer` is right at once and stays right by itself. Events are for those who want each change: iterate, give
-    a callback, or take `batches`; one consumer at a time. Iteration survives lost connections; where events could
-    not be told it says so by a Resync, and it ends when the subscription is closed. Only for its client's event loop.
+    a callback, or take `batches`; one consumer at a time. They tell what came after the answer that was there when
+    subscribing returned; who looks later (another thread, after an `await`) may see an answer that has moved on, and
+    asks for `snapshot`: that event and those after it fit together exactly. Iteration survives lost connections; where
+    events could not be told it says so by a Resync, and it ends when the subscription is closed. Only for its client's
+    event loop.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class LiveSubscription:
         progress: bool = False,
         callback: Callback | None = None,
         listener: int = -1,
+        timeout_s: float | None = None,
     ) -> None:
         self.sql = group.sql
         self.callback_errors = 0
@@ -51,6 +55,7 @@ class LiveSubscription:
         self._progress = progress
         self._progress_told = 0
         self._callback = callback
+        self._timeout_s = timeout_s
         self._task: asyncio.Task[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._rest: deque[Event] | None = None  # after the end: what had not been taken
@@ -64,12 +69,21 @@ class LiveSubscription:
 
     async def _open(self) -> Self:
         if self._listener < 0 and self._rest is None:
-            await self._line.open_group(self._group, self)
-            self._listener = int(self._group.listeners[0])
-            self._progress_told = self._line.session.position
+            goes_on = self._group.token is not None
+            await self._line.open_group(self._group, self, self._timeout_s)
+            if self.closed:  # by somebody else, or full, before anybody had it
+                self._line.leave(self._group, None, self)
+                return self
+            if not goes_on:
+                self._listening.skip(self._group.listeners)
+            self._progress_told = self._position
             if self._callback is not None:
                 self._task = self._line.spawn(self._call_back(self._callback), f"callback of {self.sql}")
         return self
+
+    def opened(self) -> None:
+        """The server has taken it."""
+        self._listener = int(self._group.listeners[0])
 
     async def __aenter__(self) -> Self:
         return await self._open()
@@ -110,6 +124,10 @@ class LiveSubscription:
     def _listening(self) -> Listening:
         return self._group.listening
 
+    @property
+    def _position(self) -> int:
+        return self._line.session.standing(self._group).seq
+
     def _check_open(self) -> None:
         if self._rest is not None:
             raise self._error or SubscriptionClosed(self.sql)
@@ -126,7 +144,7 @@ class LiveSubscription:
     def seq(self) -> int:
         """The sequence number of the update up to which `answer` is right."""
         self._check_open()
-        return self._line.session.position
+        return self._position
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -164,7 +182,7 @@ class LiveSubscription:
             return 0
         self._check_open()
         first = self._listening.first_seq(self._listener)
-        return 0 if first is None else max(0, self._line.session.position - first + 1)
+        return 0 if first is None else max(0, self._position - first + 1)
 
     @property
     def token(self) -> str:
@@ -174,10 +192,11 @@ class LiveSubscription:
         server still has them; else a Resync.
         """
         self._check_open()
-        session, group = self._line.session, self._group
+        group = self._group
         parameters = group.parameters_of(self._listener)
-        epoch = session.epoch or b""
-        return make_token(self._listening, self._listener, session.position, epoch, group.sql, parameters).text()
+        stands = self._line.session.standing(group)
+        epoch = stands.epoch or b""
+        return make_token(self._listening, self._listener, stands.seq, epoch, group.sql, parameters).text()
 
     # --- events ----------------------------------------------------------------------------------------------
 
@@ -227,8 +246,8 @@ class LiveSubscription:
         if event is not None:
             self._line.taken()
             return event
-        if self._progress and self._line.session.position > self._progress_told:
-            self._progress_told = self._line.session.position
+        if self._progress and self._position > self._progress_told:
+            self._progress_told = self._position
             return Progress(self._progress_told)
         return None
 
@@ -237,7 +256,7 @@ class LiveSubscription:
         waiting: Event | None = None
         while (event := self._listening.take(self._listener)) is not None:
             waiting = event if isinstance(event, Resync) else waiting
-        return waiting or Snapshot(self._line.session.position, self.answer)
+        return waiting or Snapshot(self._position, self.answer)
 
     async def _wait(self) -> None:
         if self._waiter is not None:

@@ -37,7 +37,7 @@ class Changed:
 class LiveSubscriptions:
     """What `Client.subscribe_many` returns: `async with` it, or `await` it and `close` it later."""
 
-    def __init__(self, line: Line, group: SubscriptionGroup) -> None:
+    def __init__(self, line: Line, group: SubscriptionGroup, timeout_s: float | None = None) -> None:
         self.sql = group.sql
         self._line = line
         self._group = group
@@ -45,6 +45,7 @@ class LiveSubscriptions:
         self._order = self._sorted = self._listeners  # members by listener, and those listeners
         self._made: dict[int, LiveSubscription] = {}
         self._waiter: asyncio.Future[None] | None = None
+        self._timeout_s = timeout_s
         self._open = False
         self._error: HullcastError | None = None
 
@@ -53,12 +54,17 @@ class LiveSubscriptions:
 
     async def _opened(self) -> Self:
         if not self._open and not len(self._listeners):
-            await self._line.open_group(self._group, self)
-            self._listeners = self._group.listeners.copy()
-            self._order = np.argsort(self._listeners)
-            self._sorted = self._listeners[self._order]
-            self._open = True
+            await self._line.open_group(self._group, self, self._timeout_s)
+            if not self.closed:
+                self._group.listening.skip(self._listeners)
         return self
+
+    def opened(self) -> None:
+        """The server has taken them."""
+        self._listeners = self._group.listeners.copy()
+        self._order = np.argsort(self._listeners)
+        self._sorted = self._listeners[self._order]
+        self._open = True
 
     async def __aenter__(self) -> Self:
         return await self._opened()
@@ -112,7 +118,7 @@ class LiveSubscriptions:
     def seq(self) -> int:
         """The sequence number of the update up to which the answers are right."""
         self._check_open()
-        return self._line.session.position
+        return self._line.session.standing(self._group).seq
 
     @property
     def answers(self) -> npt.NDArray[Any]:

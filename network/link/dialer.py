@@ -113,7 +113,10 @@ class Dialer:
         self._up_at = 0.0
         self._linger_s = 0.0
         self._attempts = self._fresh = self._resumed = self._interruptions = 0
-        self.failure = ""  # why the last attempt or link ended; empty while there is one
+        #: Why the last attempt or link ended; empty while there is a link. A BYE is told as "code: text", so "denied:"
+        #: at the beginning means that the parent does not let us in (for a refused key too) and trying on is of little
+        #: use. Set before `on_down` is called, and before the next attempt.
+        self.failure = ""
         self._writable = asyncio.Event()
         self._paused = False
 
@@ -130,6 +133,16 @@ class Dialer:
             check_endpoint(endpoint, self._curve, insecure=self._insecure)
         self._endpoints = tuple(endpoints)
         self._next = 0
+
+    @property
+    def sent(self) -> int:
+        """The number of the last payload that `send` took; a fresh link counts from 1 again."""
+        return self._bond.session.sent if self._bond is not None else 0
+
+    @property
+    def acknowledged(self) -> int:
+        """Up to which of these the parent has all."""
+        return self._bond.session.acknowledged if self._bond is not None else 0
 
     @property
     def endpoint(self) -> str | None:
@@ -169,7 +182,8 @@ class Dialer:
 
     def send(self, payload: bytes) -> None:
         """Send in order, now or when the window allows or the connection is back; never blocks. `Overloaded` when
-        the queue is full, `ConnectionLost` when there is no session to send it in."""
+        the queue is full, `ConnectionLost` when there is no session to send it in, `TooLarge` when the parent takes
+        only smaller payloads."""
         if self._bond is None or self.state not in ("up", "interrupted"):
             raise ConnectionLost(f"the link of {self._name} is {self.state}")
         for transmit in self._bond.session.send(payload, self._loop.time()):
@@ -200,8 +214,9 @@ class Dialer:
                 self._bond.session.excuse(self._loop.time() - self._bond.session.heard_at)
             self._socket.resume()
 
-    def redial(self, endpoint: str | None = None, why: str = "asked to dial again") -> None:
-        """Leave the present parent and dial `endpoint`, or the first of the list; the next link is fresh."""
+    def redial(self, endpoint: str | None = None, why: str = "asked to dial again", *, in_vain: bool = False) -> None:
+        """Leave the present parent and dial `endpoint`, or the first of the list; the next link is fresh. `in_vain`:
+        the present one was of no use, however long it was up; so pauses go on growing as if it had not answered."""
         if endpoint is not None:
             check_endpoint(endpoint, self._curve, insecure=self._insecure)
         if self.state == "stopped" or self._timer is None:
@@ -209,8 +224,10 @@ class Dialer:
         if self.state == "up":
             self._say_bye("leaving", why)
         self._lose_session()
-        self._tries = self._next = 0
-        self._lost(why, target=endpoint)
+        self._next = 0
+        if not in_vain:
+            self._tries = 0
+        self._lost(why, target=endpoint, in_vain=in_vain)
 
     def statistics(self) -> DialerStatistics:
         """Counters since the start, and what is there now."""
@@ -254,7 +271,7 @@ class Dialer:
         self._timer = self._loop.call_later(self._limits.handshake_s, self._lost, "no welcome in time")
         self._put(encode(hello))
 
-    def _lost(self, why: str, *, target: str | None = None) -> None:
+    def _lost(self, why: str, *, target: str | None = None, in_vain: bool = False) -> None:
         """There is no connection (any more): tell the owner if there was one, and try again."""
         if self.state == "stopped":
             self._parted.set()
@@ -265,7 +282,7 @@ class Dialer:
         was_up, self.state = self.state == "up", "interrupted" if self._bond is not None else "down"
         if was_up:
             self._interruptions += 1
-            if now - self._up_at >= _STEADY_S:
+            if now - self._up_at >= _STEADY_S and not in_vain:
                 self._tries = 0
         if self._bond is not None:
             self._bond.session.detach()

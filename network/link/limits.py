@@ -11,6 +11,12 @@ from network.wire.errors import BadSetting
 ACK_BYTES = 512 << 10
 ACK_FRAMES = 64
 
+#: How often an end may ask for frames again before it is closed: in vain, since it was last heeded; and in windows,
+#: beyond what it acknowledged meanwhile. Every frame counts for `RESEND_BYTES` at least.
+RESENDS_IGNORED = 64
+RESEND_WINDOWS = 8
+RESEND_BYTES = 128
+
 #: How long last words may take, in seconds.
 FAREWELL_S = 0.5
 

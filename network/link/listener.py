@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -114,24 +115,30 @@ class Listener:
         self._entrance: Entrance | None = None
 
     def start(self, handler: PeerHandler) -> None:
-        """Bind and serve; `endpoint` then is the bound one. To be called on the event loop, once."""
+        """Bind and serve; `endpoint` then is the bound one. To be called on the event loop, once; `BadSetting` when
+        that cannot be, and then nothing is left of it."""
         if self._raw is not None or self._stopping:
             raise BadSetting("listener", self.endpoint, "can be started once")
         self._handler = handler
         self._loop = asyncio.get_running_loop()
         #: Becomes done only when the handler raised something that is no `PeerError`; then nothing is read any more.
         self.failed: asyncio.Future[None] = self._loop.create_future()
-        if self._curve is not None:
-            self._entrance = Authenticator.open(self._context, self._allow)
-        try:
+        with ExitStack() as undo:
+            if self._curve is not None:
+                self._entrance = Authenticator.open(self._context, self._allow)
+                undo.callback(self._close_entrance)
             domain = self._entrance.domain if self._entrance is not None else ""
-            self._raw = open_router(self._context, self.endpoint, self._limits, self._curve, domain)
-        except BadSetting:
-            self._close_entrance()
-            raise
-        self.endpoint = bound_endpoint(self._raw)
-        self._socket = EventSocket(self._raw, self._on_message)
-        self._monitor = EventSocket(open_monitor(self._context, self._raw, DOOR_EVENTS), self._on_door)
+            raw = open_router(self._context, self.endpoint, self._limits, self._curve, domain)
+            undo.callback(raw.close)
+            try:
+                monitor = open_monitor(self._context, raw, DOOR_EVENTS)
+            except zmq.ZMQError as error:
+                raise BadSetting("endpoint", self.endpoint, f"cannot be watched: {error.strerror}") from error
+            undo.pop_all()
+        self._raw = raw
+        self.endpoint = bound_endpoint(raw)
+        self._socket = EventSocket(raw, self._on_message)
+        self._monitor = EventSocket(monitor, self._on_door)
         self._done = asyncio.Event()
         self._tick_s = self._limits.heartbeat_s / 2
         self._tick_due = self._loop.time() + self._tick_s
@@ -190,9 +197,6 @@ class Listener:
             transmits = peer.session.send(payload, self._loop.time())
         except Overloaded as error:
             self._leave(peer, Bye("slow", str(error)))
-            return
-        except BadSetting as error:  # it takes only smaller frames: its loss, not ours
-            self._leave(peer, Bye("protocol", str(error)))
             return
         for transmit in transmits:
             self._transmit(peer, transmit)

@@ -52,7 +52,8 @@ class Peer:
 
     def send(self, payload: bytes) -> None:
         """Send in order, now or when the window allows; never blocks. Beyond the queue's limits the peer is closed
-        as slow. To a closed peer nothing is sent: its owner will hear, or has heard, `on_leave`."""
+        as slow. To a closed peer nothing is sent: its owner will hear, or has heard, `on_leave`. `TooLarge` when
+        the peer takes only smaller payloads; then nothing was sent, and the link is as it was."""
         self.owner.send(self, payload)
 
     def close(self, code: str, text: str = "") -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from network.link.header import Ack, Data, Resend, encode
-from network.link.limits import ACK_BYTES, ACK_FRAMES, LinkLimits
-from network.wire.errors import BadFrame, BadSetting, InvariantBroken, Overloaded
+from network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_BYTES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
+from network.wire.errors import BadFrame, InvariantBroken, Overloaded, TooLarge
 
 
 class Transmit(NamedTuple):
@@ -42,6 +43,7 @@ class SessionStatistics:
     resent: int
     duplicates: int
     gaps: int
+    ignored: int
     unacknowledged_frames: int
     unacknowledged_bytes: int
     waiting_frames: int
@@ -63,13 +65,15 @@ class Session:
       L5  Nothing waits while a connection is there and the window has room.
 
     Go-back-N, and no buffer for frames that come early: a connection keeps order, so frames are missing only when it
-    broke, and then HELLO and WELCOME say where to begin again. RESEND covers whatever else might lose a frame.
+    broke, and then HELLO and WELCOME say where to begin again. RESEND covers whatever else might lose a frame. It is a
+    few bytes that make us hand a window to ZeroMQ once more, where nobody counts: so it is heeded once in a heartbeat
+    (who misses frames asks again then), and who has much more sent again than it acknowledges is closed.
     """
 
     __slots__ = (
-        "_acked", "_asked", "_connected", "_duplicates", "_flying", "_flying_bytes", "_gaps", "_heard_at",
-        "_highest", "_last", "_limits", "_message_bytes", "_owed_bytes", "_owed_frames", "_received", "_resent",
-        "_spoke_at", "_waiting", "_waiting_bytes",
+        "_acked", "_again_bytes", "_asked", "_connected", "_duplicates", "_flying", "_flying_bytes", "_gaps",
+        "_heard_at", "_heeded_at", "_highest", "_ignored", "_last", "_limits", "_message_bytes", "_owed_bytes",
+        "_owed_frames", "_received", "_resent", "_spoke_at", "_unheeded", "_waiting", "_waiting_bytes",
     )  # fmt: skip
 
     def __init__(self, limits: LinkLimits, now: float, message_bytes: int | None = None) -> None:
@@ -85,12 +89,25 @@ class Session:
         self._owed_frames = self._owed_bytes = 0  # received, not yet acknowledged
         self._asked = 0  # the start we asked for with RESEND, until it comes or a heartbeat passes
         self._heard_at = self._spoke_at = now
-        self._resent = self._duplicates = self._gaps = 0
+        self._resent = self._duplicates = self._gaps = self._ignored = 0
+        self._heeded_at = -math.inf  # when a RESEND was last heeded
+        self._unheeded = 0  # how many were not, since then
+        self._again_bytes = 0  # sent again because of them, beyond what was acknowledged
 
     @property
     def received(self) -> int:
         """The last frame of the other end that was delivered here."""
         return self._received
+
+    @property
+    def sent(self) -> int:
+        """The number of the last frame taken from the application."""
+        return self._last
+
+    @property
+    def acknowledged(self) -> int:
+        """Up to which of them the other end has all."""
+        return self._acked
 
     @property
     def heard_at(self) -> float:
@@ -117,10 +134,11 @@ class Session:
         )
 
     def send(self, payload: bytes, now: float) -> list[Transmit]:
-        """Take a payload; `Overloaded` when too much is unacknowledged, and then it was not taken."""
+        """Take a payload; `Overloaded` when too much is unacknowledged, `TooLarge` when the other end would not take
+        it at any time; then it was not taken."""
         size, limits = len(payload), self._limits
         if size > self._message_bytes:
-            raise BadSetting("message_bytes", self._message_bytes, f"a frame of {size} bytes is larger")
+            raise TooLarge("bytes of a frame", size, self._message_bytes)
         held = len(self._flying) + len(self._waiting)
         if held >= limits.queue_frames:
             raise Overloaded("queue_frames", limits.queue_frames)
@@ -159,7 +177,7 @@ class Session:
                 self._ask(effects, now)
         else:
             self._acknowledged(header.start - 1)
-            self._rewind(header.start - 1)
+            self._heed(header.start - 1, now)
         if self._waiting and self._connected:
             effects += self._advance(now)
         return effects
@@ -182,6 +200,7 @@ class Session:
         self._rewind(self._acked)
         self._connected = True
         self._heard_at = now
+        self._forgive()
         self._asked = self._owed_frames = self._owed_bytes = 0  # HELLO and WELCOME acknowledged everything
         return self._advance(now)
 
@@ -202,6 +221,7 @@ class Session:
             resent=self._resent,
             duplicates=self._duplicates,
             gaps=self._gaps,
+            ignored=self._ignored,
             unacknowledged_frames=len(self._flying) + len(self._waiting),
             unacknowledged_bytes=self.held_bytes,
             waiting_frames=len(self._waiting),
@@ -255,9 +275,34 @@ class Session:
         while self._acked < ack:
             self._acked += 1
             if self._flying:
-                self._flying_bytes -= len(self._flying.popleft())
+                size = len(self._flying.popleft())
+                self._flying_bytes -= size
             else:  # rewound by RESEND, and meanwhile the first copy has come
-                self._waiting_bytes -= len(self._waiting.popleft())
+                size = len(self._waiting.popleft())
+                self._waiting_bytes -= size
+            if self._again_bytes:
+                self._again_bytes = max(0, self._again_bytes - size - RESEND_BYTES)
+
+    def _heed(self, after: int, now: float) -> None:
+        """The other end asks for the frames beyond `after`; `BadFrame` when it does so for sport."""
+        if now - self._heeded_at < self._limits.heartbeat_s:
+            self._ignored += 1
+            self._unheeded += 1
+            if self._unheeded > RESENDS_IGNORED:
+                raise BadFrame(f"resend asked for {self._unheeded} times in {self._limits.heartbeat_s:g} s")
+            return
+        self._heeded_at, self._unheeded = now, 0
+        before = len(self._flying), self._flying_bytes
+        self._rewind(after)
+        frames, size = before[0] - len(self._flying), before[1] - self._flying_bytes
+        self._again_bytes += size + RESEND_BYTES * frames
+        if self._again_bytes > RESEND_WINDOWS * (self._limits.window_bytes + RESEND_BYTES * self._limits.window_frames):
+            raise BadFrame(f"{self._again_bytes} bytes asked for again, and next to none of them acknowledged")
+
+    def _forgive(self) -> None:
+        """A connection begins: what was asked for on another one is not in this one's pipes."""
+        self._heeded_at = -math.inf
+        self._unheeded = self._again_bytes = 0
 
     def _rewind(self, after: int) -> None:
         """Frames beyond `after` wait again."""

@@ -112,9 +112,13 @@ DOOR_EVENTS: Final = (
 def open_monitor(context: Context, socket: Socket, events: int) -> Socket:
     """The socket on which ZeroMQ tells what happens to `socket`'s connections."""
     address = f"inproc://hullcast.monitor.{next(_monitor_numbers)}"
-    socket.monitor(address, events)
     monitor = context.socket(zmq.PAIR)
     monitor.set(zmq.LINGER, 0)
+    try:
+        socket.monitor(address, events)
+    except zmq.ZMQError:  # out of sockets
+        monitor.close()
+        raise
     monitor.set(zmq.RCVHWM, 0)  # with a limit, ZeroMQ's I/O thread would wait for this process to read
     monitor.connect(address)
     return monitor
@@ -268,7 +272,10 @@ class EventSocket:
 
 def _open(context: Context, kind: int, endpoint: str, limits: LinkLimits) -> Socket:
     """What ROUTER and DEALER have in common."""
-    socket = context.socket(kind)
+    try:
+        socket = context.socket(kind)
+    except zmq.ZMQError as error:  # out of sockets, or of open files
+        raise BadSetting("endpoint", endpoint, f"no socket for it: {error.strerror}") from error
     socket.set(zmq.LINGER, 0)  # closing does not wait for peers that stopped reading
     socket.set(zmq.SNDHWM, 0)  # the session's window is the limit; a second one would drop or block
     socket.set(zmq.RCVHWM, _RECEIVE_MESSAGES)

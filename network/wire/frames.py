@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from network.wire import columns as column_format
 from network.wire import fields, packing
 from network.wire.columns import Columns
-from network.wire.errors import BadFrame
+from network.wire.errors import BadFrame, TooLarge
 from network.wire.fields import Matrix, array, integer, text
 from network.wire.limits import DEFAULT, WireLimits
 
@@ -24,6 +24,9 @@ Form: TypeAlias = Literal["rectangles", "places"]
 
 #: How many links a request may have passed; more is a loop.
 LONGEST_ROUTE = 64
+
+#: More than the fields of a request, a reply or an install take beside what is counted.
+_OVERHEAD_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,25 @@ class Directory:
 Frame: TypeAlias = Request | Leave | Interest | Reply | Deliver | Progress | Reset | Directory
 
 
-def encode(frame: Frame) -> bytes:
-    """The bytes of a frame."""
-    return packing.pack(_listed(frame))
+def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
+    """The bytes of a frame; TooLarge if no receiver would take them."""
+    if isinstance(frame, Reply | Request):
+        check_size(frame, limits)
+    encoded = packing.pack(_listed(frame))
+    if len(encoded) > limits.frame_bytes:
+        raise TooLarge(f"bytes of this {type(frame).__name__.lower()}", len(encoded), limits.frame_bytes)
+    return encoded
+
+
+def check_size(frame: Reply | Request, limits: WireLimits = DEFAULT) -> None:
+    """TooLarge if `encode` would say so: judged without packing anything, and on the safe side by a few bytes."""
+    size = len(frame.body) + _OVERHEAD_BYTES * (1 + len(frame.route))
+    if isinstance(frame, Reply):
+        size += sum(install.points.nbytes + _OVERHEAD_BYTES for install in frame.installs)
+    elif frame.origin is not None:
+        size += 4 * (len(frame.origin.name) + len(frame.origin.key or ""))  # characters
+    if size > limits.frame_bytes:
+        raise TooLarge(f"bytes of this {type(frame).__name__.lower()}", size, limits.frame_bytes)
 
 
 def decode(data: bytes, limits: WireLimits = DEFAULT) -> Frame:
@@ -202,8 +221,16 @@ def _request(parts: list[Any], limits: WireLimits) -> Request:
         integer(number, "a request's id"),
         _route(route),
         fields.optional(origin, _origin),
-        fields.data(body, "a request's body"),
+        _body(body, "a request's body", limits),
     )
+
+
+def _body(value: object, what: str, limits: WireLimits) -> bytes:
+    """A body that leaves room for what the frame gets on its way."""
+    body = fields.data(value, what)
+    if len(body) > limits.body_bytes:
+        raise BadFrame(f"{what} of {len(body)} bytes; at most {limits.body_bytes}")
+    return body
 
 
 def _origin(value: object) -> Origin:
@@ -242,7 +269,7 @@ def _reply(parts: list[Any], limits: WireLimits) -> Reply:
         integer(number, "a request's id"),
         _route(route),
         fields.items(installs, "installs", lambda install: _install(install, limits)),
-        fields.data(body, "a reply's body"),
+        _body(body, "a reply's body", limits),
     )
 
 

@@ -165,6 +165,62 @@ def test_the_guard_holds_even_if_the_parser_were_fooled(engine: Engine) -> None:
             engine.mirror._database.execute(sql)
 
 
+def test_the_guard_lets_nothing_be_read_but_what_was_found_in_the_statement(engine: Engine) -> None:
+    engine.mirror.query("SELECT * FROM trade, quote")  # both are copied now
+    for sql in (
+        "SELECT ('a', 1) IN quote",
+        "SELECT count(*) FROM quote",
+        "SELECT EXISTS (SELECT 1 FROM main.quote)",
+        "SELECT id FROM trade WHERE who IN (SELECT who FROM quote)",
+        "SELECT 1 IN json_each('[1]')",
+    ):
+        with (
+            pytest.raises(SqlError, match=r"not authorized|prohibited|vtable constructor failed"),
+            engine.mirror._guard(sql, frozenset({"trade"})),
+        ):
+            engine.mirror._database.execute(sql)
+    with engine.mirror._guard("", frozenset({"trade"})):
+        assert engine.mirror._database.execute("SELECT count(*) FROM TRADE").fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "name", ["quote", "main.quote", '"quote"', "[quote]", "`quote`", "'quote'", "Quote", "nowhere"]
+)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ('b', NULL) IN {}",
+        "SELECT ('b', NULL) NOT IN {} FROM trade",
+        "SELECT 1 WHERE ('b', 1) IN {}",
+        "SELECT count(*) FILTER (WHERE (who, at) IN {}) FROM trade",
+        "SELECT * FROM trade ORDER BY (who, at) IN {}",
+        "WITH quote AS (SELECT 1) SELECT 1 IN {}",
+        "SELECT (WITH quote AS (SELECT 1) SELECT 2), ('b', 1) IN {}",
+    ],
+)
+def test_a_table_behind_in_is_refused_with_what_to_write_instead(engine: Engine, sql: str, name: str) -> None:
+    engine.mirror.query("SELECT * FROM quote")  # somebody who may had it copied
+    for ask in (engine.mirror.query, engine.mirror.tables_of):
+        with pytest.raises(SqlError, match=r"a name behind IN; write IN \(SELECT \.\. FROM"):
+            ask(sql.format(name))
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("WITH x AS (SELECT 1 UNION ALL SELECT 2) SELECT count(*) FROM x", [(2,)]),
+        ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT 1 FROM c LIMIT 3) SELECT count(*) FROM C d", [(3,)]),
+        ("WITH quote AS (SELECT 1) SELECT count(*) FROM quote", [(1,)]),
+        ("SELECT count(*) FROM (SELECT 1 FROM trade) s, (VALUES (1), (2)) v", [(6,)]),
+        ("SELECT id FROM trade WHERE who IN (SELECT who FROM quote)", [(1,)]),
+        ("SELECT max(row_number) FROM (SELECT row_number() OVER () AS row_number FROM Trade)", [(3,)]),
+        ("SELECT count(*) FROM trade t NATURAL JOIN main.QUOTE", [(1,)]),
+    ],
+)
+def test_names_of_its_own_hinder_no_statement(engine: Engine, sql: str, rows: list[tuple[int]]) -> None:
+    assert engine.mirror.query(sql) == rows
+
+
 def test_columns_that_double_along_a_chain_are_refused_quickly(engine: Engine) -> None:
     links = [f"c{i} AS (SELECT * FROM c{i - 1} a, c{i - 1} b)" for i in range(1, 60)]
     with pytest.raises(SqlError):

@@ -40,7 +40,12 @@ ODD_SCALARS = [
     np.uint8(3),
     np.bool_(True),
     np.str_("y"),
+    np.timedelta64(5, "s"),
+    np.timedelta64("NaT"),
+    np.complex128(1),
+    np.void(b"x"),
     pd.Timestamp(MOMENT),
+    pd.DatetimeIndex([MOMENT]),
 ]
 ODD_INSTANTS = [MOMENT, MOMENT.replace(tzinfo=None), date(2026, 1, 1), datetime(9999, 12, 31), "2026-01-01"]
 ODD_DATETIME64 = [np.datetime64("NaT"), np.datetime64("2026-01"), np.datetime64(2**62, "s")]
@@ -120,6 +125,13 @@ def test_minus_zero_has_the_code_of_zero() -> None:
         (REAL, np.array([1.0, math.nan]), 1),
         (REAL, np.array([True]), 0),
         (REAL, np.array(["1"]), 0),
+        (REAL, np.array([2**60], dtype="datetime64[us]"), 0),
+        (REAL, np.array([0], dtype="datetime64[ns]"), 0),
+        (INTEGER, np.array(["NaT", 9_000], dtype="datetime64[Y]"), 1),
+        (INTEGER, np.array([5], dtype="timedelta64[ns]"), 0),
+        (TIME, np.array([5], dtype="timedelta64[ns]"), 0),
+        (TEXT, np.array([2**60], dtype="datetime64[us]"), 0),
+        (REAL, np.ma.masked_array(np.zeros(1, [("a", "i4")]), [True]), 0),
         (INTEGER, np.array([1, 2**53 + 1]), 1),
         (INTEGER, np.array([1, 2**63 + 1], dtype=np.uint64), 1),
         (INTEGER, np.array([1.0, 1.5]), 1),

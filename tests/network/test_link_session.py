@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from network.link.header import Ack, Data, Header, Resend, decode
-from network.link.limits import ACK_BYTES, ACK_FRAMES, LinkLimits
+from network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
 from network.link.session import Deliver, Effect, Session, Silent, Transmit
-from network.wire.errors import BadFrame, BadSetting, Overloaded
+from network.wire.errors import BadFrame, BadSetting, Overloaded, TooLarge
 
 LIMITS = LinkLimits(
     window_bytes=ACK_BYTES, window_frames=ACK_FRAMES, queue_bytes=2 * ACK_BYTES, queue_frames=3 * ACK_FRAMES
@@ -169,8 +169,9 @@ def test_a_full_queue_refuses_and_stays_as_it_was() -> None:
 
 
 def test_a_frame_the_other_end_would_not_take_is_refused() -> None:
-    with pytest.raises(BadSetting):
+    with pytest.raises(TooLarge) as caught:
         Session(LIMITS, 0.0, message_bytes=1024).send(bytes(1025), 0.0)
+    assert (caught.value.size, caught.value.limit) == (1025, 1024)
 
 
 def test_acknowledgements_come_in_bulk_and_with_the_heartbeat() -> None:
@@ -192,6 +193,62 @@ def test_a_gap_asks_once_until_a_heartbeat_passed() -> None:
     assert headers(session.receive(Data(4, 0), b"d", 0.0)) == []
     session.tick(0.5)
     assert headers(session.receive(Ack(0, 4), None, 0.6)) == [Resend(1)]
+
+
+def flying() -> Session:
+    """A session with a whole window handed over."""
+    session = attached()
+    for _ in range(ACK_FRAMES):
+        session.send(bytes(ACK_BYTES // ACK_FRAMES), 0.0)
+    return session
+
+
+def test_asking_again_and_again_is_heeded_once_in_a_heartbeat() -> None:
+    session = flying()
+    assert len(session.receive(Resend(1), None, 0.0)) == ACK_FRAMES
+    for _ in range(RESENDS_IGNORED):
+        assert session.receive(Resend(1), None, 0.4) == []
+    assert session.statistics().ignored == RESENDS_IGNORED
+    session.check()
+    assert len(session.receive(Resend(1), None, 0.5)) == ACK_FRAMES
+
+
+def test_what_an_ignored_one_acknowledges_is_acknowledged() -> None:
+    session = flying()
+    session.receive(Resend(1), None, 0.0)
+    assert session.receive(Resend(11), None, 0.1) == []
+    assert session.statistics().unacknowledged_frames == ACK_FRAMES - 10
+
+
+def test_who_asks_for_frames_for_sport_breaks_the_protocol() -> None:
+    session = flying()
+    for _ in range(1 + RESENDS_IGNORED):
+        session.receive(Resend(1), None, 0.0)
+    with pytest.raises(BadFrame, match="resend asked for"):
+        session.receive(Resend(1), None, 0.0)
+    assert session.statistics().resent == ACK_FRAMES
+
+
+def test_who_has_more_and_more_sent_again_and_acknowledges_next_to_nothing_breaks_the_protocol() -> None:
+    session = flying()
+
+    def ask_for_ever() -> None:
+        for n in range(ACK_FRAMES):  # each time one frame fewer
+            session.receive(Resend(n + 1), None, float(n))
+
+    with pytest.raises(BadFrame, match="asked for again"):
+        ask_for_ever()
+    assert session.statistics().resent <= RESEND_WINDOWS * ACK_FRAMES
+
+
+def test_losses_are_mended_for_ever_when_frames_are_acknowledged_in_between() -> None:
+    session = flying()
+    for n in range(10 * RESEND_WINDOWS):
+        assert len(session.receive(Resend(n * ACK_FRAMES + 1), None, float(n))) == ACK_FRAMES
+        session.receive(Ack((n + 1) * ACK_FRAMES, 0), None, n + 0.5)
+        for _ in range(ACK_FRAMES):
+            session.send(bytes(ACK_BYTES // ACK_FRAMES), n + 0.5)
+    session.check()
 
 
 def test_silence_is_noticed_and_excused_when_this_process_stood_still() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket as sockets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytest
 import zmq
 
 from network.link.dialer import Dialer
-from network.link.header import VERSION, Bye, Data, Hello, decode, encode
+from network.link.header import VERSION, Bye, Data, Hello, Resend, decode, encode
 from network.link.limits import ACK_BYTES, LinkLimits
 from network.link.listener import Listener
 from network.link.peer import Peer
-from network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded
+from network.security.curve import Curve
+from network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded, TooLarge
 from tests.support.links import QUICK, Child, Parent, descriptors, running_dialer, running_listener, wait_until
 from tests.support.proxy import running_proxy
 
@@ -283,7 +284,7 @@ async def test_a_message_beyond_the_limit_ends_its_connection(stranger: Opener) 
         running_listener(limits=replace(QUICK, message_bytes=2048)) as (listener, parent),
         running_dialer(listener.endpoint) as (dialer, _),
     ):
-        with pytest.raises(BadSetting):
+        with pytest.raises(TooLarge):
             dialer.send(bytes(2049))  # what the parent accepts is known here
         dialer.send(bytes(2048))
         await wait_until(lambda: parent.frames == [bytes(2048)])
@@ -447,7 +448,103 @@ def test_endpoints_that_are_not_safe_are_refused(endpoint: str) -> None:
         Dialer([endpoint], role="client", name="x")
 
 
-async def test_an_address_in_use_is_refused() -> None:
+@pytest.mark.parametrize("secured", [False, True])
+async def test_an_address_in_use_is_refused_and_nothing_is_left(secured: bool) -> None:
+    public, secret = zmq.curve_keypair()
+    curve = Curve(public.decode(), secret.decode()) if secured else None
     async with running_listener() as (listener, _):
+        await asyncio.sleep(0)
+        before, readers = descriptors(), set(asyncio.get_running_loop()._selector.get_map())  # type: ignore[attr-defined]
+        other = Listener(listener.endpoint, curve=curve, limits=QUICK)
         with pytest.raises(BadSetting):
-            Listener(listener.endpoint).start(Parent())
+            other.start(Parent())
+        await other.stop()
+        assert set(asyncio.get_running_loop()._selector.get_map()) == readers  # type: ignore[attr-defined]
+        await wait_until(lambda: len(descriptors()) <= len(before))
+
+    def starts() -> bool:
+        try:
+            other.start(Parent())
+        except BadSetting:
+            return False
+        return True
+
+    await wait_until(starts)  # ZeroMQ lets go of the address a moment later
+    await other.stop()
+
+
+@pytest.mark.parametrize("sockets_most", [1, 2])
+async def test_a_listener_that_finds_no_socket_leaves_none(sockets_most: int) -> None:
+    """It needs three: its own, and two to watch its connections."""
+    with sockets.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def is_free() -> bool:
+        try:
+            sockets.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            return False
+        return True
+
+    with zmq.Context() as context:
+        context.set(zmq.MAX_SOCKETS, sockets_most)
+        with pytest.raises(BadSetting):
+            Listener(f"tcp://127.0.0.1:{port}", limits=QUICK, context=context).start(Parent())
+        await wait_until(is_free)
+
+
+async def test_a_frame_the_child_does_not_take_is_refused_and_the_link_stays() -> None:
+    async with (
+        running_listener() as (listener, parent),
+        running_dialer(listener.endpoint, limits=replace(QUICK, message_bytes=2048)) as (_, child),
+    ):
+        with pytest.raises(TooLarge) as caught:
+            parent.joined[0].send(bytes(2049))
+        assert (caught.value.size, caught.value.limit) == (2049, 2048)
+        parent.joined[0].send(b"smaller")
+        await wait_until(lambda: child.frames == [b"smaller"])
+        assert not parent.left
+
+
+async def test_who_asks_for_frames_again_and_again_is_closed(stranger: Opener) -> None:
+    async with running_listener(limits=replace(QUICK, heartbeat_s=1.0, silence_s=20.0)) as (listener, parent):
+        socket = stranger(listener.endpoint)
+        socket.send(encode(HELLO))
+        await answer(socket)
+        for _ in range(10):
+            parent.joined[0].send(bytes(100_000))
+        for _ in range(150):
+            socket.send(encode(Resend(1)))
+        await wait_until(lambda: parent.left)
+        assert parent.left[0][1].startswith("protocol")
+        assert listener.statistics().sent_frames == 20
+        assert parent.joined[0].statistics().ignored > 0
+
+
+async def test_a_parent_that_denies_is_told_at_once() -> None:
+    def deny(peer: Peer) -> None:
+        peer.close("denied", "not you")
+
+    async with running_listener() as (listener, parent):
+        parent.on_join = deny  # type: ignore[method-assign]
+        async with running_dialer(listener.endpoint, linked=False) as (dialer, child):
+            await wait_until(lambda: child.downs, QUICK.handshake_s)
+            assert child.downs[0] == "denied: not you"
+            await wait_until(lambda: dialer.failure == "denied: not you")
+
+
+async def test_pauses_grow_when_links_are_left_in_vain() -> None:
+    limits = replace(QUICK, backoff_s=0.2, backoff_most_s=5.0)
+    async with (
+        running_listener() as (listener, parent),
+        running_dialer(listener.endpoint, limits=limits) as (dialer, child),
+    ):
+
+        def leave(welcome: Mapping[str, object], fresh: bool) -> None:
+            child.ups.append(({}, True))
+            dialer.redial(listener.endpoint, "a ring", in_vain=True)
+
+        child.on_up = leave  # type: ignore[method-assign]
+        dialer.redial(in_vain=True)
+        await asyncio.sleep(1.0)
+        assert 2 <= len(parent.joined) <= 6

@@ -234,3 +234,35 @@ def test_arrays_that_come_are_fit_for_kernels() -> None:
         assert column.flags.c_contiguous
         assert column.dtype == columns[name].dtype
         assert column.tolist() == columns[name].tolist()
+
+
+def test_a_body_leaves_room_in_its_frame_for_what_is_added_on_the_way() -> None:
+    limits = WireLimits(body_bytes=100)
+    for fitting, larger in (
+        (frames.Request(1, (), None, bytes(100)), frames.Request(1, (), None, bytes(101))),
+        (frames.Reply(1, (), (), bytes(100)), frames.Reply(1, (), (), bytes(101))),
+    ):
+        assert frames.decode(frames.encode(fitting), limits) == fitting
+        with pytest.raises(BadFrame, match="at most 100"):
+            frames.decode(frames.encode(larger), limits)
+
+
+def test_a_frame_that_no_receiver_takes_is_not_encoded() -> None:
+    install = frames.Install(1, 1, "places", False, np.zeros((100, 16)))
+    small = WireLimits(frame_bytes=10_000)
+    for frame in (
+        frames.Reply(1, (1,), (install,), b""),
+        frames.Request(1, (1,), frames.Origin(None, "x" * 9_999), b""),
+        frames.Deliver(1, {1: {"seq": np.zeros(2000, np.int64)}}),
+    ):
+        with pytest.raises(TooLarge) as caught:
+            frames.encode(frame, small)
+        assert caught.value.size > caught.value.limit == 10_000
+
+
+@given(any_frame.filter(lambda frame: isinstance(frame, frames.Reply | frames.Request)))
+def test_the_size_of_requests_and_replies_is_known_before_they_are_packed(frame: frames.Reply | frames.Request) -> None:
+    size = len(frames.encode(frame))
+    with pytest.raises(TooLarge):
+        frames.check_size(frame, WireLimits(frame_bytes=size - 1))
+    frames.check_size(frame, WireLimits(frame_bytes=4 * size + 64 * (2 + len(frame.route)) + 1000))

@@ -18,7 +18,9 @@ from hypothesis.strategies import SearchStrategy
 
 from clients.sdk.client import Client
 from network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
+from network.node.node import Node
 from network.wire import bodies, frames
+from network.wire.limits import DEFAULT
 from network.wire.value_columns import Mixed
 from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
@@ -273,3 +275,59 @@ async def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:
         await wait_for(lambda: listener_of(c, "g1").statistics().connections <= 256 + 2, "strangers are cut")
         for _, writer in crowd:
             writer.transport.abort()
+
+
+def node_of(c: Cluster, name: str) -> Node:
+    member = c[name]
+    assert isinstance(member, TaskMember)
+    assert isinstance(member.service, Node)
+    return member.service
+
+
+async def test_a_request_with_no_room_for_its_way_up_is_refused_and_the_node_lives() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(9)):
+        stranger = Stranger(c.context, c["g1"].listen)
+        stranger.hello("client")
+        await stranger.wait(Welcome)
+        stranger.say(frames.encode(frames.Request(1, (), None, bytes(DEFAULT.body_bytes + 1))))
+        assert await stranger.bye() == "protocol"
+        stranger.close()
+        stranger = Stranger(c.context, c["g1"].listen)
+        stranger.hello("node")
+        await stranger.wait(Welcome)
+        request = frames.encode(frames.Request(7, (), frames.Origin(None, "x"), bytes(DEFAULT.body_bytes)))
+        start = request.index(b"\xa1x")
+        name = "n" * (40 << 10)  # four bytes each, as far as its parent can know before it packs them
+        request = request[:start] + b"\xda" + len(name).to_bytes(2, "big") + name.encode() + request[start + 2 :]
+        stranger.say(request)
+        await stranger.wait(Data)
+        assert c["g1"].running
+        assert node_of(c, "g1").dialer.statistics().interruptions == 0
+        stranger.close()
+
+
+async def test_a_greedy_child_does_not_fill_the_way_up_for_others() -> None:
+    """The root does not get through to the server for a while; the way up of g1 stands still with it."""
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(10)):
+        root = node_of(c, "root")
+        stranger = Stranger(c.context, c["root"].listen)
+        stranger.hello("client")
+        await stranger.wait(Welcome)
+        c.server.proxy.stall()
+        body = bytes(1 << 20)
+        for number in range(1, 81):
+            stranger.say(frames.encode(frames.Request(number, (), None, body)))
+        await wait_for(lambda: root.greedy_refused >= 40, "it is refused")
+        session = root.dialer.statistics().session
+        assert session is not None
+        assert session.unacknowledged_bytes < 20 << 20
+        await asyncio.sleep(1.5)  # a report is due
+        assert c["root"].running
+        async with c.client("g1", timeout=30) as client:
+            asked = asyncio.create_task(client.sync(), name="test.sync")
+            await asyncio.sleep(0.2)
+            assert not asked.done()  # on its way, not refused
+            c.server.proxy.resume()
+            await asked
+        assert root.status()["greedy_refused"] == root.greedy_refused
+        stranger.close()
