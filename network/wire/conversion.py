@@ -161,13 +161,17 @@ def scalars(values: Iterable[object]) -> tuple[Scalar, ...]:
 def _scalar(value: Any) -> Scalar:
     if is_null(value):
         return None
-    kinds: tuple[Any, ...] = (str, bytes, int, float)  # subclasses, numpy.str_ and numpy.float64 among them
+    if isinstance(value, str):
+        return str.__str__(value)  # of a member of an Enum its value, and not its name
+    kinds: tuple[Any, ...] = (bytes, int, float)  # subclasses, numpy.float64 among them
     for kind in kinds:
         if isinstance(value, kind):
             return kind(value)
     if isinstance(value, np.datetime64 | np.timedelta64):
         unit, step = np.datetime_data(value.dtype)
-        return None if unit == "generic" else value if step == 1 else value.astype(f"{value.dtype.kind}8[{unit}]")
+        if unit == "generic":  # a length of nothing in particular
+            return foreign(type(value).__name__)
+        return value if step == 1 else value.astype(f"{value.dtype.kind}8[{unit}]")
     if isinstance(value, np.bool_ | np.integer):
         return value.item()
     if isinstance(value, np.floating):

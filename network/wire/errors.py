@@ -222,8 +222,8 @@ class RetryTooOld(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"request {self.number} of this publisher is older than all receipts kept (from {self.oldest}); it was "
-            "answered before, so do not send it again"
+            f"request {self.number} of this publisher is older than all receipts kept (from {self.oldest}): it was "
+            "applied, or sent too long ago to tell; look at the rows before you send it again"
         )
 
 
