@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from network.link.header import Ack, Data, Resend, encode
+from network.link.header import Ack, Data, Resend, encode, encode_data
 from network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_BYTES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
 from network.wire.errors import BadFrame, InvariantBroken, Overloaded, TooLarge
 
@@ -262,7 +262,7 @@ class Session:
                 self._highest = flown
             else:
                 self._resent += 1
-            transmits.append(Transmit(encode(Data(flown, self._received)), payload))
+            transmits.append(Transmit(encode_data(flown, self._received), payload))
         if transmits:
             self._spoke_at = now
             self._owed_frames = self._owed_bytes = 0

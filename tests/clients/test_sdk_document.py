@@ -17,7 +17,8 @@ PIECES = re.findall(r"^## (.*?)$|^```python\n(.*?)^```$", DOCUMENT.read_text("ut
 
 
 def pieces() -> list[Any]:
-    found, heading = [], ""
+    found: list[Any] = []
+    heading = ""
     for title, code in PIECES:
         heading = title or heading
         if code:

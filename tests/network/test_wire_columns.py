@@ -185,12 +185,12 @@ def test_long_columns_of_one_type_have_the_same_effect(
 ) -> None:
     values = data.draw(st.lists(kind | st.none() if nulls else kind, min_size=9, max_size=12))
     batch: dict[str, Any] = {"k": [f"key {i}" for i in range(len(values))], "r": [1.0] * len(values)}
-    same("whole", batch | {column: values})
+    same_but_for_type_names("whole", batch | {column: values})
     rows = [
         dict(zip(batch, row, strict=True)) | {column: value}
         for row, value in zip(zip(*batch.values(), strict=True), values, strict=True)
     ]
-    same("whole", rows)
+    same_but_for_type_names("whole", rows)
 
 
 NUMPY_COLUMNS = [

@@ -1,0 +1,167 @@
+"""What a child does not take never costs it its link, and nobody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from network.link.dialer import Dialer
+from network.link.listener import Listener
+from network.link.peer import Peer
+from network.node.children import Children
+from network.routing.router import Router
+from network.security.rights import Rights
+from network.wire import bodies
+from network.wire.columns import Columns
+from network.wire.errors import TooLarge, from_wire
+from network.wire.frames import (
+    LONGEST_ROUTE,
+    Deliver,
+    Frame,
+    Install,
+    Interest,
+    Origin,
+    Reply,
+    Request,
+    Reset,
+    decode,
+    encode,
+)
+from tests.support.links import QUICK, Child, running_dialer, wait_until
+
+LITTLE = replace(QUICK, message_bytes=4096)
+
+
+class Above:
+    """Takes note of requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def on_request(self, peer: Peer, request: Request) -> None:
+        self.requests.append(request)
+
+    def on_children_changed(self) -> None:
+        """Nothing depends on it here."""
+
+
+@asynccontextmanager
+async def parent(router: Router) -> AsyncIterator[Children]:
+    listener = Listener("tcp://127.0.0.1:*", limits=QUICK)
+    children = Children(listener, router, Rights.everything(), Above())
+    listener.start(children)
+    try:
+        yield children
+    finally:
+        await listener.stop()
+    assert not listener.failed.done()
+
+
+def dialing(children: Children, role: str, **options: Any) -> Any:
+    return running_dialer(children.listener.endpoint, role=role, id=bytes(16), **options)
+
+
+def heard(child: Child) -> list[Frame]:
+    return [decode(payload) for payload in child.frames]
+
+
+def install(group: int, channel: int, count: int = 1) -> Install:
+    return Install(group, channel, "places", False, np.tile([0.0, 9.0], (count, 1)))
+
+
+def messages(seq: int, count: int = 1) -> Columns:
+    places = {"old.there": np.zeros(count, np.bool_), "new.there": np.ones(count, np.bool_)}
+    return {"seq": np.full(count, seq), **places, "old.0": np.zeros(count), "new.0": np.ones(count)}
+
+
+async def _number(children: Children, name: str) -> int:
+    await wait_until(lambda: any(peer.name == name for peer in children.peers.values()))
+    return next(peer.number for peer in children.peers.values() if peer.name == name)
+
+
+@pytest.mark.parametrize("role", ["client", "node"])
+async def test_a_reply_that_a_child_does_not_take_becomes_an_error(role: str) -> None:
+    router = Router()
+    async with parent(router) as children, dialing(children, role, name="little", limits=LITTLE) as (_, child):
+        number = await _number(children, "little")
+        children.answer(Reply(7, (number,), (install(1, 5, 500),), b"x"))
+        await wait_until(lambda: child.frames)
+        (reply,) = heard(child)
+        assert isinstance(reply, Reply)
+        assert (reply.id, reply.installs) == (7, ())
+        failed = bodies.decode(reply.body)
+        assert isinstance(failed, bodies.Failed)
+        assert isinstance(from_wire(failed.code, failed.arguments), TooLarge)
+        assert not child.downs
+        assert router.channels() == ()
+        assert router.heard == 1  # the parent above has counted it
+        (interest,) = router.interests()  # and is told that nobody wants it
+        assert (interest.channel, len(interest.lows)) == (5, 0)
+        assert children.status()["too_large"] == 1
+
+
+@pytest.mark.parametrize("role", ["client", "node"])
+async def test_an_update_larger_than_a_frame_resets_the_child_and_nobody_else(role: str) -> None:
+    router = Router()
+    async with (
+        parent(router) as children,
+        dialing(children, role, name="little", limits=LITTLE) as (_, little),
+        dialing(children, role, name="other") as (_, other),
+    ):
+        numbers = [await _number(children, name) for name in ("little", "other")]
+        for number in numbers:
+            children.answer(Reply(1, (number,), (install(1, 5), install(2, 6)), b""))
+        children.deliver(10, {5: messages(10, 1000)})
+        children.deliver(11, {5: messages(11), 6: messages(11)})
+        await wait_until(lambda: len(other.frames) == 3)
+        await wait_until(lambda: len(little.frames) == 2)
+        reset = heard(little)[1]
+        assert isinstance(reset, Reset)
+        assert reset.code == "overflow"
+        assert [type(frame) for frame in heard(other)] == [Reply, Deliver, Deliver]
+        assert {held.peer for held in router.statistics().held} == {numbers[1]}
+        children.answer(Reply(2, (numbers[0],), (install(1, 5),), b""))
+        children.deliver(12, {5: messages(12)})
+        await wait_until(lambda: len(little.frames) == 4)
+        assert isinstance(heard(little)[3], Deliver)
+        assert not little.downs
+        router.check()
+
+
+async def test_replies_are_counted_on_across_a_reset_so_that_old_interests_keep_back_nothing() -> None:
+    router = Router()
+    dialer: Dialer
+    async with parent(router) as children, dialing(children, "node", name="little", limits=LITTLE) as (dialer, child):
+        number = await _number(children, "little")
+        children.answer(Reply(1, (number,), (install(1, 5),), b""))
+        children.deliver(10, {5: messages(10, 1000)})
+        children.answer(Reply(2, (number,), (install(2, 5),), b""))
+        nothing = np.empty((0, 2))
+        dialer.send(encode(Interest(5, 1, nothing, nothing)))  # of before the reset: it knows the first reply only
+        dialer.send(encode(Request(1, (), None, b"")))
+        above: Any = children._upward
+        await wait_until(lambda: above.requests)
+        children.deliver(11, {5: messages(11)})
+        await wait_until(lambda: isinstance(heard(child)[-1], Deliver))
+
+
+async def test_a_route_as_long_as_it_may_be_is_not_made_longer() -> None:
+    async with parent(Router()) as children, dialing(children, "node", name="loop") as (dialer, child):
+        dialer.send(encode(Request(1, tuple(range(LONGEST_ROUTE)), Origin(None, "x"), b"")))
+        await wait_until(lambda: child.downs)
+        assert child.downs[0].startswith("protocol")
+
+
+async def test_a_child_that_takes_next_to_nothing_does_not_end_its_parent() -> None:
+    async with parent(Router()) as children:
+        children.reset("moved", "x" * 2000, fresh_link=True)
+        async with dialing(children, "client", name="tiny", limits=replace(QUICK, message_bytes=1024)) as (_, child):
+            await _number(children, "tiny")
+            children.reset("moved", "x" * 2000, fresh_link=True)
+            await wait_until(lambda: child.downs)
+            assert child.downs[0].startswith("protocol")

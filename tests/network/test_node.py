@@ -1,0 +1,122 @@
+"""A node among failures above it: a full way up, and a ring."""
+
+from __future__ import annotations
+
+import asyncio
+import socket as sockets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import numpy as np
+
+from network.link.listener import Listener
+from network.link.peer import Peer
+from network.node.children import Children
+from network.node.node import Node
+from network.node.settings import NodeSettings
+from network.routing.router import Router
+from network.security.rights import Rights
+from network.settings.common import LinkSettings
+from network.wire import bodies
+from network.wire.errors import Overloaded
+from network.wire.frames import Directory, Install, Interest, Reply, Request, decode, encode
+from tests.support.links import QUICK, Parent, running_dialer, running_listener, wait_until
+
+LINK = LinkSettings(heartbeat_s=0.1, silence_s=1.5)
+
+
+@asynccontextmanager
+async def running_node(*parents: str, listen: str = "tcp://127.0.0.1:0", name: str = "node") -> AsyncIterator[Node]:
+    node = Node(NodeSettings(listen=listen, parent=parents, name=name, link=LINK), Rights.everything())
+    started = asyncio.Event()
+    task = asyncio.create_task(node.run(started), name=f"test.{name}")
+    await started.wait()
+    try:
+        yield node
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def fill(node: Node) -> None:
+    """Let the way up be as full as it may be."""
+    filler = encode(Request(0, (), None, bodies.encode(bodies.Report({"filler": "x" * 500_000}))))
+    small = encode(Request(0, (), None, bodies.encode(bodies.Report({}))))
+    for payload in (filler, small):
+        with suppress(Overloaded):
+            while True:
+                node.dialer.send(payload)
+
+
+def interests(parent: Parent) -> list[Interest]:
+    return [frame for frame in map(decode, parent.frames) if isinstance(frame, Interest)]
+
+
+async def test_a_full_way_up_loses_no_interest_and_ends_nobody() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        async with running_dialer(node.endpoint, name="leaver"):
+            await wait_until(lambda: node.children.peers)
+            (number,) = node.children.peers
+            points = np.tile([0.0, 9.0], (10, 1))
+            parent.joined[0].send(encode(Reply(1, (number,), (Install(1, 5, "places", False, points),), b"")))
+            await wait_until(lambda: node.children.router.channels() == (5,))
+            fill(node)
+            node.children.router.withdraw(number, 1)
+            node._round(report=True)
+            node.on_children_changed()
+            assert node.skipped_reports == 2
+            assert not interests(parent)
+            await wait_until(lambda: interests(parent))
+            assert [(told.channel, len(told.lows)) for told in interests(parent)] == [(5, 0)]
+
+
+async def test_a_request_that_the_parent_does_not_take_is_answered_and_the_node_lives() -> None:
+    async with (
+        running_listener(limits=replace(QUICK, message_bytes=4096)) as (above, _),
+        running_node(above.endpoint) as node,
+    ):
+        await wait_until(lambda: node.attached)
+        async with running_dialer(node.endpoint) as (dialer, child):
+            dialer.send(encode(Request(7, (), None, bytes(5000))))
+            await wait_until(lambda: child.frames)
+            reply = decode(child.frames[-1])
+            assert isinstance(reply, Reply)
+            failed = bodies.decode(reply.body)
+            assert isinstance(failed, bodies.Failed)
+            assert (reply.id, failed.code) == (7, "TooLarge")
+
+
+class Nobody:
+    """Answers no request."""
+
+    def on_request(self, peer: Peer, request: Request) -> None:
+        """Reports do not matter here."""
+
+    def on_children_changed(self) -> None:
+        """Nor does who is there."""
+
+
+def free_endpoint() -> str:
+    with sockets.create_server(("127.0.0.1", 0)) as server:
+        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+async def test_nodes_in_a_ring_dial_ever_less_often() -> None:
+    one, other = free_endpoint(), free_endpoint()
+    listener = Listener("tcp://127.0.0.1:*", limits=QUICK)
+    server = Children(listener, Router(tells=False), Rights.everything(), Nobody())
+    listener.start(server)
+    server.tell_directory(Directory(bytes(16), ((bytes(16), listener.endpoint),), ()))
+    async with (
+        running_node(listener.endpoint, other, listen=one, name="one") as first,
+        running_node(listener.endpoint, one, listen=other, name="other") as second,
+    ):
+        await wait_until(lambda: first.path and second.path)
+        await listener.stop()  # each finds only the other
+        await wait_until(lambda: first.reattached + second.reattached >= 2)
+        before = first.dialer.statistics().attempts + second.dialer.statistics().attempts
+        await asyncio.sleep(3.0)
+        assert first.dialer.statistics().attempts + second.dialer.statistics().attempts - before < 35
