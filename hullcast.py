@@ -11,6 +11,7 @@ from clients.sdk import blocking, testing
 from clients.sdk.blocking import BlockingClient
 from clients.sdk.blocking import connect as connect_blocking
 from clients.sdk.client import Client, ClientStatistics, Receipt, connect
+from clients.sdk.publishing import PartlyPublished
 from clients.sdk.subscription import LiveSubscription
 from clients.sdk.subscriptions import Changed, LiveSubscriptions
 from network.answers.events import Change, Event, Progress, Resync, Snapshot
@@ -82,6 +83,7 @@ __all__ = [
     "Messages",
     "NotPermitted",
     "Overloaded",
+    "PartlyPublished",
     "PeerClosed",
     "PeerError",
     "Progress",

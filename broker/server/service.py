@@ -110,6 +110,7 @@ class Server:
                 settings.batch_rows, settings.subscribe_rows, settings.subscribe_groups, settings.max_channels
             ),
         )
+        self.brain.now = self.started
         self.preparing = Preparing(self.brain.subscribing, self._handle)
         self.queries = Queries(self.engine, self._put)
         self.pipeline: Pipeline | None = None

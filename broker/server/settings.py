@@ -110,21 +110,21 @@ class ServerSettings(Settings):
     )
     batch_rows: int = option(
         100_000,
-        "rows in one publish; larger ones are refused, and the client splits them",
+        "rows in one batch; larger ones are refused (the SDK sends what is beyond 100,000 in pieces of 50,000)",
         raised="more throughput for bulk loads, but everybody else waits while one is applied",
         least=1,
         most=10_000_000,
     )
     subscribe_rows: int = option(
         1_000_000,
-        "subscriptions in one request; larger ones are refused, and the client splits them",
+        "subscriptions in one request; larger ones are refused",
         raised="fewer round trips, but everybody else waits while one is answered",
         least=1,
         most=10_000_000,
     )
     subscribe_groups: int = option(
         1000,
-        "different queries in one request to subscribe; larger ones are refused, and the client splits them",
+        "different queries in one request to subscribe; larger ones are refused (the SDK comes back in smaller ones)",
         raised="fewer round trips after a break, but everybody else waits while one is answered",
         least=1,
         most=1_000_000,

@@ -151,14 +151,15 @@ class Groups:
         listening = self._listening(opened, reply)
         policy = group.join(listening, opened.columns)
         token, group.token = group.token, None
-        self._open[group.number] = group
         if token is None:
             if opened.snapshot is None:
                 raise BadFrame("no snapshot of a new subscription")
             group.listeners = listening.admit(opened.points, opened.snapshot, policy, opened.columns, reply.seq)
+            self._open[group.number] = group
             return
         stored = token.snapshot(listening.spec)
         group.listeners = listening.admit(opened.points, stored, policy, opened.columns, token.seq)
+        self._open[group.number] = group
         token.restore(listening, int(group.listeners[0]))
         if opened.snapshot is not None:
             nothing_happened = (token.seq, token.epoch) == (reply.seq, reply.epoch)

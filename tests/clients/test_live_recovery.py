@@ -127,6 +127,38 @@ async def test_when_a_gateway_dies_clients_go_on_by_another_way_and_miss_nothing
         await client.close()
 
 
+async def test_subscriptions_that_come_back_one_by_one_while_rows_are_published_miss_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("clients.sdk.resuming.PORTION_BYTES", 1)
+    everybody = Rights.everything()
+    async with asyncio.timeout(LIMIT_S), testing.cluster(1) as root, hullcast.connect(root) as publisher:
+        await publisher.execute(CREATE)
+        gateway = Node(NodeSettings(listen="inproc://one-by-one", parent=(root,), name="dying"), everybody)
+
+        async def publish(count: int) -> None:
+            for i in range(count):
+                await publisher.publish("STOCK", row("a", float(i)))
+
+        async with serving(gateway):
+            client = await hullcast.connect([gateway.endpoint, root], limits=QUICK)
+            texts = [MIN, ROWS, SUM, MIN, "SELECT DISTINCT PER FROM STOCK WHERE RISK BETWEEN ? AND ?", MIN] * 4
+            subs = [await client.subscribe(sql, 20, 60, overflow="block", buffer=4096) for sql in texts]
+            publishing = asyncio.create_task(publish(600))
+            await asyncio.sleep(0.05)
+        await publishing
+        await client.sync()
+        assert client.statistics().resumes >= 1
+        for sub in subs:
+            heard = []
+            while (event := sub.take_nowait()) is not None:
+                assert isinstance(event, hullcast.Change), sub.sql
+                heard.append(event.seq)
+            assert heard == list(range(heard[0], heard[0] + 600)), sub.sql
+            assert sub.seq == client.seq
+        await client.close()
+
+
 async def test_a_client_learns_other_ways_to_the_server_from_the_one_it_knows() -> None:
     everybody = Rights.everything()
     async with asyncio.timeout(LIMIT_S), testing.cluster(1) as root, hullcast.connect(root) as publisher:
