@@ -22,7 +22,7 @@ from network.security.curve import Curve
 from network.security.keys import KeyPair, make_pair, write_pair
 from network.security.rights import Rights
 from network.settings.common import SecuritySettings
-from network.wire.errors import BadSetting, ConnectionLost, NotPermitted
+from network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
 
 NAMES = ("server", "gateway", "admin", "ticker", "reader", "outsider", "impostor")
@@ -147,7 +147,7 @@ async def test_each_key_may_do_what_the_list_says_and_nothing_else(tmp_path: Pat
 async def test_a_key_on_no_list_does_not_get_in(who: str, tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE_S), secured(tmp_path) as s:
         for endpoint in (s.node.endpoint, s.server.endpoint):
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(PeerClosed, match="denied"):
                 await s.client(who, endpoint, timeout=1.0)
         assert s.server.listener.statistics().refused_keys >= 1
         assert s.node.listener.statistics().refused_keys >= 1
