@@ -21,6 +21,7 @@ Socket: TypeAlias = "zmq.Socket[bytes]"
 
 BATCH_MESSAGES: Final = 256  # messages read before the loop gets its turn ..
 BATCH_S: Final = 0.005  # .. or time spent on them
+ZAP: Final = "inproc://zeromq.zap.01"  # where ZeroMQ asks about keys; the name is its own (RFC 27)
 PARTS_MOST: Final = 8  # parts of one message kept; no message of ours or of ZAP has more
 _RECEIVE_MESSAGES: Final = 256  # RCVHWM: what ZeroMQ reads ahead for each connection; then TCP pushes back
 
@@ -132,12 +133,18 @@ def stop_monitor(socket: Socket) -> None:
         socket.disable_monitor()
 
 
+def release_zap(socket: Socket) -> None:
+    """Before it is closed: let the next one have its place at once. `close` alone leaves that to another thread."""
+    if not socket.closed:
+        socket.unbind(ZAP)
+
+
 def open_zap(context: Context) -> Socket:
     """The socket on which ZeroMQ asks whether a key may come in; REP, since each question is answered at once."""
     socket = context.socket(zmq.REP)
     socket.set(zmq.LINGER, 0)
     try:
-        socket.bind("inproc://zeromq.zap.01")
+        socket.bind(ZAP)
     except zmq.ZMQError as error:
         socket.close()
         raise BadSetting("context", "in use", "another ZAP handler answers on this ZeroMQ context") from error

@@ -11,7 +11,7 @@ from typing import ClassVar
 import zmq
 from zmq.utils import z85
 
-from network.link.socket import Context, EventSocket, Message, open_zap
+from network.link.socket import Context, EventSocket, Message, open_zap, release_zap
 
 #: Says whether the holder of this public key (Z85) may open a link.
 Allow = Callable[[str], bool]
@@ -38,7 +38,8 @@ class Authenticator:
 
     def __init__(self, context: Context) -> None:
         self._entrances: dict[str, Entrance] = {}
-        self._socket = EventSocket(open_zap(context), self._answer)
+        self._raw = open_zap(context)
+        self._socket = EventSocket(self._raw, self._answer)
 
     @classmethod
     def open(cls, context: Context, allow: Allow) -> Entrance:
@@ -58,6 +59,7 @@ class Authenticator:
             return
         authenticator._entrances.pop(entrance.domain, None)
         if not authenticator._entrances:
+            release_zap(authenticator._raw)
             authenticator._socket.close()
             del cls._of_context[context]
 
