@@ -20,10 +20,10 @@ from sim.bench.covers import to_json as covers_to_json
 from sim.bench.engine import run as measure
 from sim.bench.engine import steps, write_json, write_plain
 from sim.bench.figures import check, draw
-from sim.bench.live import STEPS as LIVE_STEPS
-from sim.bench.live import live_to_json, run_live
-from sim.bench.live_report import show_live
-from sim.bench.live_settings import FULL_LIVE, QUICK_LIVE
+from sim.bench.live.measure import STEPS as LIVE_STEPS
+from sim.bench.live.measure import live_to_json, run_live
+from sim.bench.live.report import show_live
+from sim.bench.live.settings import FULL_LIVE, QUICK_LIVE
 from sim.bench.nodes import ROWS, SIZES, measure_nodes
 from sim.bench.report import show, show_covers
 from sim.bench.settings import FULL, QUICK, SECTIONS

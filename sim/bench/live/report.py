@@ -9,7 +9,7 @@ from sim.bench.report import goals_table, number, plain_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sim.bench.live import LiveReport
+    from sim.bench.live.measure import LiveReport
 
 
 def show_live(report: LiveReport, console: Console) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sim.bench.goals import Goal, short
 
 if TYPE_CHECKING:
-    from sim.bench.live import CostLine, Installed, Latency, Single, Sustained
-    from sim.bench.live_settings import LiveSettings
+    from sim.bench.live.measure import CostLine, Installed, Latency, Single, Sustained
+    from sim.bench.live.settings import LiveSettings
 
 UPDATES_S = 100_000.0
 P99_MS = 20.0

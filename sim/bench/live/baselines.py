@@ -19,7 +19,7 @@ from sim.workloads import CREATE, RANGE_MIN, Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sim.bench.live_settings import LiveSettings
+    from sim.bench.live.settings import LiveSettings
 
 PAUSE_S = 0.3
 
@@ -56,7 +56,7 @@ async def measure_chain(settings: LiveSettings, sizes: ChainSizes) -> Chain:
 
     async def process(role: str, hop: str, parent: str = "", plan: dict[str, float] | None = None) -> Worker:
         words = (role, json.dumps(sizes.of(hop, settings)), parent, json.dumps(plan or {}))
-        workers.append(await Worker.start(f"chain {role}", "sim.bench.live_chain", *words))
+        workers.append(await Worker.start(f"chain {role}", "sim.bench.live.chain", *words))
         return workers[-1]
 
     try:

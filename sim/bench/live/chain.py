@@ -4,7 +4,7 @@
 
 A message is a header (kind, phase, time of the publish) and a payload, as on our links. Nodes look at the kind only;
 each sends on as many bytes as the same node of the live system did on average. Started once per process, as
-`python -m sim.bench.live_chain ROLE SIZES PARENT`; a process says where it listens, and clients what they heard.
+`python -m sim.bench.live.chain ROLE SIZES PARENT`; a process says where it listens, and clients what they heard.
 """
 
 from __future__ import annotations

@@ -16,16 +16,16 @@ import numpy as np
 
 from clients.processes.worker import ask_all
 from sim.bench.engine import FORMAT, machine
-from sim.bench.live_baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
-from sim.bench.live_cluster import Cpu, LiveCluster, check_psutil
-from sim.bench.live_goals import live_goals
+from sim.bench.live.baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
+from sim.bench.live.cluster import Cpu, LiveCluster, check_psutil
+from sim.bench.live.goals import live_goals
 from sim.workloads import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sim.bench.goals import Goal
-    from sim.bench.live_settings import LiveSettings
+    from sim.bench.live.settings import LiveSettings
 
     Floats = np.typing.NDArray[np.float64]
     Tick = Callable[[str], None]

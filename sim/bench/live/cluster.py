@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.sdk.client import Client
-    from sim.bench.live_settings import LiveSettings
+    from sim.bench.live.settings import LiveSettings
 
 SETTLE_S = 20.0
 LOOK_S = 0.05
@@ -56,9 +56,9 @@ class LiveCluster:
     async def start(self) -> None:
         """Start everything, and load the rows."""
         settings = self.settings
-        self._publisher = await Worker.start("publisher", "sim.bench.live_publisher")
+        self._publisher = await Worker.start("publisher", "sim.bench.live.publisher")
         for number in range(settings.clients):
-            self.clients.append(await Worker.start(f"client-{number + 1}", "sim.bench.live_client"))
+            self.clients.append(await Worker.start(f"client-{number + 1}", "sim.bench.live.client"))
         await self._cluster.start()
         gateways = self._cluster.gateways
         self._control = await connect(gateways[0].endpoint, name="bench", timeout=60.0)
