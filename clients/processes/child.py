@@ -28,7 +28,7 @@ READY_S = 180.0
 #: How long a process may take to stop before it is killed; longer than it gives itself (clients/processes/running.py).
 GRACE_S = 12.0
 _LINE_BYTES = 1 << 20
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parents[2]
 
 
 class ProcessFailed(HullcastError):

@@ -43,7 +43,7 @@ Progress = Callable[[int, int, str], None]
 PACKAGES = ("broker", "network")
 #: Two thirds of the time, and some of each half.
 DEAR = {"carve", "reformulate", "rebuild", "report_many", "update_many"}
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 CREATES = (
     "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, PER REAL, SHARES INTEGER)",
@@ -227,14 +227,18 @@ def _watched(report: Callable[[str], None]) -> Iterator[list[str]]:
 # --- two processes -------------------------------------------------------------------------------------------------
 
 
+def part_command(part: int) -> list[str]:
+    """What compiles one part, in a process of its own."""
+    return [sys.executable, "-m", "clients.warm.kernels", "--part", str(part)]
+
+
 def _compile_in_parts(report: Progress, total: int) -> int:
     """Let a process a part compile, and report what they say; how many functions they compiled."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "clients.warm.kernels.kernels", "--part"]
     said: SimpleQueue[str | None] = SimpleQueue()
     helpers = [
         subprocess.Popen(
-            [*command, str(part)],
+            part_command(part),
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

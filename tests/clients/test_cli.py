@@ -163,3 +163,11 @@ def test_the_two_halves_leave_little_to_compile(tmp_path: Path) -> None:
         [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert int(done.stdout) <= 2
+
+
+@pytest.mark.parametrize("part", range(len(warm.PARTS)))
+def test_each_part_of_the_kernels_can_be_compiled_by_itself(part: int) -> None:
+    ended = subprocess.run(
+        warm.part_command(part), cwd=warm.ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
