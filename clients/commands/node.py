@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from clients.commands.arguments import add_process_arguments
-from clients.processes import logs
-from clients.processes.running import Running, announcer, leave, serve, stop_when_input_ends
+from clients.commands.serving import prepare
+from clients.processes.running import Running, announcer, leave, serve
 from clients.warm.serving import warm_node
 from network.node.metrics import node_metrics
 from network.node.node import Node
 from network.node.settings import NodeSettings
-from network.security.curve import Curve
-from network.security.keys import load_pair, load_public
-from network.security.rights import Rights
-from network.settings.flags import add_flags, from_arguments
-from network.settings.text import example, report
+from network.settings.flags import add_flags
 from network.wire.errors import PeerClosed
 
 if TYPE_CHECKING:
@@ -44,32 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Serve until told to stop."""
-    if arguments.print_config:
-        sys.stdout.write(example(NodeSettings))
+    prepared = prepare(NodeSettings, arguments)
+    if prepared is None:
         return 0
-    loaded = from_arguments(NodeSettings, arguments)
-    settings, security = loaded.settings, loaded.settings.security
-    pair = load_pair(security.key) if security.key is not None else None
-    rights = Rights.load(security.allow)
-    curve = parent_curve = None
-    if pair is not None:
-        curve = Curve(pair.public, pair.secret)
-        expected = load_public(settings.parent_key, setting="parent_key") if settings.parent_key else pair.public
-        parent_curve = Curve(pair.public, pair.secret, server=expected)
-    if arguments.check_config:
-        sys.stdout.write(report(loaded))
-        return 0
-    logs.configure(settings.log.level, settings.log.format)
-    if arguments.until_input_ends:
-        stop_when_input_ends()
+    settings = prepared.settings
     warm_node()
-    node = Node(settings, rights, curve=curve, parent_curve=parent_curve)
+    node = Node(settings, prepared.rights, curve=prepared.curve, parent_curve=prepared.parent_curve)
     running = Running(
         role="node",
         name=settings.name,
         service=node,
         monitor=settings.monitor,
-        allow=security.allow,
+        allow=settings.security.allow,
         metrics=lambda: node_metrics(node),
         status=node.status,
         missing=lambda: missing(node),

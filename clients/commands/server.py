@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from broker.server.metrics import server_metrics
@@ -10,14 +9,10 @@ from broker.server.service import Server
 from broker.server.settings import ServerSettings
 from broker.server.status import server_status
 from clients.commands.arguments import add_process_arguments
-from clients.processes import logs
-from clients.processes.running import Running, announcer, leave, serve, stop_when_input_ends
+from clients.commands.serving import prepare
+from clients.processes.running import Running, announcer, leave, serve
 from clients.warm.serving import warm_server
-from network.security.curve import Curve
-from network.security.keys import load_pair
-from network.security.rights import Rights
-from network.settings.flags import add_flags, from_arguments
-from network.settings.text import example, report
+from network.settings.flags import add_flags
 
 if TYPE_CHECKING:
     import argparse
@@ -41,28 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Serve until told to stop."""
-    if arguments.print_config:
-        sys.stdout.write(example(ServerSettings))
+    prepared = prepare(ServerSettings, arguments)
+    if prepared is None:
         return 0
-    loaded = from_arguments(ServerSettings, arguments)
-    settings, security = loaded.settings, loaded.settings.security
-    pair = load_pair(security.key) if security.key is not None else None
-    rights = Rights.load(security.allow)
-    if arguments.check_config:
-        sys.stdout.write(report(loaded))
-        return 0
-    logs.configure(settings.log.level, settings.log.format)
-    if arguments.until_input_ends:
-        stop_when_input_ends()
+    settings = prepared.settings
     warm_server()
-    curve = Curve(pair.public, pair.secret) if pair is not None else None
-    server = Server(settings, rights, curve=curve)
+    server = Server(settings, prepared.rights, curve=prepared.curve)
     running = Running(
         role="server",
         name=settings.name,
         service=server,
         monitor=settings.monitor,
-        allow=security.allow,
+        allow=settings.security.allow,
         metrics=lambda: server_metrics(server),
         status=lambda: server_status(server),
         missing=server.ready,

@@ -33,6 +33,7 @@ def children_metrics(children: Children) -> list[Metric]:
         counter(
             "hullcast_delivered_bytes_total", "Bytes of the frames with these messages.", status["delivered_bytes"]
         ),
+        counter("hullcast_too_large_total", "Replies and updates too large for a child.", status["too_large"]),
         counter("hullcast_nodes_refused_total", "Nodes that had no right to join.", status["refused"]),
         gauge("hullcast_queue_bytes", "Bytes on their way to children, not acknowledged yet.", status["queued_bytes"]),
         gauge("hullcast_queue_fullest_bytes", "The same for the child with the most.", status["fullest_bytes"]),

@@ -25,6 +25,8 @@ def node_metrics(node: Node) -> list[Metric]:
         counter("hullcast_parent_resumed_total", "Cuts after which the link went on, nothing lost.", link.resumed),
         counter("hullcast_parent_interruptions_total", "Times the connection to the parent broke.", link.interruptions),
         gauge("hullcast_parent_queue_bytes", "Bytes on their way to the parent, not acknowledged yet.", waiting),
+        counter("hullcast_greedy_refused_total", "Requests of a child beyond its share.", node.greedy_refused),
+        counter("hullcast_reports_skipped_total", "Reports skipped, the way up being full.", node.skipped_reports),
         *children_metrics(node.children),
         *process_metrics(),
     ]
