@@ -19,6 +19,7 @@ from network.wire.columns import Columns
 from network.wire.errors import BadFrame, TooLarge
 from network.wire.fields import Matrix, array, integer, text
 from network.wire.limits import DEFAULT, WireLimits
+from network.wire.rectangles import are_rectangles, pack_rectangles, unpack_rectangles
 
 Form: TypeAlias = Literal["rectangles", "places"]
 
@@ -200,16 +201,24 @@ def _listed_install(install: Install) -> list[object]:
 
 
 def pack_channels(channels: Mapping[int, Columns]) -> list[object]:
-    """Columns by channel number, as pairs: MessagePack maps of ours have texts for keys."""
-    return [[channel, column_format.pack(columns)] for channel, columns in channels.items()]
+    """Columns by channel number, as arrays that begin with it: MessagePack maps of ours have texts for keys."""
+    return [
+        [channel, *pack_rectangles(columns)] if are_rectangles(columns) else [channel, column_format.pack(columns)]
+        for channel, columns in channels.items()
+    ]
 
 
 def read_channels(value: object, limits: WireLimits) -> dict[int, Columns]:
     """The opposite, or BadFrame."""
     channels: dict[int, Columns] = {}
-    for pair in array(value, "channels"):
-        channel, columns = array(pair, "a channel with its columns", 2)
-        channels[integer(channel, "a channel")] = column_format.unpack(columns, limits)
+    for item in array(value, "channels"):
+        match array(item, "a channel with its messages"):
+            case [channel, columns]:
+                channels[integer(channel, "a channel")] = column_format.unpack(columns, limits)
+            case [channel, seqs, numbers]:
+                channels[integer(channel, "a channel")] = unpack_rectangles(seqs, numbers, limits)
+            case other:
+                raise BadFrame(f"a channel with its messages is an array of 2 or 3, not of {len(other)}")
     if len(channels) < len(cast("list[Any]", value)):
         raise BadFrame("a channel twice")
     return channels

@@ -156,6 +156,13 @@ F8 = ["f8", struct.pack("<d", 1.5)]
         (["deliver", 1, [[1, {"a": ["t4", struct.pack("<i", 1), ["x"]]}]]], "no word"),
         (["deliver", 1, [[1, {"a": ["t4", struct.pack("<i", -2), ["x"]]}]]], "no word"),
         (["deliver", 1, [[1, {"a": ["t4", struct.pack("<i", 0), [b"x"]]}]]], "is a text"),
+        (["deliver", 1, [[1]]], "array of 2 or 3, not of 1"),
+        (["deliver", 1, [[1, bytes(8), bytes(40), b""]]], "array of 2 or 3, not of 4"),
+        (["deliver", 1, [[1, bytes(8), "text"]]], "two blocks of bytes"),
+        (["deliver", 1, [[1, {}, bytes(40)]]], "two blocks of bytes"),
+        (["deliver", 1, [[1, b"", b""]]], "no rectangle"),
+        (["deliver", 1, [[1, bytes(7), bytes(35)]]], "8 byte values"),
+        (["deliver", 1, [[1, bytes(16), bytes(40)]]], "2 rectangles of 5 or 6 numbers are not 40 bytes"),
         (["directory", ID[:15], [], []], "16 bytes"),
         (["directory", ID, [[ID]], []], "step of the path"),
     ],
@@ -213,6 +220,26 @@ def test_limits_hold_before_anything_is_built() -> None:
             frames.decode(frames.encode(frame), small)
     with pytest.raises(BadFrame, match="at most 100"):
         frames.decode(bytes(101), small)
+
+
+def test_rectangles_travel_as_two_blocks_and_come_as_columns() -> None:
+    numbers = {name: np.arange(4.0) + place for place, name in enumerate(("il", "ir", "ol", "or", "best"))}
+    columns: dict[str, Any] = {"seq": np.arange(4), **numbers}
+    alike = {**columns, "value": np.zeros(4)}  # of another kind: as a map
+    block, table = (len(frames.encode(frames.Deliver(1, {1: {**some}}))) for some in (columns, alike))
+    assert block == len(b"\x93\xa7deliver\x01\x91\x93\x01") + 2 + 4 * 8 + 2 + 4 * 5 * 8
+    assert table > block + 4 * 8 + 50
+    for some in (columns, {**columns, "part": np.ones(4)}):
+        received = frames.decode(frames.encode(frames.Deliver(1, {1: {**some}})))
+        assert isinstance(received, frames.Deliver)
+        assert received.channels[1].keys() == some.keys()
+        for name, column in received.channels[1].items():
+            assert isinstance(column, np.ndarray)
+            assert column.dtype == some[name].dtype
+            assert (column == some[name]).all()
+            assert all(column.flags[name] for name in ("WRITEABLE", "ALIGNED", "C_CONTIGUOUS"))
+    with pytest.raises(BadFrame, match="4 rows; at most 3"):
+        frames.decode(frames.encode(frames.Deliver(1, {1: {**columns}})), WireLimits(rows=3))
 
 
 def test_a_body_that_no_receiver_takes_is_not_sent() -> None:

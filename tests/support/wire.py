@@ -85,7 +85,17 @@ def boxes(draw: st.DrawFn) -> frames.Interest:
     return frames.Interest(draw(numbers), draw(numbers), lows, draw(matrices(*lows.shape)))
 
 
-channels = st.dictionaries(numbers, tables(arrays), max_size=2)
+@st.composite
+def rectangles(draw: st.DrawFn) -> dict[str, Any]:
+    """Messages of a MIN or MAX, partitioned or not."""
+    rows, names_ = draw(st.integers(0, 3)), ["il", "ir", "ol", "or", "best", "part"]
+    columns = {name: draw(_array(st.floats(allow_nan=False), rows, np.float64)) for name in names_}
+    if draw(st.booleans()):
+        del columns["part"]
+    return {"seq": draw(_array(numbers, rows, np.int64)), **columns}
+
+
+channels = st.dictionaries(numbers, tables(arrays) | rectangles(), max_size=2)
 forms: SearchStrategy[Any] = st.sampled_from(["rectangles", "places"])
 routes = st.lists(numbers, max_size=3).map(tuple)
 installs = st.builds(frames.Install, numbers, numbers, forms, st.booleans(), matrices())
