@@ -12,9 +12,7 @@ JOBS ?= 2
 PYTHON ?=
 export PYTHON
 
-# Spark (500 MB, 50 s) is not among them: no test needs it yet. `make venv-sim` adds it; the day a test does, add
-# `sim` here. Java is checked all the same, so that nobody learns of it only then.
-EXTRAS := arrow,pandas,bench,dev
+EXTRAS := sim,dev
 
 .PHONY: help
 help: ## show this list
@@ -29,21 +27,17 @@ $(VENV)/.stamp: pyproject.toml constraints.txt .ci/venv
 	@.ci/venv $(VENV) $(EXTRAS)
 	@touch $@
 
-.PHONY: venv-sim
-venv-sim: venv ## add Spark and what the simulations need (500 MB)
-	@.ci/venv $(VENV) $(EXTRAS),sim
-
 .PHONY: demo
 demo: venv ## a cluster on this host: kill a gateway, miss nothing, check every answer
 	@$(BIN)/hullcast demo
 
 .PHONY: test
 test: lint ## what CI runs: lint, then all tests but the slow ones
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 .PHONY: test-slow
 test-slow: venv ## only the tests marked slow
-	$(BIN)/pytest -n $(JOBS) -m slow
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m slow
 
 .PHONY: test-soak
 test-soak: venv ## minutes of load and faults on a cluster (HULLCAST_SOAK_MINUTES=4)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from clients.commands.arguments import whole
+from clients.commands.progress import bar
 from clients.commands.warm import warm_with_bar
 from network.wire.errors import UsageError
 from sim.bench.covers import QUICK_COVERS, CoverSettings, measure_covers
@@ -30,7 +29,6 @@ from sim.bench.settings import FULL, QUICK, SECTIONS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -109,7 +107,7 @@ def _engine(arguments: argparse.Namespace, console: Console) -> int:
         check()
     warm_with_bar(console)
     settings = replace(QUICK if arguments.quick else FULL, seed=arguments.seed)
-    with _bar(console, steps(settings, arguments.only)) as tick:
+    with bar(console, steps(settings, arguments.only)) as tick:
         report = measure(settings, arguments.only, tick)
     show(report, console)
     if arguments.json is not None:
@@ -120,7 +118,7 @@ def _engine(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _nodes(arguments: argparse.Namespace, console: Console) -> int:
-    with _bar(console, 2 * len(arguments.sizes)) as tick:
+    with bar(console, 2 * len(arguments.sizes)) as tick:
         found = measure_nodes(
             arguments.sizes, arguments.rows, updates=arguments.updates, seed=arguments.seed, tick=tick
         )
@@ -150,7 +148,7 @@ def _covers(arguments: argparse.Namespace, console: Console) -> int:
     )
     if settings.subscriptions < settings.gateways:
         raise UsageError(f"{settings.subscriptions} subscriptions are too few for {settings.gateways} gateways")
-    with _bar(console, cover_steps(settings)) as tick:
+    with bar(console, cover_steps(settings)) as tick:
         report = measure_covers(settings, tick)
     show_covers(report, console)
     if arguments.json is not None:
@@ -162,26 +160,10 @@ def _covers(arguments: argparse.Namespace, console: Console) -> int:
 def _live(arguments: argparse.Namespace, console: Console) -> int:
     warm_with_bar(console)
     settings = replace(QUICK_LIVE if arguments.quick else FULL_LIVE, seed=arguments.seed)
-    with _bar(console, LIVE_STEPS) as tick:
+    with bar(console, LIVE_STEPS) as tick:
         report = run_live(settings, tick)
     show_live(report, console)
     if arguments.json is not None:
         write_plain(live_to_json(report), arguments.json)
         console.print(f"written: {arguments.json}", soft_wrap=True)
     return 0
-
-
-@contextmanager
-def _bar(console: Console, total: int) -> Iterator[Callable[[str], None]]:
-    """A bar that moves with every tick and goes away at the end; nothing where there is no terminal."""
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total)
-        begun = False
-
-        def tick(what: str) -> None:
-            nonlocal begun
-            progress.update(task, advance=1 if begun else 0, description=what)
-            begun = True
-
-        yield tick

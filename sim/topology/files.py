@@ -1,0 +1,127 @@
+"""Topologies on disk: GraphML, edge lists and INET's format, each also compressed by gzip."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import ParseError
+
+from network.wire.errors import UsageError
+from sim.topology.graph import Topology, make_topology
+from sim.topology.listings import MOST_LINKS, MOST_NODES, read_listing, write_edges, write_inet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LARGEST = 512 * 2**20  # bytes of text; a longer file, or one that unpacks to more, is refused
+GRAPHML, EDGES, INET = (".graphml",), (".txt", ".edges"), (".inet",)
+
+
+def read_topology(
+    path: str | Path, *, root: int = 0, largest: bool = False, tell: Callable[[str], None] | None = None
+) -> Topology:
+    """The topology in a file of any of the formats; its content says which.
+
+    Places that the file does not have are drawn by `root`, latencies that it does not have follow from the places.
+    With `largest` only the largest component is kept. `tell` hears what was left out, in a sentence.
+    """
+    path = Path(path)
+    name = path.name.removesuffix(".gz").partition(".")[0]
+    data = _read(path)
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        read, links = _graphml(data, path, name, root, largest)
+        total = read.nodes
+    else:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise UsageError(f"{path}, line {line}: this is no text; GraphML, an edge list or INET's format?") from None
+        listing = read_listing(text, str(path))
+        links, total = len(listing.a), listing.nodes
+        read = make_topology(
+            name,
+            total,
+            listing.a,
+            listing.b,
+            places=listing.places,
+            latency=listing.latency,
+            seed=root,
+            largest=largest,
+        )
+    if tell is not None and read.nodes < total:
+        tell(f"{total - read.nodes:,} nodes outside the largest component are left out")
+    if tell is not None and read.links < links:
+        tell(f"{links - read.links:,} lines are left out: loops, links given before, or outside the largest component")
+    return read
+
+
+def write_topology(topology: Topology, path: str | Path) -> None:
+    """Write a topology in the format that the name asks for: .graphml, .inet, .txt or .edges, and .gz after it."""
+    path = Path(path)
+    suffix = Path(path.name.removesuffix(".gz")).suffix
+    if suffix in GRAPHML:
+        data = _to_graphml(topology)
+    elif suffix in INET:
+        data = write_inet(topology).encode()
+    elif suffix in EDGES:
+        data = write_edges(topology).encode()
+    else:
+        raise UsageError(f"{path}: a topology is written as .graphml, .inet, .txt or .edges (and .gz), not {suffix!r}")
+    if path.name.endswith(".gz"):
+        data = gzip.compress(data, mtime=0)  # without the time: the same topology gives the same bytes
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            if not packed:
+                data = file.read(LARGEST + 1)
+            else:
+                with gzip.open(file) as unpacked:
+                    data = unpacked.read(LARGEST + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > LARGEST:
+        raise UsageError(f"{path} has more than {LARGEST // 2**20} MB of text; no topology of this size is read")
+    return data
+
+
+def _graphml(data: bytes, path: Path, name: str, root: int, largest: bool) -> tuple[Topology, int]:
+    """A GraphML file, and the number of links in it."""
+    import networkx
+
+    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:  # what they declare may unpack without end
+        raise UsageError(f"{path}: GraphML with a DOCTYPE or ENTITY is not read; remove it")
+    try:
+        graph = networkx.read_graphml(BytesIO(data))
+    except ParseError as error:
+        raise UsageError(f"{path}, line {error.position[0]}: no well-formed XML: {error}") from None
+    except (networkx.NetworkXException, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is XML, but no GraphML that networkx reads: {error}") from error
+    if len(graph) > MOST_NODES or graph.number_of_edges() > MOST_LINKS:
+        raise UsageError(
+            f"{path} has {len(graph):,} nodes and {graph.number_of_edges():,} links; "
+            f"at most {MOST_NODES:,} and {MOST_LINKS:,} are read"
+        )
+    stored = str(graph.graph.get("name", "")) or name
+    return Topology.from_networkx(graph, stored, seed=root, largest=largest), graph.number_of_edges()
+
+
+def _to_graphml(topology: Topology) -> bytes:
+    import networkx
+
+    stream = BytesIO()
+    networkx.write_graphml(topology.to_networkx(), stream)
+    return stream.getvalue()
