@@ -1,0 +1,31 @@
+"""Which nodes are brokers: some nodes drawn at random, the first of them the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from network.wire.errors import UsageError
+from sim.seeds import generator
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from sim.topology.graph import Topology
+
+    Ints = npt.NDArray[np.int64]
+
+#: Of the thesis: 1,000 of 20,000 nodes.
+BROKERS = 1_000
+
+
+def choose_brokers(topology: Topology, count: int = BROKERS, *, root: int = 0) -> Ints:
+    """The node of each broker, all different; [0] is the server's.
+
+    Fewer brokers are the first of many, so the server stays where it is when their number changes.
+    """
+    if not 1 <= count <= topology.nodes:
+        raise UsageError(f"topology {topology.name} has {topology.nodes} nodes: brokers must be 1 to that, got {count}")
+    order = generator(root, "brokers", topology.nodes).permutation(topology.nodes)
+    return order[:count].astype(np.int64)
