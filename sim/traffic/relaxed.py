@@ -1,0 +1,100 @@
+"""CN: no server decides; every event goes wherever somebody's range holds the row's x, before or after.
+
+Nothing but the two x matters, and of these only how they lie to the ends of ranges (in a tree) or zones (in a CAN):
+the *breaks*. So each pair of positions among the breaks is paid for once a chunk, whatever the number of events.
+
+    breaks          10        20        30
+    position     0   1    2    3    4    5   6         odd: exactly there
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from network.compiled import kernel
+from sim.overlay.can import NOBODY, STACK, flood
+from sim.traffic.reach import Reach, reaches
+from sim.traffic.tally import METRICS, Tally, add, begin, note, tally_of
+
+if TYPE_CHECKING:
+    from sim.overlay.zones import Zones
+    from sim.traffic.audience import Floats, Ints, Narrow
+    from sim.traffic.world import Placed
+
+ROOT = 0
+
+
+def relaxed(placed: Placed, old_x: Floats, new_x: Floats, size: int) -> Ints:
+    """(n, 5): the metrics of each event that brings a row from old_x to new_x (NaN: not there)."""
+    placement = placed.placement
+    breaks = breaks_of(placed)
+    # Who comes or goes is like one who stays; and there and back is the same.
+    old, new = np.where(np.isnan(old_x), new_x, old_x), np.where(np.isnan(new_x), old_x, new_x)
+    low, high = np.minimum(old, new), np.maximum(old, new)
+    _, example, which = np.unique(
+        positions(breaks, low) * (2 * len(breaks) + 1) + positions(breaks, high), return_index=True, return_inverse=True
+    )
+    costs = np.zeros((len(example), len(METRICS)), np.int64)
+    tally = tally_of(placement.routes)
+    if placement.tree is not None:
+        down_to_ranges(tally, placement.tree.parent, placed.reach, low[example], high[example], size, costs)
+    else:
+        assert placement.zones is not None, "a placement is a tree or zones"
+        over_quadrants(tally, placement.zones, low[example], high[example], size, costs)
+    spread: Ints = costs[which.reshape(-1)]
+    return spread
+
+
+def breaks_of(placed: Placed) -> Floats:
+    """All x at which the way of an event changes, rising, each once."""
+    zones = placed.placement.zones
+    if placed.placement.tree is not None or zones is None:
+        return np.unique(np.concatenate((placed.reach.low, placed.reach.high)))
+    return np.unique(np.concatenate((zones.low.reshape(-1), zones.high.reshape(-1))))
+
+
+def positions(breaks: Floats, x: Floats) -> Ints:
+    """Where each x lies among the breaks; NaN beyond all of them, where nobody is concerned either."""
+    place: Ints = np.searchsorted(breaks, x, "left") + np.searchsorted(breaks, x, "right")
+    return place
+
+
+@kernel
+def down_to_ranges(tally: Tally, parent: Narrow, reach: Reach, low: Floats, high: Floats, size: int, out: Ints) -> None:
+    """From the root along the tree to every gateway whose ranges hold low or high, one frame an edge."""
+    brokers = len(parent)
+    passed = np.full(brokers, -1, np.int64)
+    low_hints, high_hints = reach.starts.copy(), reach.starts.copy()
+    for i in range(len(low)):
+        begin(tally)
+        for broker in range(brokers):
+            held = reaches(reach, broker, low[i], low_hints)
+            if not held and high[i] != low[i]:
+                held = reaches(reach, broker, high[i], high_hints)
+            child = broker
+            while held and child != ROOT and passed[child] != i:
+                passed[child] = i
+                add(tally, parent[child], child, 1, size)
+                child = parent[child]
+        note(tally, out, i)
+
+
+@kernel
+def over_quadrants(tally: Tally, zones: Zones, low: Floats, high: Floats, size: int, out: Ints) -> None:
+    """From the owner of (x, x) to all zones that meet x1 <= x <= x2, for both x; what two floods share goes once."""
+    brokers = len(zones.low)
+    stack, passed = np.empty(STACK, np.int64), np.full(brokers * brokers, -1, np.int32)
+    senders, receivers = np.empty(brokers, np.int64), np.empty(brokers, np.int64)
+    for i in range(len(low)):
+        begin(tally)
+        for x in (low[i], high[i]):
+            senders, receivers, used = flood(zones, -np.inf, x, x, np.inf, senders, receivers, 0, stack)
+            for k in range(used):
+                if senders[k] != NOBODY:
+                    pair = senders[k] * brokers + receivers[k]
+                    if passed[pair] != i:
+                        passed[pair] = i
+                        add(tally, senders[k], receivers[k], 1, size)
+        note(tally, out, i)

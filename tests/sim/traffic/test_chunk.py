@@ -1,0 +1,119 @@
+"""Every number that the kernels tell of an event is the one that plain counting gives."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from network.wire.errors import UsageError
+from sim.traffic import chunk
+from sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
+from tests.sim.traffic.worlds import NOWHERE, Change, events_of, expected, small_world, state_of, table
+
+ROWS = st.tuples(st.integers(0, 6).map(float), st.integers(0, 4).map(float))
+CHANGES = st.lists(st.tuples(st.integers(0, 7), st.just(NOWHERE) | ROWS | ROWS | ROWS), min_size=1, max_size=25)
+SEEDS = st.integers(0, 10_000)
+NO_STATE = State(np.empty(0, np.int64), np.empty(0), np.empty(0))
+
+
+@given(seed=SEEDS, changes=CHANGES)
+@settings(max_examples=250, deadline=None)
+def test_all_metrics_of_all_approaches_and_placements_are_those_of_plain_counting(
+    seed: int, changes: list[Change]
+) -> None:
+    small = small_world(seed)
+    columns = replay_chunk(NO_STATE, events_of(changes, first=5), small.world)
+    assert table(columns) == expected(small.oracles(), changes, first=5)
+
+
+@given(seed=SEEDS, changes=CHANGES, cuts=st.sets(st.integers(0, 25), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_where_chunks_begin_makes_no_difference(seed: int, changes: list[Change], cuts: set[int]) -> None:
+    world = small_world(seed).world
+    whole = table(replay_chunk(NO_STATE, events_of(changes), world))
+    ends = sorted({0, len(changes), *(cut for cut in cuts if cut < len(changes))})
+    pieces = []
+    for begin, end in pairwise(ends):
+        pieces += table(replay_chunk(state_of(changes[:begin]), events_of(changes[begin:end], begin), world))
+    assert pieces == whole
+
+
+def test_it_makes_no_difference_how_many_subscriptions_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(3)
+    changes: list[Change] = [
+        (int(random.integers(8)), (float(random.integers(7)), float(random.integers(5)))) for _ in range(60)
+    ]
+    world = small_world(4).world
+    whole = table(replay_chunk(NO_STATE, events_of(changes), world))
+    assert max(row[-1] for row in whole) > 3
+    monkeypatch.setattr(chunk, "ENOUGH", 1)
+    assert table(replay_chunk(NO_STATE, events_of(changes), world)) == whole
+
+
+def test_columns_are_named_and_typed_as_promised_also_without_events() -> None:
+    world = small_world(1).world
+    for changes in ([], [(0, (1.0, 1.0))]):
+        columns = replay_chunk(NO_STATE, events_of(changes), world)
+        assert {name: column.dtype.type for name, column in columns.items()} == COLUMNS
+        assert list(columns) == list(COLUMNS)
+        rows = len(changes) * len(world.placements) * len(APPROACHES)
+        assert {len(column) for column in columns.values()} == {rows}
+
+
+def test_a_change_that_changes_nothing_costs_only_where_the_server_does_not_decide() -> None:
+    world, state = small_world(7).world, State(np.array([0]), np.array([3.0]), np.array([2.0]))
+    columns = replay_chunk(state, events_of([(0, (3.0, 2.0)), (1, NOWHERE)]), world)
+    again, absent = (columns["seq"] == seq for seq in (0, 1))
+    relaxed = columns["approach"] == APPROACHES.index("CN")
+    assert columns["messages"][again & relaxed].max() > 0
+    assert columns["messages"][again & ~relaxed].max() == 0
+    assert columns["messages"][absent].max() == 0
+    assert not columns["rectangles"].any()
+
+
+def test_a_world_that_was_pickled_gives_the_same_and_its_arrays_are_shared_and_writable() -> None:
+    changes: list[Change] = [(key % 5, (float(key % 7), float(key * 3 % 5))) for key in range(30)]
+    world = small_world(11).world
+    copy: World = pickle.loads(pickle.dumps(world, pickle.HIGHEST_PROTOCOL))
+    assert table(replay_chunk(NO_STATE, events_of(changes), copy)) == table(
+        replay_chunk(NO_STATE, events_of(changes), world)
+    )
+    assert len({id(placed.placement.routes.links) for placed in copy.placements}) == 1
+    assert copy.subscriptions.blocks.flags.writeable  # else kernels would be compiled again
+    assert copy.placements[0].gateways.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("state", "events", "reason"),
+    [
+        (NO_STATE, Events(np.array([1, 1]), np.array([0, 1]), np.ones(2), np.ones(2)), "1 follows 1"),
+        (NO_STATE, Events(np.array([1]), np.array([-3]), np.ones(1), np.ones(1)), "-3"),
+        (NO_STATE, Events(np.array([1]), np.array([0]), np.ones(1), np.full(1, np.nan)), r"key 0\) is \(1.0, nan\)"),
+        (NO_STATE, Events(np.array([1]), np.array([0]), np.full(1, np.inf), np.ones(1)), r"\(inf, 1.0\)"),
+        (NO_STATE, Events(np.array([1]), np.array([0, 1]), np.ones(2), np.ones(2)), "1 sequence numbers for 2"),
+        (NO_STATE, Events(np.array([1]), np.array([0]), np.ones(1), np.ones(2)), "differ in length"),
+        (State(np.array([2, 2]), np.ones(2), np.ones(2)), events_of([]), "twice"),
+    ],
+)
+def test_columns_that_make_no_sense_are_refused(state: State, events: Events, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        replay_chunk(state, events, small_world(1).world)
+
+
+def test_a_world_needs_a_gateway_for_every_subscription_and_ranges_that_are_some() -> None:
+    small = small_world(1)
+    low, high = (np.array(ends) for ends in zip(*small.ranges, strict=True))
+    placement, gateways = small.placements[0]
+    with pytest.raises(UsageError, match="gateways for"):
+        World.of(low, high, [(placement, gateways[1:])])
+    with pytest.raises(UsageError, match="must be brokers 0 to"):
+        World.of(low, high, [(placement, gateways + 100)])
+    with pytest.raises(UsageError, match="must not exceed"):
+        World.of(np.array([2.0]), np.array([1.0]), [])
+    with pytest.raises(UsageError, match="as many lows as highs"):
+        World.of(low, high[1:], [])
