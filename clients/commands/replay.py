@@ -13,7 +13,7 @@ from clients.commands.arguments import number, seconds, whole
 from clients.commands.connection import add_connection_arguments, as_json, connected
 from clients.feeds.feeding import read_ahead
 from clients.feeds.pacing import TICK_S, Latencies, Pacer, Send, Times
-from clients.feeds.traces import Part, open_trace
+from clients.feeds.traces import open_trace
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.feeds.traces import FileTrace, SyntheticTrace
+    from clients.feeds.part import Part
+    from clients.feeds.traces import Trace
     from clients.sdk.client import Client
 
 RATE = 1000.0
@@ -37,18 +38,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "update took from when it was due until it was durable."
     )
     parser.epilog = (
-        "TRACE is a file (.csv, .jsonl, .parquet); or `synthetic[:rows[:seed]]`, a small stock market in the tables "
-        "STOCK, SECTOR_INDEX and ANALYST; or `points[:rows[:seed]]`, the workload of the thesis in the table POINTS. "
-        "Both have 20,000 updates. Ctrl-C ends it with the summary, and exit code 0."
+        "TRACE is a file (.csv, .jsonl, .parquet); or a folder made by `hullcast sim trace`; or "
+        "`market[:stocks[:seed]]`, 60 days of a made-up market of the thesis's size in the table STOCK; or "
+        "`synthetic[:rows[:seed]]`, a small stock market in the tables STOCK, SECTOR_INDEX and ANALYST; or "
+        "`points[:rows[:seed]]`, the workload of the thesis in the table POINTS. The last two have 20,000 updates. "
+        "Ctrl-C ends it with the summary, and exit code 0."
     )
-    parser.add_argument("trace", metavar="TRACE", help="a file, `synthetic` or `points`; see below")
+    parser.add_argument("trace", metavar="TRACE", help="a file, a folder, `market`, `synthetic` or `points`; see below")
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument(
         "--rate", type=number, metavar="R", help=f"updates a second; 0: as fast as possible (default {RATE:g})"
     )
     pace.add_argument("--speed", type=number, metavar="X", help="at the trace's own times, X times as fast")
     parser.add_argument("--time", metavar="COLUMN", help="the time: ISO-8601 or seconds (default: by its name)")
-    parser.add_argument("--table", help="table for a file's rows (default: the file's name)")
+    parser.add_argument("--table", help="table for the rows (default: the file's name, the trace's own)")
     parser.add_argument("--primary-key", metavar="COLUMN", help="key of a table to be created (default: first column)")
     parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="most updates in a batch (1000)")
     parser.add_argument("--loop", action="store_true", help="begin again at the end, until Ctrl-C or --seconds")
@@ -116,7 +119,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 async def _replay(
     arguments: argparse.Namespace,
-    trace: SyntheticTrace | FileTrace,
+    trace: Trace,
     pacer: Pacer,
     times: Times | None,
     played: Played,
@@ -138,9 +141,7 @@ async def _replay(
             played.ended = time.perf_counter()
 
 
-async def _passes(
-    trace: SyntheticTrace | FileTrace, player: _Player, times: Times | None, played: Played, *, loop: bool
-) -> None:
+async def _passes(trace: Trace, player: _Player, times: Times | None, played: Played, *, loop: bool) -> None:
     while True:
         async for part in read_ahead(trace.parts(), 2):
             await player.play(part)

@@ -81,8 +81,9 @@ class Pacer:
             return Wait(max(float(due[0]), self._next_tick) - now)
         count = min(ready, self._most)
         self._sent += count
-        # behind by more than a batch: at once again, else with the next tick
-        self._next_tick = now if count < ready else now + TICK_S
+        # behind by more than a batch, or all of these are gone and the next ones may be due: at once again, else with
+        # the next tick
+        self._next_tick = now if count < ready or count == len(due) else now + TICK_S
         return Send(count, float(due[count - 1]))
 
 

@@ -1,16 +1,17 @@
-"""Traces to replay: files with a time column, a synthetic stock market, or the synthetic workload of the thesis.
+"""Traces to replay: files with a time column, recorded traces, a synthetic stock market, or the thesis's workload.
 
 A trace is a sequence of `Part`s, each of one table and of one kind, which can be cut anywhere.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clients.feeds.part import Part, seed_and_size
+from clients.feeds.recorded import RecordedTrace, is_recorded
 from clients.feeds.rows_in import Source, form_of, read_rows
 from clients.feeds.rows_typed import create_statement, find_table, typed
 from network.wire.errors import UnknownTable, UsageError
@@ -30,34 +31,12 @@ SYNTHETIC_ROWS = {"synthetic": 500, "points": 10_000}
 SYNTHETIC_UPDATES = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Updates of one table: rows to publish (a list, or a dict of columns), or keys to delete."""
-
-    table: str
-    rows: Any
-    count: int
-    deletes: bool = False
-    seconds: Floats | None = None  # instants of a trace with times
-
-    def cut(self, start: int, stop: int) -> Any:
-        """Some of the rows or keys."""
-        if isinstance(self.rows, dict):
-            return {name: values[start:stop] for name, values in self.rows.items()}
-        return self.rows[start:stop] if isinstance(self.rows, list | tuple) else self.rows.slice(start, stop - start)
-
-
 class SyntheticTrace:
     """`synthetic[:rows[:seed]]`, a stock market; `points[:rows[:seed]]`, the workload of the thesis."""
 
     def __init__(self, text: str, batch: int) -> None:
-        kind, *numbers = text.split(":")
-        try:
-            rows, seed = (list(map(int, numbers)) + [SYNTHETIC_ROWS[kind], 0][len(numbers) :])[:2]
-            if len(numbers) > 2:
-                raise ValueError
-        except ValueError:
-            raise UsageError(f"no trace {text!r}; as {kind}:1000 or {kind}:1000:7, of 1000 rows, with seed 7") from None
+        kind = text.split(":")[0]
+        rows, seed = seed_and_size(text, SYNTHETIC_ROWS[kind])
         self._market = (
             stocks.stock_trace(rows, SYNTHETIC_UPDATES, batch=batch, root=seed) if kind == "synthetic" else None
         )
@@ -138,10 +117,15 @@ class FileTrace:
         self._source.close()
 
 
-def open_trace(
-    text: str, *, table: str | None, key: str | None, time: str | None, timed: bool, batch: int
-) -> SyntheticTrace | FileTrace:
+Trace = SyntheticTrace | FileTrace | RecordedTrace
+
+
+def open_trace(text: str, *, table: str | None, key: str | None, time: str | None, timed: bool, batch: int) -> Trace:
     """The trace that a text names."""
+    if is_recorded(text):
+        if key or time:
+            raise UsageError(f"{text} has a key and times of its own; leave out --primary-key and --time")
+        return RecordedTrace(text, table, timed=timed)
     if text.split(":")[0] not in SYNTHETIC_ROWS:
         return FileTrace(text, table, key, time, timed=timed)
     if timed or time or key or table:

@@ -101,3 +101,14 @@ def test_a_quantile_is_within_its_bucket(durations: list[float]) -> None:
 
 def test_no_durations_have_no_quantile() -> None:
     assert Latencies().quantile(0.5) == 0.0
+
+
+def test_parts_of_one_update_each_keep_the_rate() -> None:
+    pacer, now, sends = Pacer(1000), 0.0, 0
+    while sends < 500:  # upserts and deletes that take turns come as parts of one
+        match pacer.decide(now, pacer.due(1)):
+            case Send():
+                sends += 1
+            case Wait(seconds):
+                now += seconds
+    assert now == pytest.approx(0.5, abs=2 * TICK_S)

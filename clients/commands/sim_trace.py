@@ -1,0 +1,188 @@
+"""`hullcast sim trace yahoo`, `market` and `table51`: make a trace of events, as a folder of Parquet files."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+from clients.commands.arguments import number, whole
+from clients.commands.connection import as_json
+from clients.commands.spark_progress import spark_bar
+from network.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sim.traces.classify import Classes
+    from sim.traces.trace import TraceInfo
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of all kinds of traces."""
+    parser.epilog = "The format and the rules are in sim/SIMULATION.md; `hullcast replay` plays a trace."
+    kinds = parser.add_subparsers(metavar="yahoo|market|table51", dest="kind", required=True)
+    yahoo = kinds.add_parser(
+        "yahoo",
+        help="from daily prices and fundamentals",
+        description="Makes two events of each day's prices, open and close: the stock is put to (RECO, price / EPS). "
+        "Prices that cannot be used are counted by reason and kept, with it, in OUT/refused.",
+    )
+    yahoo.add_argument("prices", type=Path, metavar="PRICES", help="a folder of SYMBOL.csv[.gz], or one long file")
+    yahoo.add_argument("fundamentals", type=Path, metavar="FUNDAMENTALS", help="a CSV with symbol, EPS and RECO")
+    yahoo.add_argument("--from", type=_date, dest="first", metavar="DATE", help="leave out what is before")
+    yahoo.add_argument("--days", type=whole(1), metavar="N", help="only so many trading days")
+    yahoo.add_argument(
+        "--spread-reco",
+        type=number,
+        metavar="STEP",
+        help="move each RECO at random within the 0.1 it was rounded to, and round to STEP (0.01)",
+    )
+    market = kinds.add_parser(
+        "market",
+        help="a made-up market of the thesis's size",
+        description="Draws prices and fundamentals like the thesis's real workload: 3,053 stocks, 60 days, about "
+        "338,000 events of which about 11.7 % are not ignorable. They take the same way as real prices.",
+    )
+    market.add_argument("--stocks", type=whole(1), default=3_053, metavar="N", help="how many (default 3053)")
+    market.add_argument("--days", type=whole(1), default=60, metavar="N", help="how many (default 60)")
+    market.add_argument("--csv", type=Path, metavar="DIR", help="also write the prices as Yahoo would send them")
+    table51 = kinds.add_parser(
+        "table51",
+        help="the thesis's synthetic workload",
+        description="Rows uniform in the plane, and updates of them; shares are of the updates. Needs no Spark.",
+    )
+    table51.add_argument("--rows", type=whole(1), default=50_000, metavar="N", help="rows at the start (50000)")
+    table51.add_argument("--updates", type=whole(0), default=200_000, metavar="N", help="how many (200000)")
+    for name, about in (
+        ("spikes", "drop to the bottom and bounce back (0.005)"),
+        ("ignorable", "change no answer (0)"),
+        ("inserts", "new rows (0)"),
+        ("deletes", "rows that go (0)"),
+    ):
+        default = 0.005 if name == "spikes" else 0.0
+        table51.add_argument(f"--{name}", type=number, default=default, metavar="SHARE", help=f"share of {about}")
+    table51.add_argument(
+        "--step", type=number, metavar="Y", help="walk, by steps of this deviation (default: draw anew)"
+    )
+    for kind in (yahoo, market, table51):
+        kind.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the trace, new or empty")
+        kind.add_argument("--force", action="store_true", help="replace the trace that is in DIR")
+        kind.add_argument("--seed", type=int, default=0, help="another seed draws other numbers (default 0)")
+        kind.add_argument("--classify", action="store_true", help="count ignorable events with the engine")
+        kind.add_argument("--json", action="store_true", help="print the summary as JSON")
+        if kind is not table51:
+            kind.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Make the trace, and sum up. Without a single event left the exit code is 1."""
+    from sim.traces.trace import check_folder
+
+    check_folder(arguments.out, force=arguments.force)  # before Spark takes its time
+    info = {"yahoo": _yahoo, "market": _market, "table51": _table51}[arguments.kind](arguments, console)
+    classes = None
+    if arguments.classify:
+        from sim.traces.classify import classify
+
+        classes = classify(arguments.out)
+    if arguments.json:
+        ignorable = {"ignorable": classes.ignorable, "messages": classes.messages} if classes is not None else {}
+        console.file.write(as_json(asdict(info) | ignorable) + "\n")
+    else:
+        _show(info, classes, arguments.out, console)
+    return 0 if info.events else 1
+
+
+def _yahoo(arguments: argparse.Namespace, console: Console) -> TraceInfo:
+    from sim.traces.yahoo import yahoo_trace
+
+    for path in (arguments.prices, arguments.fundamentals):
+        if not path.exists():
+            raise UsageError(f"cannot read {path}: there is no such file or folder")
+    with spark_bar(console, arguments.master, app="hullcast sim trace yahoo") as (spark, say):
+        say("judging and numbering prices")
+        return yahoo_trace(
+            spark,
+            arguments.prices,
+            arguments.fundamentals,
+            arguments.out,
+            first=arguments.first,
+            days=arguments.days,
+            spread=arguments.spread_reco,
+            root=arguments.seed,
+            force=arguments.force,
+        )
+
+
+def _market(arguments: argparse.Namespace, console: Console) -> TraceInfo:
+    from sim.traces.market import market, market_trace, write_csv
+
+    made = market(arguments.stocks, arguments.days, root=arguments.seed)
+    if arguments.csv is not None:
+        write_csv(made, arguments.csv)
+    with spark_bar(console, arguments.master, app="hullcast sim trace market") as (spark, say):
+        say("judging and numbering prices")
+        return market_trace(spark, made, arguments.out, force=arguments.force)
+
+
+def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
+    from sim.traces.synthetic import table51_trace
+    from sim.workloads import Mix
+
+    mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
+    with console.status("drawing updates") if console.is_terminal else _nothing():
+        return table51_trace(
+            arguments.out,
+            rows=arguments.rows,
+            updates=arguments.updates,
+            mix=mix,
+            root=arguments.seed,
+            force=arguments.force,
+        )
+
+
+def _nothing() -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def _show(info: TraceInfo, classes: Classes | None, folder: Path, console: Console) -> None:
+    console.print(f"[bold]trace {info.name}[/]: {info.source}", soft_wrap=True, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("events", f"{info.events:,}")
+    if info.start:
+        table.add_row("rows at the start", f"{info.start:,}")
+    for name, value in info.notes.items():
+        if isinstance(value, dict):
+            text = ", ".join(f"{key} {item:g}" for key, item in value.items() if item)
+        elif isinstance(value, list):
+            text = f"{len(value):,} ({', '.join(value[:3])}{' ..' if len(value) > 3 else ''})"
+        else:
+            text = f"{value:,}" if isinstance(value, int) else str(value)
+        table.add_row(name, text)
+    if classes is not None:
+        table.add_row("ignorable", f"{classes.ignorable:,} ({classes.share:.1%})")
+        table.add_row("not ignorable", f"{classes.events - classes.ignorable:,} ({1 - classes.share:.1%})")
+    if info.refused:
+        table.add_section()
+        table.add_row("[bold]prices refused", f"[bold]{sum(info.refused.values()):,}")
+        for reason, count in info.refused.items():
+            table.add_row(f"  {reason}", f"{count:,}")
+    console.print(table)
+    console.print(f"written: {folder}", soft_wrap=True)
+
+
+def _date(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date; as 2015-04-01") from None

@@ -1,0 +1,1 @@
+"""Traces of events: from daily prices, or synthetic; one form on disk."""

@@ -1,0 +1,53 @@
+"""The thesis's synthetic workload (Table 5.1) as a trace: its rows at the start, then its updates."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.traces.trace import Columns, TraceInfo, new_folder, write_columns, write_info
+from sim.workloads import DOMAIN, Mix, Workload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Table 5.1 and the figures after it.
+ROWS, UPDATES = 50_000, 200_000
+
+
+def table51_trace(
+    folder: Path | str,
+    *,
+    rows: int = ROWS,
+    updates: int = UPDATES,
+    mix: Mix | None = None,
+    root: int = 0,
+    force: bool = False,
+) -> TraceInfo:
+    """Write the trace of `Workload(rows, root=root, mix=mix)`; needs no Spark."""
+    load = Workload(rows, root=root, mix=mix)
+    changes = load.changes(updates)
+    start = Columns(_keys(load.rows.ids), load.rows.x, load.rows.y)
+    path = new_folder(folder, force=force)
+    write_columns(path, start, Columns(_keys(changes.ids), changes.x, changes.y))
+    info = TraceInfo(
+        name="table51",
+        table="POINTS",
+        key="ID",
+        x="X",
+        y="Y",
+        key_type="INTEGER",
+        domain=(0.0, DOMAIN),
+        events=len(changes),
+        start=len(start),
+        source=f"Table 5.1, {rows:,} rows, seed {root}",
+        notes={"mix": asdict(load.mix), "seed": root},
+    )
+    write_info(info, path)
+    return info
+
+
+def _keys(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+    return list(map(str, ids.tolist()))

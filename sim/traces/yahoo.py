@@ -1,0 +1,237 @@
+"""From daily prices to a trace: a price is an event that puts its stock to (RECO, PER = price / EPS); dirt is counted.
+
+A row is two prices, open and close. What is wrong with a row (date, symbol, fundamentals, repetition) refuses both,
+what is wrong with a price only that one; so `2 x rows = events + refused`, and the first reason that applies is the one
+counted (the order of REASONS). Nothing else is left out but days that were not asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from network.wire.errors import UsageError
+from sim.traces.fundamentals import (
+    AMBIGUOUS,
+    BAD_EPS,
+    BAD_RECO,
+    NO_EPS,
+    NO_RECO,
+    NUMBER,
+    RECO_DOMAIN,
+    read_fundamentals,
+    spread_reco,
+)
+from sim.traces.prices import read_prices
+from sim.traces.trace import EVENTS, REFUSED, TraceInfo, new_folder, write_info
+
+if TYPE_CHECKING:
+    import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from sim.traces.fundamentals import Fundamentals
+
+NO_DATE = "date missing or unreadable"
+UNKNOWN = "unknown symbol"
+CONTRADICTING = "same day twice, different"
+REPEATED = "same day twice, equal"
+NO_PRICE = "price missing or unreadable"
+BAD_PRICE = "price not positive"
+JUMP = "split-like jump"
+TOO_LARGE = "PER too large"
+REASONS = (
+    *(NO_DATE, UNKNOWN, AMBIGUOUS, NO_EPS, BAD_EPS, NO_RECO, BAD_RECO, CONTRADICTING, REPEATED),
+    *(NO_PRICE, BAD_PRICE, JUMP, TOO_LARGE),
+)
+
+#: A price this many times the one before, or this part of it, is a split or an error, not a change of value.
+JUMP_FACTOR = 1.8
+#: A date, alone or before a time of day.
+DATE = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}([T ].*)?$"
+#: A date with a smaller share of the rows than this, beside the busiest of the ten dates around it, is no trading day.
+STRAY = 0.1
+ZONE = "America/New_York"
+#: When a day's prices are made, in the exchange's time.
+TIMES = ("09:30:00", "16:00:00")
+MOMENTS = ("open", "close")
+
+
+def yahoo_trace(
+    spark: SparkSession,
+    prices: Path | str,
+    stocks: Path | str,
+    folder: Path | str,
+    *,
+    first: datetime.date | None = None,
+    days: int | None = None,
+    spread: float | None = None,
+    root: int = 0,
+    force: bool = False,
+) -> TraceInfo:
+    """Make the trace of CSV files in `folder`; `spread` gives RECO a finer grid than the file has (`spread_reco`)."""
+    read, empty = read_prices(spark, prices)
+    found = read_fundamentals(stocks)
+    notes: dict[str, object] = {"empty files": empty} if empty else {}
+    if spread is not None:
+        found = spread_reco(found, spread, root)
+        notes |= {"RECO spread by": spread, "seed": root}
+    source = f"{Path(prices).name}, {Path(stocks).name}"
+    path = new_folder(folder, force=force)
+    return write_trace(spark, read, found, path, name="yahoo", source=source, first=first, days=days, notes=notes)
+
+
+def write_trace(
+    spark: SparkSession,
+    prices: DataFrame,
+    stocks: Fundamentals,
+    folder: Path,
+    *,
+    name: str,
+    source: str,
+    first: datetime.date | None = None,
+    days: int | None = None,
+    notes: dict[str, object] | None = None,
+) -> TraceInfo:
+    """The ETL: judge each price, number what is left, write events and refused."""
+    from pyspark.sql import functions as f
+
+    judged = judge(spark, select_days(prices, first, days), stocks).persist()
+    try:
+        counts = judged.groupBy("reason", "day").agg(f.count("*").alias("prices")).collect()
+        refused = {reason: sum(row.prices for row in counts if row.reason == reason) for reason in REASONS}
+        by_day = sorted((row.day, row.prices) for row in counts if row.reason is None)
+        good = judged.where("reason IS NULL")
+        _number(spark, good, by_day).write.partitionBy("part").parquet(str(folder / EVENTS))
+        bad = judged.where("reason IS NOT NULL")
+        bad.select("symbol", "date", "moment", f.col("text").alias("price"), "source", "reason").write.parquet(
+            str(folder / REFUSED)
+        )
+        distinct = good.agg(f.count_distinct("symbol"), f.count_distinct("reco")).first()
+    finally:
+        judged.unpersist()
+    assert distinct is not None
+    info = TraceInfo(
+        name=name,
+        domain=RECO_DOMAIN,
+        events=sum(prices for _, prices in by_day),
+        source=source,
+        refused={reason: count for reason, count in refused.items() if count},
+        notes={
+            "prices": sum(row.prices for row in counts),
+            "stocks": distinct[0],
+            "distinct RECO": distinct[1],
+            "dates with events": len(by_day),
+            "first day": str(by_day[0][0]) if by_day else None,
+            "last day": str(by_day[-1][0]) if by_day else None,
+        }
+        | (notes or {}),
+    )
+    write_info(info, folder)
+    return info
+
+
+def select_days(prices: DataFrame, first: datetime.date | None, days: int | None) -> DataFrame:
+    """Rows from `first` until `days` trading days are over; rows without a date stay, to be refused."""
+    from pyspark.sql import functions as f
+
+    text = f.col("date")
+    dated = prices.withColumn("day", f.when(text.rlike(DATE), f.substring(text, 1, 10).try_cast("date")))
+    after = f.lit(True) if first is None else f.col("day") >= f.lit(first)
+    if days is not None:
+        counts = dated.where(after).dropna(subset=["day"]).groupBy("day").count().collect()
+        found = trading_days({row["day"]: row["count"] for row in counts})
+        if len(found) < days:
+            since = f" from {first}" if first is not None else ""
+            raise UsageError(f"the prices have {len(found)} days{since}, {days} are wanted; leave out --days for all")
+        after &= f.col("day") <= f.lit(found[days - 1])
+    return dated.where(f.col("day").isNull() | after)
+
+
+def trading_days(rows: dict[datetime.date, int]) -> list[datetime.date]:
+    """Dates that count as days: on holidays real data has a few stray rows, which stay but make no day of it."""
+    dates = sorted(rows)
+    around = [max(rows[date] for date in dates[max(0, i - 5) : i + 6]) for i in range(len(dates))]
+    return [date for date, busiest in zip(dates, around, strict=True) if rows[date] >= STRAY * busiest]
+
+
+def judge(spark: SparkSession, rows: DataFrame, stocks: Fundamentals) -> DataFrame:
+    """Each row as two prices with the reason to refuse them, or NULL; and what the events need."""
+    import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    known = pa.table(
+        {
+            "symbol": pa.array(stocks.symbols, pa.string()),
+            "eps": pa.array(stocks.eps, pa.float64(), from_pandas=True),
+            "reco": pa.array(stocks.reco, pa.float64(), from_pandas=True),
+            "problem": pa.array(stocks.problems, pa.string()),
+            "known": pa.array([True] * len(stocks), pa.bool_()),
+        }
+    )
+    # One shuffle: both windows below are within a symbol.
+    joined = rows.repartition("symbol").join(f.broadcast(spark.createDataFrame(known)), "symbol", "left")
+    both = f.struct(*(f.coalesce(f.col(name), f.lit("")) for name in MOMENTS))
+    same_day = Window.partitionBy("symbol", "day")
+    place = f.row_number().over(same_day.orderBy(both))
+    row_reason = _first_of(
+        (f.col("day").isNull(), NO_DATE),
+        (f.col("known").isNull(), UNKNOWN),
+        (f.col("problem").isNotNull(), f.col("problem")),
+        (f.min(both).over(same_day) != f.max(both).over(same_day), CONTRADICTING),
+        (place > 1, REPEATED),
+    )
+    moments = f.array(*(f.struct(f.lit(at).alias("at"), f.col(name).alias("text")) for at, name in enumerate(MOMENTS)))
+    prices = joined.withColumn("row_reason", row_reason).withColumn("moment", f.explode(moments))
+    text = f.col("moment.text")
+    prices = prices.select(
+        *("symbol", "date", "day", "source", "eps", "reco", "row_reason"),
+        f.col("moment.at").alias("place"),
+        text.alias("text"),
+        f.when(text.rlike(NUMBER), text.try_cast("double")).alias("price"),
+    )
+    price = f.col("price")
+    usable = f.col("row_reason").isNull() & (price > 0) & (price < float("inf"))
+    earlier = Window.partitionBy("symbol").orderBy("day", "place").rowsBetween(Window.unboundedPreceding, -1)
+    ratio = price / f.last(f.when(usable, price), ignorenulls=True).over(earlier)
+    reason = _first_of(
+        (f.col("row_reason").isNotNull(), f.col("row_reason")),
+        (price.isNull() | (f.abs(price) == float("inf")), NO_PRICE),
+        (price <= 0, BAD_PRICE),
+        ((ratio >= JUMP_FACTOR) | (ratio <= 1 / JUMP_FACTOR), JUMP),
+        (price / f.col("eps") == float("inf"), TOO_LARGE),
+    )
+    moment = f.element_at(f.array(*map(f.lit, MOMENTS)), f.col("place") + 1)
+    return prices.withColumn("reason", reason).withColumn("moment", moment)
+
+
+def _number(spark: SparkSession, good: DataFrame, by_day: list[tuple[datetime.date, int]]) -> DataFrame:
+    """Events in their order: by day, opens before closes, then by symbol. A day's first number is known from the
+    counts, so that days are numbered side by side and none needs the others."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    offsets, total = [], 0
+    for day, count in by_day:
+        offsets.append((day, total))
+        total += count
+    firsts = spark.createDataFrame(offsets, "day DATE, first BIGINT")
+    place = f.row_number().over(Window.partitionBy("day").orderBy("place", "symbol"))
+    time = f.element_at(f.array(*map(f.lit, TIMES)), f.col("place") + 1)
+    local = f.concat_ws(" ", f.col("day").cast("string"), time).cast("timestamp")
+    return good.join(f.broadcast(firsts), "day").select(
+        (f.col("first") + place - 1).cast("long").alias("seq"),
+        f.to_utc_timestamp(local, ZONE).alias("at"),
+        f.col("symbol").alias("key"),
+        f.col("reco").alias("x"),
+        (f.col("price") / f.col("eps")).alias("y"),
+        f.col("day").cast("string").alias("part"),
+    )
+
+
+def _first_of(*cases: tuple[Column, str | Column]) -> Column:
+    """The reason of the first case that is true; NULL if none is."""
+    from pyspark.sql import functions as f
+
+    return f.coalesce(*(f.when(where, f.lit(why) if isinstance(why, str) else why) for where, why in cases))

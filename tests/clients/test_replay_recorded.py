@@ -1,0 +1,123 @@
+"""`hullcast replay` of recorded traces to a live cluster: afterwards the table is what the trace ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from clients import cli
+from clients.feeds.recorded import RecordedTrace
+from clients.feeds.traces import open_trace
+from clients.sdk.client import Client
+from clients.sdk.connecting import configure
+from network.wire.errors import UsageError
+from sim.traces.market import market, market_columns
+from sim.traces.synthetic import table51_trace
+from sim.traces.trace import Columns, TraceInfo, as_table, new_folder, read_parts, write_columns, write_info
+from sim.workloads import Mix
+from tests.clients.test_client_commands import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
+
+NO_ROWS = Columns([], np.empty(0), np.empty(0))
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with cluster() as running:
+        yield running.node
+
+
+def final(tables: Iterable[pa.Table]) -> dict[str, tuple[float, float]]:
+    """The rows that are left, by the plain rule: the last event of a key says."""
+    rows: dict[str, tuple[float, float]] = {}
+    for table in tables:
+        for row in table.to_pylist():
+            if row["x"] is None:
+                rows.pop(row["key"], None)
+            else:
+                rows[row["key"]] = (row["x"], row["y"])
+    return rows
+
+
+def live(url: str, sql: str) -> dict[str, tuple[float, float]]:
+    async def ask() -> Any:
+        async with Client(configure(url)) as client:
+            return await client.query(sql)
+
+    return {str(key): (x, y) for key, x, y in asyncio.run(ask())}
+
+
+def replay(url: str, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    code = cli.main(["replay", *words, "--json", "--url", url])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    said: dict[str, Any] = json.loads(captured.out)
+    return said
+
+
+def test_upserts_and_deletes_are_played_in_order(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mix = Mix(spikes=0.05, ignorable=0.1, inserts=0.2, deletes=0.2)
+    table51_trace(tmp_path, rows=100, updates=1_500, mix=mix, root=1)
+    said = replay(url, capsys, str(tmp_path), "--rate", "0")
+    assert said["updates"] == 1_500
+    expected = final(read_parts(tmp_path))
+    assert 50 < len(expected) < 250
+    assert live(url, "SELECT ID, X, Y FROM POINTS") == expected
+
+
+def test_a_market_needs_no_folder(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, columns = market_columns(market(20, root=3))
+    said = replay(url, capsys, "market:20:3", "--rate", "0", "--table", "MARKET")
+    assert said["updates"] == len(columns)
+    assert live(url, "SELECT SYMBOL, RECO, PER FROM MARKET") == final([as_table(columns)])
+
+
+def test_a_folder_is_played_at_its_own_times(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    info, columns = market_columns(market(5, 3, root=1))
+    write_columns(new_folder(tmp_path), NO_ROWS, columns)
+    write_info(info, tmp_path)
+    days = (columns.at[-1] - columns.at[0]).astype("int64") / 1e6  # type: ignore[index]  # a market has times
+    said = replay(url, capsys, str(tmp_path), "--speed", str(days / 0.5))
+    assert said["updates"] == len(columns)
+    assert 0.45 <= said["seconds"] < 10
+    assert live(url, "SELECT SYMBOL, RECO, PER FROM STOCK") == final(read_parts(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["market", "--primary-key", "SYMBOL"], "a key and times of its own"),
+        (["market:x"], "as market:1000"),
+        (["{folder}", "--speed", "1"], "no times; give --rate"),
+        (["{empty}"], "is no trace"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    table51_trace(tmp_path / "trace", rows=5, updates=5)
+    (tmp_path / "empty").mkdir()
+    filled = [word.format(folder=tmp_path / "trace", empty=tmp_path / "empty") for word in words]
+    assert cli.main(["replay", *filled, "--url", url]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_events_without_times_are_found_when_they_come(tmp_path: Path) -> None:
+    info, columns = market_columns(market(2, 1))
+    write_columns(new_folder(tmp_path), NO_ROWS, type(columns)(columns.keys, columns.x, columns.y))
+    write_info(TraceInfo("other", events=info.events), tmp_path)
+    trace = open_trace(str(tmp_path), table=None, key=None, time=None, timed=True, batch=10)
+    assert isinstance(trace, RecordedTrace)
+    with pytest.raises(UsageError, match="without a time"):
+        list(trace.parts())
+    trace.close()
+    assert list(trace.parts()) == []

@@ -1,0 +1,87 @@
+"""Traces on disk: what is written is read again, by Spark and without; folders are never emptied by mistake."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from network.wire.errors import UsageError
+from sim.traces import trace
+from sim.traces.trace import Columns, TraceInfo, create_statement, new_folder, read_info, read_parts, runs, write_info
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+NAN = float("nan")
+
+
+def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> TraceInfo:
+    """Two rows, then seven events in parts of three: the third deletes."""
+    monkeypatch.setattr(trace, "PART_EVENTS", 3)
+    start = Columns(["1", "2"], np.array([1.0, 2.0]), np.array([5.0, 6.0]))
+    x = np.array([1.0, 2.0, NAN, 3.0, 3.0, 1.0, NAN])
+    changes = Columns(["1", "2", "1", "3", "3", "1", "2"], x, 10 * x)
+    trace.write_columns(new_folder(folder), start, changes)
+    info = TraceInfo("small", "POINTS", "ID", "X", "Y", "INTEGER", (0.0, 10.0), events=7, start=2, refused={"dirt": 3})
+    write_info(info, folder)
+    return info
+
+
+def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(tmp_path, monkeypatch)
+    rows = trace.events(spark, tmp_path).sort("seq").collect()
+    assert [row.seq for row in rows] == list(range(-2, 7))
+    assert [row.part for row in rows] == ["start"] * 2 + ["0000"] * 3 + ["0001"] * 3 + ["0002"]
+    assert [(row.key, row.x, row.y) for row in rows[1:5]] == [
+        ("2", 2, 6),
+        ("1", 1, 10),
+        ("2", 2, 20),
+        ("1", None, None),
+    ]
+    assert {row.at for row in rows} == {None}
+
+
+def test_it_is_read_in_order_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = small(tmp_path, monkeypatch)
+    assert read_info(tmp_path) == info
+    tables = list(read_parts(tmp_path))
+    assert [table.column("seq").to_pylist() for table in tables] == [[-2, -1], [0, 1, 2], [3, 4, 5], [6]]
+    cut = [(run.deletes, run.begin, run.count) for table in tables for run in runs(info, table)]
+    assert cut == [(False, 0, 2), (False, 0, 2), (True, 2, 1), (False, 0, 3), (True, 0, 1)]
+    rows = next(runs(info, tables[2])).rows
+    assert {name: values.tolist() for name, values in rows.items()} == {
+        "ID": [3, 3, 1],
+        "X": [3.0, 3.0, 1.0],
+        "Y": [30.0, 30.0, 10.0],
+    }
+    assert create_statement(info) == "CREATE TABLE POINTS (ID INTEGER PRIMARY KEY, X REAL, Y REAL)"
+
+
+def test_a_folder_that_is_no_trace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no trace: it has no trace\.json"):
+        read_info(tmp_path)
+    for text in ("{", "[]", json.dumps({"version": 99, "name": "x", "events": 1}), json.dumps({"version": 1})):
+        (tmp_path / "trace.json").write_text(text)
+        with pytest.raises(UsageError, match=r"trace\.json"):
+            read_info(tmp_path)
+
+
+def test_only_traces_are_replaced_and_only_by_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "deep" / "trace"
+    small(folder, monkeypatch)
+    with pytest.raises(UsageError, match="not empty"):
+        new_folder(folder)
+    assert read_info(folder).events == 7
+    new_folder(folder, force=True)
+    assert list(folder.iterdir()) == []
+    (folder / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match=r"more than a trace \(thesis\.tex\)"):
+        new_folder(folder, force=True)
+    assert (folder / "thesis.tex").exists()
+    with pytest.raises(UsageError, match="is a file"):
+        new_folder(folder / "thesis.tex")

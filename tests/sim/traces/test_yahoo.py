@@ -1,0 +1,210 @@
+"""The ETL of daily prices: each price becomes an event or is refused with its reason, as a plain reading says."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
+import pytest
+
+from network.wire.errors import UsageError
+from sim.seeds import generator
+from sim.traces.fundamentals import fundamentals, read_fundamentals
+from sim.traces.prices import price_files, read_prices
+from sim.traces.trace import TraceInfo, read_parts
+from sim.traces.yahoo import REASONS, judge, select_days, trading_days, yahoo_trace
+from tests.support import price_oracle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+DIRT = (
+    *("", "-", "N/A", "NaN", "nan", "Infinity", "-inf", "1e309", "1,234.5", "12.5d", "0x10", "null", "ten", "5 5"),
+    *("0", "0.0", "-0", "-12.5", "1e-400", "+12.5", ".5e1", "12.", " 12.25 ", "1E1", "1e-320", "99.5", "5e300"),
+)
+DATES = (
+    "",
+    "-",
+    "2015-02-30",
+    "2015-4-1",
+    "04/01/2015",
+    "2015-04-01T00:00:00",
+    "2015-04-02 00:00:00-04:00",
+    "0000-00-00",
+)
+FUNDAMENTALS = """Ticker,Company,EPS (ttm),Analyst Recom
+GOOD,"A, Inc.",2,2.3
+FINE,,0.5,1
+ALSO,,1e-300,5.0
+HUGE,,1e-308,4
+TINY,,1e-9,3.3
+LOSS,,-1,2
+ZERO,,0,2
+NOEPS,,-,2
+NORECO,,1,
+LOW,,1,0.99
+HIGH,,1,5.01
+TWICE,,1,2
+TWICE,,1,3
+SAME,,1,2
+SAME,,1,2
+"""
+
+
+class Made(NamedTuple):
+    """A trace and what a plain reading of its input gives."""
+
+    info: TraceInfo
+    folder: Path
+    rows: int
+    events: list[price_oracle.Event]
+    refused: Counter[price_oracle.Refused]
+
+
+def dirty_folder(folder: Path) -> None:
+    """Files of many symbols, known and unknown, that hold every kind of dirt; different columns in different orders."""
+    random = generator(0, "dirty prices")
+    symbols = [line.split(",")[0] for line in FUNDAMENTALS.splitlines()[1:]]
+    names = [*dict.fromkeys(symbols), "ALIEN", "^GSPC", "BRK.B", "A B", "[x]", "X#%41+"]
+    for number, symbol in enumerate(names):
+        columns = [["date", "open", "close"], ["Close", "Volume", "OPEN", " Date "]][number % 2]
+        lines = [",".join(columns)]
+        for day in random.permutation(np.arange(90) % 75):
+            dirty = random.random() < 0.15
+            date = str(datetime.date(2015, 4, 1) + datetime.timedelta(int(day)))
+            cells = {
+                "date": random.choice(DATES) if dirty and random.random() < 0.3 else date,
+                "open": random.choice(DIRT) if dirty else f"{random.uniform(9, 13):.2f}",
+                "close": random.choice(DIRT) if random.random() < 0.1 else f"{random.uniform(9, 13):.2f}",
+                "volume": "1000",
+            }
+            row = [f'"{cell}"' if "," in (cell := cells[name.strip().lower()]) else cell for name in columns]
+            lines.append(",".join(row[: len(row) - int(random.random() < 0.02)]))
+            if random.random() < 0.1:
+                lines.append(lines[-1])  # the same row again
+            if random.random() < 0.05:
+                lines.append("  ")
+        mark = "\ufeff" if number % 3 == 0 else ""
+        end = "\r\n" if number % 4 == 0 else "\n"
+        (folder / f"{symbol}.csv").write_bytes((mark + end.join(lines) + end).encode())
+    (folder / "EMPTY.csv").write_text("")
+    (folder / "HEADER.csv").write_text("date,open,close\n")
+    (folder / "notes.txt").write_text("not prices")
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    path = tmp_path_factory.mktemp("dirty")
+    (path / "prices").mkdir()
+    dirty_folder(path / "prices")
+    (path / "stocks.csv").write_text(FUNDAMENTALS)
+    info = yahoo_trace(spark, path / "prices", path / "stocks.csv", path / "trace")
+    files = [file for file in price_files(path / "prices") if file.name != "EMPTY.csv"]
+    rows = [row for file in files for row in price_oracle.read(file)]
+    events, refused = price_oracle.etl(rows, read_fundamentals(path / "stocks.csv"))
+    return Made(info, path / "trace", len(rows), events, refused)
+
+
+def test_events_are_those_of_a_plain_reading(made: Made) -> None:
+    rows = [row for table in read_parts(made.folder) for row in table.to_pylist()]
+    assert [row["seq"] for row in rows] == list(range(len(made.events)))
+    assert len(rows) > 400
+    for row, event in zip(rows, made.events, strict=True):
+        assert (row["key"], row["x"], row["y"]) == (event.symbol, event.reco, event.per)
+        hour = (13, 30) if event.moment == 0 else (20, 0)  # 9:30 and 16:00 in New York's summer
+        assert row["at"] == datetime.datetime.combine(event.day, datetime.time(*hour), datetime.UTC)
+
+
+def test_every_refused_price_is_kept_with_its_reason(made: Made) -> None:
+    kept = pq.read_table(made.folder / "refused").to_pylist()
+    found = Counter(price_oracle.Refused(*(value or "" for value in row.values())) for row in kept)
+    assert found == made.refused
+
+
+def test_nothing_gets_lost_and_every_reason_occurs(made: Made) -> None:
+    assert made.info.events + sum(made.info.refused.values()) == 2 * made.rows == made.info.notes["prices"]
+    assert made.info.refused == dict(Counter(entry.reason for entry in made.refused.elements()))
+    assert set(made.info.refused) == set(REASONS)
+    assert made.info.notes["empty files"] == ["EMPTY.csv"]
+    assert made.info.notes["stocks"] == len({event.symbol for event in made.events})
+
+
+def test_parts_are_days(made: Made) -> None:
+    days = [path.name for path in sorted((made.folder / "events").glob("part=*"))]
+    assert days == sorted({f"part={event.day}" for event in made.events})
+
+
+def test_one_long_compressed_file_is_read_from_a_day_for_some_days(spark: SparkSession, tmp_path: Path) -> None:
+    lines = ["\ufeffSymbol,Date,Open,High,Low,Close,Adj Close,Volume"]
+    for day in range(1, 9):
+        for symbol in "ABCDEFGHIJKL"[: 1 if day == 4 else 12]:  # the fourth is a holiday with a stray row
+            lines.append(f'"{symbol}",2015-04-0{day},{10 + day},20,5,{10.5 + day},7,1')
+    lines.append("A,nonsense,1,1,1,1,1,1")
+    path = tmp_path / "prices.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    prices, empty = read_prices(spark, path)
+    assert empty == []
+    stocks = fundamentals(tuple("ABCDEFGHIJKL"), np.full(12, 0.5), np.full(12, 2.5))
+    rows = judge(spark, select_days(prices, datetime.date(2015, 4, 2), 4), stocks).collect()
+    good = [row for row in rows if row.reason is None]
+    assert {row.day.day for row in good} == {2, 3, 4, 5, 6}
+    assert len(good) == 2 * (4 * 12 + 1)
+    assert [(row.date, row.reason) for row in rows if row.reason] == [("nonsense", REASONS[0])] * 2
+    assert {row.price for row in good if row.place == 1} == {12.5, 13.5, 14.5, 15.5, 16.5}
+    with pytest.raises(UsageError, match="have 7 days, 8 are wanted"):
+        select_days(prices, None, 8)
+
+
+def test_a_split_costs_one_price_and_a_wrong_tick_two(spark: SparkSession) -> None:
+    prices = {"SPLIT": (10, 10.5, 5.2, 5.3), "TICK": (10, 100, 10, 11), "STEEP": (10, 17.99, 10.0, 5.56)}
+    rows = [
+        (symbol, f"2015-04-0{day + 1}", str(values[2 * day]), str(values[2 * day + 1]), "")
+        for symbol, values in prices.items()
+        for day in (0, 1)
+    ]
+    frame = spark.createDataFrame(rows, "symbol STRING, date STRING, open STRING, close STRING, source STRING")
+    stocks = fundamentals(tuple(prices), np.ones(3), np.full(3, 2.0))
+    judged = judge(spark, select_days(frame, None, None), stocks).sort("symbol", "day", "place").collect()
+    left = {symbol: [row.price for row in judged if (row.symbol, row.reason) == (symbol, None)] for symbol in prices}
+    assert left == {"SPLIT": [10, 10.5, 5.3], "TICK": [10, 11], "STEEP": [10, 17.99, 10.0, 5.56]}
+
+
+def test_a_date_with_few_rows_is_no_trading_day() -> None:
+    first = datetime.date(2015, 4, 1)
+    counts = [100, 9, 10, 100, 3, 1000] + [1000] * 10 + [20]
+    days = trading_days({first + datetime.timedelta(i): count for i, count in enumerate(counts)})
+    kept = [(day - first).days for day in days]
+    assert kept == [0, 3, *range(5, 16)]  # beside the thousand that is near, ten are few too
+    assert trading_days({}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.csv", "", "a line of column names is needed"),
+        ("p.csv", "\n  \n", "a line of column names is needed"),
+        ("p.csv", "date,open\n2015-04-01,1\n", "no column for close; .* columns: date, open"),
+        ("p.csv", "date,open,close,Open\n", "2 columns for open"),
+        ("p.csv", "date,open,close,symbol,ticker\n", "2 columns for symbol"),
+        ("p.csv.gz", "date,open,close\n", "cannot read .*p.csv.gz"),
+        ("p.txt", "date,open,close\n", "end in .csv or .csv.gz"),
+    ],
+)
+def test_files_that_are_no_prices_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(UsageError, match=message):
+        read_prices(None, path)  # type: ignore[arg-type]  # Spark is not asked
+
+
+def test_a_folder_without_prices_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no \.csv or \.csv\.gz file in this folder"):
+        price_files(tmp_path)
+    with pytest.raises(UsageError, match="no such file"):
+        price_files(tmp_path / "gone")
