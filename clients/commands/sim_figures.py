@@ -1,0 +1,67 @@
+"""`hullcast sim figures`: the thesis's traffic figures, with tables, charts and a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+#: As `sim.experiments.settings.SECTIONS`, which is not imported here: help must not wait for numba (a test compares).
+SECTIONS = ("5.8", "5.9", "5.10", "stress", "control", "scaling")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Reproduces Figures 5.8 (ignorable updates), 5.9 (affected subscriptions) and 5.10 (real workload) and node "
+        "stress, for four placements of gateways. Each gives a Parquet table, a PNG and a paragraph in report.md "
+        "with the thesis's claim and ours side by side. The exit code is 0 whether or not goals are reached."
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller networks and workloads: a minute or two")
+    parser.add_argument(
+        "--only", nargs="+", choices=SECTIONS, default=[], metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="folder with the real prices, fundamentals and AS graph; else left out"
+    )
+    parser.add_argument("--master", help="Spark master (default local[*]: all cores of this machine)")
+    parser.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="results (default ./figures)")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was broken off in --out")
+    parser.add_argument("--seed", type=int, default=0, help="another seed is another network and workload (default 0)")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run the experiments, and say what was found."""
+    from clients.commands.sim_progress import steps_bar
+    from sim.bench.report import goals_table
+    from sim.experiments.figures import run_figures, steps
+    from sim.experiments.settings import FULL, QUICK, wanted
+
+    settings = QUICK if arguments.quick else FULL
+    settings = replace(settings, network=replace(settings.network, seed=arguments.seed))
+    asked = wanted(arguments.only)
+    with steps_bar(console, steps(settings, asked, arguments.data)) as progress:
+        found = run_figures(
+            settings,
+            asked,
+            arguments.out,
+            progress,
+            data=arguments.data,
+            master=arguments.master,
+            resume=arguments.resume,
+        )
+    if found.reused:
+        console.print(f"{len(found.reused)} steps were there already", style="dim")
+    for section in found.sections:
+        hold = sum(claim.holds for claim in section.claims)
+        console.print(f"[bold]{section.title}[/]: {hold} of {len(section.claims)} statements hold")
+    if found.goals:
+        console.print()
+        console.print(goals_table(tuple(found.goals)))
+    console.print(f"report: {found.report}", soft_wrap=True)
+    return 0

@@ -1,0 +1,1 @@
+"""The thesis's traffic figures: what is run, drawn and told."""

@@ -1,0 +1,130 @@
+"""Figure 5.9: traffic by the number of subscriptions that an update affects, varied by the share of spikes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.bench.goals import short
+from sim.experiments.charts import draw_curves
+from sim.experiments.claims import (
+    FLAT,
+    NEARLY_FLAT,
+    NET,
+    SERVER_NET,
+    UNICAST,
+    Claim,
+    curve,
+    growth,
+    number,
+    placements_of,
+    spread_of,
+    times,
+)
+from sim.experiments.inputs import table_trace
+from sim.experiments.section import Section, bytes_along, figures_of
+from sim.experiments.stage import Point
+from sim.experiments.subscriptions import Law
+from sim.experiments.summary import write_lines
+from sim.overlay.placement import PLACEMENTS
+from sim.workloads import Mix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sim.experiments.settings import FigureSettings
+    from sim.experiments.stage import Stage
+    from sim.experiments.summary import Line
+
+THESIS = "S-UN is linear, CN flat, S-CN nearly flat and close to 10x below CN."
+LINEAR = 1.1  # how far bytes per affected subscription may vary
+CLOSE_TO_TEN = 8.0
+
+
+def steps(settings: FigureSettings) -> int:
+    """How many steps it takes."""
+    return 2 * len(settings.spikes)
+
+
+def run(stage: Stage, settings: FigureSettings) -> Section:
+    """Replay one trace for each share of spikes."""
+    lines: list[Line] = []
+    for share in settings.spikes:
+        trace = table_trace(stage, f"spikes-{share:.3f}", settings.rows, settings.events, Mix(spikes=share))
+        point = Point(f"5.9-{share:.3f}", "Table 5.1", share, trace, Law(), settings.subscriptions, PLACEMENTS)
+        lines += stage.measure(point).lines
+    folder = stage.folder.folder
+    table, picture = folder / "fig_5_9.parquet", folder / "fig_5_9.png"
+    write_lines(lines, table)
+    draw_curves(
+        [("", lines)],
+        picture,
+        title=f"Figure 5.9: traffic by affected subscriptions, of {short(settings.subscriptions)}",
+        x_label="affected subscriptions per event (log)",
+        y_label="bytes between brokers per event (log)",
+        value=lambda line: line.cost.bytes,
+        x=lambda line: line.cost.affected,
+        x_log=True,
+    )
+    return Section(
+        "5.9",
+        "Figure 5.9: affected subscriptions",
+        f"{settings.subscriptions:,} subscriptions of Table 5.1, {settings.rows:,} rows, {settings.events:,} events a "
+        f"point; spikes are {min(settings.spikes):.1%} to {max(settings.spikes):.1%} of what is drawn.",
+        THESIS,
+        claims(lines),
+        [table],
+        [picture],
+        figures_of(lines, "affected", lambda line: number(line.cost.affected)),
+    )
+
+
+def claims(lines: Sequence[Line]) -> list[Claim]:
+    """The four statements, for each placement."""
+    found = []
+    for placement in placements_of(lines):
+        ours, net, unicast = (bytes_along(lines, placement, name) for name in (SERVER_NET, NET, UNICAST))
+        points = curve(lines, placement, UNICAST)
+        affected = [line.cost.affected for line in points]
+        each = [times(b, a) for a, b in zip(affected, unicast, strict=True)]
+        found.append(
+            Claim(
+                placement,
+                "S-UN is linear",
+                f"{min(each):.1f} to {max(each):.1f} bytes per affected subscription",
+                growth(each) <= LINEAR,
+                f"the cost of one more subscription varies by {growth(each):.2f}x",
+            )
+        )
+        found.append(
+            Claim(
+                placement,
+                "CN is flat",
+                f"CN varies by {growth(net):.2f}x",
+                growth(net) <= FLAT,
+                f"it varies by more than {FLAT}x",
+            )
+        )
+        first, last = (curve(lines, placement, SERVER_NET)[i].cost for i in (0, -1))
+        found.append(
+            Claim(
+                placement,
+                "S-CN is nearly flat",
+                f"S-CN grows by {growth(ours):.2f}x while affected subscriptions grow by {growth(affected):.1f}x; "
+                f"in bytes that is {times(ours[-1] - ours[0], unicast[-1] - unicast[0]):.1%} of S-UN's rise",
+                growth(ours) <= NEARLY_FLAT,
+                "a spike to the bottom concerns whoever's range holds its x, as every event of CN does: a change takes "
+                f"{number(last.messages_changing)} frames with the most spikes, {number(first.messages_changing)} with "
+                "the fewest",
+            )
+        )
+        below = [times(c, o) for c, o in zip(net, ours, strict=True)]
+        found.append(
+            Claim(
+                placement,
+                "S-CN is close to 10x below CN",
+                f"{min(below):.1f}x to {max(below):.1f}x below",
+                min(below) >= CLOSE_TO_TEN,
+                spread_of(last),
+            )
+        )
+    return found

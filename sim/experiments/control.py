@@ -1,0 +1,87 @@
+"""The control: the same workload over the Internet's AS graph of 2006 instead of a generated topology."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.bench.goals import short
+from sim.experiments.claims import NET, SERVER_NET, UNICAST, Claim, cost_at, number, placements_of, times
+from sim.experiments.inputs import AS_GRAPH, market_trace
+from sim.experiments.networks import WITH_GREEDY
+from sim.experiments.section import Section
+from sim.experiments.stage import Point
+from sim.experiments.subscriptions import Law
+from sim.experiments.summary import write_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sim.experiments.settings import FigureSettings
+    from sim.experiments.stage import Stage
+    from sim.experiments.summary import Line
+
+ALIKE = 1.5  # a ratio of two approaches may differ so much between the two topologies
+
+
+def steps(settings: FigureSettings) -> int:
+    """How many steps it takes."""
+    return 3
+
+
+def run(stage: Stage, settings: FigureSettings, data: Path) -> Section:
+    """Replay the calibrated market over both topologies, with the fewest subscriptions of 5.10."""
+    given = market_trace(stage, settings)
+    law, count = Law().over(given.domain), settings.growing[0]
+    lines: list[Line] = []
+    # The first is a step of 5.10 as well: the same name and settings, so it is replayed once.
+    for name, topology in ((f"5.10-{given.name}-{short(count)}", None), ("control-as-2006", data / AS_GRAPH)):
+        point = Point(name, given.workload, count, given.trace, law, count, WITH_GREEDY, topology)
+        lines += stage.measure(point).lines
+    table = stage.folder.folder / "control.parquet"
+    write_lines(lines, table)
+    names = list(dict.fromkeys(line.topology for line in lines))
+    figures = [["placement", "approach", *(f"{name}: {what}" for what in ("bytes", "bytes x links") for name in names)]]
+    for placement in placements_of(lines):
+        for approach in (SERVER_NET, NET, UNICAST):
+            costs = [cost_at(_on(lines, name), placement, approach, count) for name in names]
+            values = [number(cost.bytes) for cost in costs] + [number(cost.byte_links) for cost in costs]
+            figures.append([placement, approach, *values])
+    return Section(
+        "control",
+        "Control: the AS graph of 2006-07-22",
+        f"{given.workload}, {short(count)} subscriptions, the same number of brokers, over both topologies. "
+        "Nodes of the AS graph have no places; they are drawn in the same plane.",
+        "(The thesis uses INET only.) What it says should not hang on the generator.",
+        claims(lines, count),
+        [table],
+        [],
+        figures,
+    )
+
+
+def claims(lines: Sequence[Line], count: int) -> list[Claim]:
+    """Whether ratios of bytes times links are alike on both topologies."""
+    found = []
+    names = list(dict.fromkeys(line.topology for line in lines))
+    for placement in placements_of(lines):
+        for approach in (NET, UNICAST):
+            ratio = []
+            for name in names:
+                ours, theirs = (cost_at(_on(lines, name), placement, a, count) for a in (SERVER_NET, approach))
+                ratio.append(times(theirs.byte_links, ours.byte_links))
+            apart = max(ratio) / min(ratio) if min(ratio) > 0 else float("inf")
+            found.append(
+                Claim(
+                    placement,
+                    f"{approach} / S-CN in bytes x links is alike on both",
+                    ", ".join(f"{name}: {value:,.1f}x" for name, value in zip(names, ratio, strict=True)),
+                    apart <= ALIKE,
+                    f"the two differ by {apart:.2f}x",
+                )
+            )
+    return found
+
+
+def _on(lines: Sequence[Line], topology: str) -> list[Line]:
+    return [line for line in lines if line.topology == topology]

@@ -1,0 +1,79 @@
+"""The simulated network of an experiment: a topology, brokers on it, placements, and worlds of subscriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+
+from sim.overlay.brokers import choose_brokers
+from sim.overlay.can import Entry
+from sim.overlay.placement import PLACEMENTS, Placement, place
+from sim.topology.files import read_topology
+from sim.topology.inet import inet
+from sim.topology.paths import Routes, routes
+from sim.traffic.chunk import World
+from sim.traffic.replay import label
+from sim.traffic.sizes import WireSizes, wire_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sim.experiments.settings import NetworkSettings
+    from sim.experiments.subscriptions import Law
+    from sim.topology.graph import Topology
+    from sim.workloads import Ranges
+
+#: All placements, and CAN once more with CAN's own way in.
+WITH_GREEDY = (*PLACEMENTS, "can-greedy")
+ENTRIES: tuple[str, ...] = get_args(Entry)
+
+
+@dataclass(slots=True)
+class Network:
+    """Brokers and the ways between them. Placements are made when first asked for, and kept."""
+
+    topology: Topology
+    routes: Routes
+    settings: NetworkSettings
+    sizes: WireSizes
+    _placed: dict[tuple[Law, str], Placement] = field(default_factory=dict)
+
+    def placement(self, name: str, law: Law) -> Placement:
+        """The placement of that name (`can-greedy`: the CAN, entered greedily) for subscriptions of that law."""
+        if (law, name) not in self._placed:
+            kind, entry = ("can", "greedy") if name == "can-greedy" else (name, "map")
+            seed = self.settings.seed
+            made = place(
+                kind,
+                self.routes,
+                law.sample(root=seed),
+                fanout=self.settings.fanout,
+                entry="greedy" if entry == "greedy" else "map",
+                root=seed,
+            )
+            assert label(made) == name
+            self._placed[law, name] = made
+        return self._placed[law, name]
+
+    def world(self, law: Law, ranges: Ranges, names: Sequence[str] = PLACEMENTS) -> World:
+        """These subscriptions on each of the placements."""
+        points = np.stack((ranges.low, ranges.high), axis=1)
+        placed = [self.placement(name, law) for name in names]
+        gateways = [placement.gateways(points, self.settings.seed) for placement in placed]
+        return World.of(ranges.low, ranges.high, list(zip(placed, gateways, strict=True)), self.sizes)
+
+
+def frame_sizes() -> dict[str, object]:
+    """What frames weigh, as part of a run's settings: results of another wire format are other results."""
+    sizes = wire_sizes()
+    return {"frame bytes": [int(sizes.rectangles[1]), int(sizes.unicast[1]), sizes.row]}
+
+
+def build_network(settings: NetworkSettings, file: Path | None = None) -> Network:
+    """An INET topology of the size asked for, or the one in a file, with brokers and all shortest paths among them."""
+    topology = inet(settings.nodes, root=settings.seed) if file is None else read_topology(file, root=settings.seed)
+    brokers = choose_brokers(topology, settings.brokers, root=settings.seed)
+    return Network(topology, routes(topology, brokers), settings, wire_sizes())

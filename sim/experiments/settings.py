@@ -1,0 +1,76 @@
+"""Sizes of the traffic experiments: the thesis's, and smaller ones for a first look."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from network.wire.errors import UsageError
+from sim.overlay.tree import FANOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: What `--only` takes, and what it means. The order is the report's.
+SECTIONS = {
+    "5.8": "traffic by the share of ignorable updates",
+    "5.9": "traffic by the number of affected subscriptions",
+    "5.10": "traffic of the real workload by the number of subscriptions",
+    "stress": "how node stress is distributed over the events of 5.10's largest run",
+    "control": "the real workload over the AS graph of 2006 (needs --data)",
+    "scaling": "how time grows with events, subscriptions and cores",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """The simulated network."""
+
+    nodes: int = 20_000
+    brokers: int = 1_000
+    fanout: int = FANOUT
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.brokers > self.nodes:
+            raise UsageError(f"{self.brokers:,} brokers need a node each, and there are {self.nodes:,} nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSettings:
+    """All that decides what `hullcast sim figures` finds (but not on how many cores)."""
+
+    network: NetworkSettings = NetworkSettings()
+    subscriptions: int = 500_000  # of 5.8 and 5.9
+    rows: int = 50_000  # of 5.8 and 5.9
+    events: int = 50_000  # of 5.8 and 5.9, each point
+    ignorable: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
+    spikes: tuple[float, ...] = (0.005, 0.01, 0.02, 0.03, 0.05)  # Table 5.1's, and more
+    growing: tuple[int, ...] = (100_000, 200_000, 300_000, 400_000, 500_000)  # subscriptions of 5.10
+    stocks: int = 3_053
+    days: int = 60
+    full: bool = True  # the sizes that goals speak of
+
+    def plain(self) -> dict[str, object]:
+        """As names and values, to be compared and written down."""
+        return asdict(self)
+
+
+FULL = FigureSettings()
+QUICK = FigureSettings(
+    network=NetworkSettings(nodes=4_000, brokers=200),
+    subscriptions=50_000,
+    rows=5_000,
+    events=10_000,
+    ignorable=(0.0, 0.5, 0.9),
+    spikes=(0.005, 0.02, 0.05),
+    growing=(10_000, 30_000, 50_000),
+    days=4,
+    full=False,
+)
+
+
+def wanted(only: Iterable[str]) -> list[str]:
+    """The sections asked for, in order; none asked for: all."""
+    asked = set(only) or set(SECTIONS)
+    return [name for name in SECTIONS if name in asked]

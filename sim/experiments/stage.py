@@ -1,0 +1,171 @@
+"""What every experiment stands on: the run's folder, Spark, networks, and one way to measure a workload.
+
+Spark and networks are made when a step needs them first, so that a run whose steps are all there needs neither.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+
+from network.wire.errors import UsageError
+from sim.experiments.memory import PeakMemory
+from sim.experiments.networks import build_network
+from sim.experiments.steps import file_mark
+from sim.experiments.summary import Line, Stress, read_lines, read_stress, reduced, summarize, write_lines, write_stress
+from sim.spark import spark_session, watched
+from sim.traces.trace import events as events_of
+from sim.traces.trace import read_info
+from sim.traffic.chunk import Events, State, replay_chunk
+from sim.traffic.replay import replay, sent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sim.experiments.networks import Network
+    from sim.experiments.settings import NetworkSettings
+    from sim.experiments.steps import RunFolder
+    from sim.experiments.subscriptions import Law
+    from sim.traffic.chunk import World
+
+#: Events in a chunk at most: what comes back from one is held in memory (16 rows of 70 bytes an event).
+CHUNK_EVENTS = 50_000
+MEMORY = "2g"
+
+
+class Progress(Protocol):
+    """Whoever shows how far a run has come."""
+
+    def begin(self, what: str) -> None:
+        """A step begins, and the one before it is done."""
+
+    def tasks(self, done: int, known: int) -> None:
+        """Within a step: Spark's tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A workload to be measured: one point of each of a figure's lines."""
+
+    name: str  # of the step
+    workload: str
+    x: float
+    trace: Path
+    law: Law
+    subscriptions: int
+    placements: tuple[str, ...]
+    topology: Path | None = None  # None: INET
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a step found."""
+
+    lines: list[Line]
+    stress: list[Stress]
+
+
+class Stage:
+    """For `with`; Spark ends with it."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        settings: NetworkSettings,
+        progress: Progress,
+        *,
+        master: str | None = None,
+        chunks: int | None = None,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """`spark`: a session that is there already, and stays."""
+        self.folder, self.settings, self.progress, self.master = folder, settings, progress, master
+        self._chunks = chunks
+        self._ends = ExitStack()
+        self._spark = spark
+        self._warm = False
+        self._networks: dict[Path | None, Network] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ends.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, started when first asked for."""
+        if self._spark is None:
+            self._spark = self._ends.enter_context(spark_session(self.master, app="hullcast sim", memory=MEMORY))
+        return self._spark
+
+    def stop_spark(self) -> None:
+        """End the session; it starts again when somebody asks for it. For those who open sessions of their own."""
+        self._ends.close()
+        self._ends, self._spark = ExitStack(), None
+
+    def network(self, topology: Path | None = None) -> Network:
+        """The network over INET's topology, or over the one in a file."""
+        if topology not in self._networks:
+            self._networks[topology] = build_network(self.settings, topology)
+        return self._networks[topology]
+
+    def chunks(self, events: int) -> int:
+        """How many, unless it was said: enough for every core, and none larger than fits in memory."""
+        return self._chunks or chunks_for(events, self.spark.sparkContext.defaultParallelism)
+
+    def measure(self, point: Point) -> Measured:
+        """Replay a workload, or read what an earlier run found."""
+        self.progress.begin(point.name)
+        settings = {
+            "workload": point.workload,
+            "trace": asdict(read_info(point.trace)),
+            "law": asdict(point.law),
+            "subscriptions": point.subscriptions,
+            "placements": point.placements,
+            "topology": file_mark(point.topology),
+        }
+        place = self.folder.step(point.name, settings, lambda path: self._measure(point, path))
+        return Measured(read_lines([place / "lines.parquet"]), read_stress(place / "stress.parquet"))
+
+    def warmed(self, world: World) -> World:
+        """Compile all kernels here, once: Spark's workers then load them, and do not all compile them at a time."""
+        if not self._warm:
+            one, empty = np.zeros(1, np.int64), np.empty(0, np.int64)
+            replay_chunk(State(empty, np.empty(0), np.empty(0)), Events(one, one, np.ones(1), np.ones(1)), world)
+            self._warm = True
+        return world
+
+    def _measure(self, point: Point, path: Path) -> None:
+        network, info, spark = self.network(point.topology), read_info(point.trace), self.spark
+        begun = perf_counter()
+        ranges = point.law.ranges(point.subscriptions, root=self.settings.seed)
+        world = self.warmed(network.world(point.law, ranges, point.placements))
+        events = events_of(spark, point.trace)
+        with PeakMemory() as memory, watched(spark, self.progress.tasks):
+            table = self.reduce(events, world, info.events)
+        costs, stress = summarize(table)
+        seconds = perf_counter() - begun
+        about = (point.workload, network.topology.name, point.x, point.subscriptions, info.start)
+        lines = [Line(*about, self.settings.brokers, seconds, memory.peak_bytes, cost) for cost in costs]
+        write_lines(lines, path / "lines.parquet")
+        write_stress(stress, path / "stress.parquet")
+
+    def reduce(self, events: DataFrame, world: World, count: int) -> object:
+        """Replay and aggregate."""
+        if count < 1:
+            raise UsageError("the trace has no events")
+        with sent(self.spark, world) as given:
+            return reduced(replay(self.spark, events, given, chunks=self.chunks(count)))
+
+
+def chunks_for(events: int, parallel: int) -> int:
+    """A multiple of what runs at the same time, so that nobody waits for a last chunk."""
+    rounds = -(-events // (parallel * CHUNK_EVENTS))
+    return max(1, rounds) * parallel

@@ -1,0 +1,112 @@
+"""Whole runs on a tiny network: what they write, that they resume, and that they do not depend on chunks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
+import pytest
+
+from network.wire.errors import UsageError
+from sim.experiments.figures import run_figures, steps
+from sim.experiments.settings import FigureSettings, NetworkSettings, wanted
+from sim.experiments.summary import read_lines
+from sim.experiments.traffic import TrafficSettings, run_traffic
+from sim.traces.synthetic import table51_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+TINY = FigureSettings(
+    network=NetworkSettings(nodes=50, brokers=6, fanout=3),
+    subscriptions=200,
+    rows=60,
+    events=60,
+    ignorable=(0.0, 0.8),
+    spikes=(0.0, 0.1),
+    growing=(50, 100),
+    stocks=30,
+    days=2,
+    full=False,
+)
+
+
+class Told:
+    """A progress that remembers, and can break a run off."""
+
+    def __init__(self, stop_at: str | None = None) -> None:
+        self.begun: list[str] = []
+        self._stop_at = stop_at
+
+    def begin(self, what: str) -> None:
+        self.begun.append(what)
+        if what == self._stop_at:
+            raise KeyboardInterrupt
+
+    def tasks(self, done: int, known: int) -> None:
+        assert 0 <= done <= known
+
+
+def test_a_run_that_was_broken_off_goes_on_and_reports_everything(spark: SparkSession, tmp_path: Path) -> None:
+    out, asked = tmp_path / "out", ["5.8", "5.9", "5.10", "stress"]
+    with pytest.raises(KeyboardInterrupt):
+        run_figures(TINY, asked, out, Told("5.9-0.000"), spark=spark)
+    told = Told()
+    found = run_figures(TINY, asked, out, told, resume=True, spark=spark)
+    assert {"trace-ignorable-0.00", "5.8-0.00", "5.8-0.80"} <= set(found.reused)
+    assert "5.9-0.000" not in found.reused
+    assert len(told.begun) == steps(TINY, asked, None)
+    report = found.report.read_text()
+    for picture in re.findall(r"\]\(([^)]+\.png)\)", report):
+        assert (out / picture).read_bytes().startswith(b"\x89PNG")
+    for table in re.findall(r"`([^`]+\.parquet)`", report):
+        assert pq.read_table(out / table).num_rows
+    assert "## Goals" in report
+    assert "no --data was given" in report
+    assert len(found.sections) == 4
+    lines = read_lines([out / "fig_5_8.parquet"])
+    assert len(lines) == 2 * 4 * 4
+    shares = {line.x: 1 - line.cost.changing / line.cost.events for line in lines}
+    assert shares[0.0] == 0.0
+    assert shares[0.8] > 0.6
+
+
+def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkSession, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    table51_trace(trace, rows=40, updates=50, root=1)
+    settings = TrafficSettings(TINY.network, 80, ("can-greedy", "tree-content"), trace)
+    found = [run_traffic(settings, tmp_path / f"out{chunks}", Told(), chunks=chunks, spark=spark) for chunks in (1, 7)]
+    one, seven = ([replace(line, seconds=0.0, memory_bytes=0) for line in each.lines] for each in found)
+    assert one == seven
+    table = pq.read_table(found[0].events)
+    assert table.num_rows == 50 * 2 * 4
+    for line in one:
+        mine = [
+            row
+            for row in table.to_pylist()
+            if (row["placement"], row["approach"]) == (line.cost.placement, line.cost.approach)
+        ]
+        assert line.cost.bytes == pytest.approx(sum(row["bytes"] for row in mine) / 50)
+    assert "can-greedy" in found[0].summary.read_text()
+    assert (tmp_path / "out1" / "summary.png").exists()
+
+
+def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no placement ring"):
+        TrafficSettings(placements=("ring",))
+    with pytest.raises(UsageError, match="30 brokers need a node each"):
+        NetworkSettings(nodes=20, brokers=30)
+    with pytest.raises(UsageError, match="is no trace"):
+        run_traffic(TrafficSettings(trace=tmp_path), tmp_path / "out", Told())
+    with pytest.raises(UsageError, match="has no pystock"):
+        run_figures(TINY, ["5.10"], tmp_path / "out", Told(), data=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_sections_come_in_the_order_of_the_report() -> None:
+    assert wanted(["stress", "5.8"]) == ["5.8", "stress"]
+    assert wanted([])[0] == "5.8"

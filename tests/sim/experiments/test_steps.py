@@ -1,0 +1,133 @@
+"""Steps appear whole or not at all; a run goes on where it was broken off, and only with the same settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from network.wire.errors import DirectoryInUse, UsageError
+from sim.experiments.steps import RunFolder, file_mark, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SETTINGS = {"nodes": 20, "shares": (0.0, 0.5)}
+
+
+def put(text: str, made: list[str] | None = None) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        if made is not None:
+            made.append(text)
+        (path / "file").write_text(text)
+
+    return make
+
+
+def test_a_finished_step_is_not_made_again(tmp_path: Path) -> None:
+    made: list[str] = []
+    for turn in range(2):
+        with RunFolder(tmp_path / "out", SETTINGS, resume=turn > 0) as folder:
+            place = folder.step("one", {"x": 1}, put("first", made))
+            assert (place / "file").read_text() == "first"
+            folder.step("one", {"x": 1}, put("first", made))
+            assert folder.reused == ["one", "one"] * turn, "of an earlier run only"
+    assert made == ["first"]
+
+
+def test_a_step_with_other_settings_is_made_anew(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
+        folder.step("one", {"x": 1}, put("first"))
+        assert (folder.step("one", {"x": 2}, put("second")) / "file").read_text() == "second"
+        assert folder.reused == []
+
+
+def test_a_step_that_fails_in_the_middle_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        (path / "file").write_text("half")
+        raise RuntimeError("the power went")
+
+    with RunFolder(tmp_path, SETTINGS, resume=False) as folder, pytest.raises(RuntimeError):
+        folder.step("one", {}, fail)
+    assert not (tmp_path / "steps" / "one").exists()
+    with RunFolder(tmp_path, SETTINGS, resume=True) as folder:
+        assert os.listdir(tmp_path / "steps") == [], "what was left is swept away"
+        assert (folder.step("one", {}, put("whole")) / "file").read_text() == "whole"
+
+
+def test_a_run_killed_in_the_middle_of_a_step_goes_on_with_that_step(tmp_path: Path) -> None:
+    program = f"""
+import os, pathlib, signal
+from sim.experiments.steps import RunFolder
+def half(path):
+    (path / "file").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+with RunFolder(pathlib.Path({str(tmp_path)!r}), {SETTINGS!r}, resume=False) as folder:
+    folder.step("one", {{}}, lambda path: (path / "file").write_text("one"))
+    folder.step("two", {{}}, half)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+    made: list[str] = []
+    with RunFolder(tmp_path, SETTINGS, resume=True) as folder:
+        assert (folder.step("one", {}, put("again", made)) / "file").read_text() == "one"
+        assert (folder.step("two", {}, put("two", made)) / "file").read_text() == "two"
+    assert made == ["two"]
+
+
+def test_a_folder_with_something_in_it_is_refused_without_resume(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("do not lose this")
+    with pytest.raises(UsageError, match="not empty; --resume"), RunFolder(tmp_path, SETTINGS, resume=False):
+        pass
+
+
+def test_resume_refuses_a_folder_that_no_run_was_begun_in(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("do not lose this")
+    with pytest.raises(UsageError, match=r"no run\.json"), RunFolder(tmp_path, SETTINGS, resume=True):
+        pass
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_resume_refuses_other_settings_and_says_which(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, SETTINGS, resume=False):
+        pass
+    other = {**SETTINGS, "nodes": 30}
+    with pytest.raises(UsageError, match=r"nodes 20 \(now 30\)"), RunFolder(tmp_path, other, resume=True):
+        pass
+
+
+def test_resume_of_nothing_begins(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "new", SETTINGS, resume=True) as folder:
+        assert not folder.finished("one", {})
+        folder.step("one", {}, put("one"))
+        assert folder.finished("one", {})
+
+
+def test_two_runs_cannot_have_one_folder(tmp_path: Path) -> None:
+    with (
+        RunFolder(tmp_path, SETTINGS, resume=False),
+        pytest.raises(DirectoryInUse),
+        RunFolder(tmp_path, SETTINGS, resume=True),
+    ):
+        pass
+
+
+def test_fingerprints_do_not_depend_on_the_order_of_names() -> None:
+    assert fingerprint({"a": 1, "b": (2, 3)}) == fingerprint({"b": [2, 3], "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": 2})
+
+
+def test_two_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text("0 1")
+    first = file_mark(path)
+    path.write_text("0 2")
+    assert file_mark(path) != first
+    assert file_mark(None) is None
+    with pytest.raises(UsageError, match=r"nowhere\.txt cannot be read"):
+        file_mark(tmp_path / "nowhere.txt")

@@ -1,0 +1,182 @@
+"""The Spark job: starting states, chunks that do not matter, traces that are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from network.wire.errors import UsageError
+from sim.overlay.brokers import choose_brokers
+from sim.overlay.placement import place
+from sim.seeds import generator
+from sim.topology.inet import inet
+from sim.topology.paths import routes
+from sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
+from sim.traffic.replay import check_trace, label, replay, sent, starting_states, with_chunks
+from tests.sim.traffic.worlds import NOWHERE, Change, expected, small_world
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "seq long, key string, x double, y double"
+Row = tuple[int, str, float | None, float | None]
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """300 subscriptions on 12 brokers, in all placements and with CAN's own way in."""
+    random = generator(5, "replay test")
+    low = random.integers(0, 40, 300).astype(np.float64)
+    high = low + random.integers(0, 12, 300)
+    points = np.stack((low, high), axis=1)
+    topology = inet(60, root=1)
+    ways = routes(topology, choose_brokers(topology, 12, root=1))
+    kinds = [
+        ("can", "map"),
+        ("can", "greedy"),
+        ("tree-content", "map"),
+        ("tree-nearest", "map"),
+        ("tree-random", "map"),
+    ]
+    placed = [place(name, ways, points[:100], fanout=3, entry=entry, root=1) for name, entry in kinds]  # type: ignore[arg-type]  # literals in a list
+    return World.of(low, high, [(placement, placement.gateways(points, 1)) for placement in placed])
+
+
+def a_trace(count: int = 400, keys: int = 25, start: int = 15) -> list[Row]:
+    """Inserts, changes, moves and deletes on a coarse grid, so that ties are common; some keys are there before."""
+    random = generator(7, "replay trace", count, keys)
+    rows: list[Row] = [
+        (k - start, f"k{k}", float(random.integers(40)), float(random.integers(9))) for k in range(start)
+    ]
+    for seq in range(count):
+        key = f"k{random.integers(keys)}"
+        if random.random() < 0.15:
+            rows.append((seq, key, None, None))
+        else:
+            rows.append((seq, key, float(random.integers(40)), float(random.integers(9))))
+    return rows
+
+
+def frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    return spark.createDataFrame(list(rows), SCHEMA)
+
+
+def in_order(costs: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in costs.collect())
+
+
+def plainly(rows: Sequence[Row], world: World) -> list[tuple[Any, ...]]:
+    """The same without Spark: the last row of each key before the first event, then all events as one chunk."""
+    number = {key: i for i, key in enumerate(sorted({row[1] for row in rows}))}
+    first = {row[1]: row[2:] for row in sorted(rows) if row[0] < 0}
+    there = {number[key]: place for key, place in first.items() if place[0] is not None}
+    state = State(np.array(list(there), np.int64), *np.array(list(there.values()), np.float64).reshape(-1, 2).T)
+    later = [row for row in sorted(rows) if row[0] >= 0]
+    columns = replay_chunk(
+        state,
+        Events(
+            np.array([row[0] for row in later]),
+            np.array([number[row[1]] for row in later]),
+            np.array([row[2] for row in later], np.float64),
+            np.array([row[3] for row in later], np.float64),
+        ),
+        world,
+    )
+    names = [label(placed.placement) for placed in world.placements]
+    found = []
+    for values in zip(*(columns[name].tolist() for name in COLUMNS), strict=True):
+        seq, placement, approach, *rest = values
+        found.append((seq, names[placement], APPROACHES[approach], *rest))
+    return sorted(found)
+
+
+def test_a_chunk_starts_from_the_last_word_on_each_key_before_it(spark: SparkSession) -> None:
+    rows = a_trace(60, 8, 5)
+    chunked = with_chunks(frame(spark, rows), 7)
+    found: dict[int, dict[str, tuple[float, float]]] = {}
+    for row in starting_states(chunked, 9).collect():
+        assert row["key"] not in found.setdefault(row["chunk"], {}), "a key twice"
+        found[row["chunk"]][row["key"]] = (row["x"], row["y"])
+    for chunk in range(9):
+        table: dict[str, tuple[float, float]] = {}
+        for seq, key, x, y in sorted(rows):
+            if seq < 7 * chunk:
+                table.pop(key, None)
+                if x is not None and y is not None:
+                    table[key] = (x, y)
+        assert found.get(chunk, {}) == table
+
+
+@pytest.mark.parametrize("chunks", [1, 4, 64])
+def test_the_number_of_chunks_does_not_matter(spark: SparkSession, world: World, chunks: int) -> None:
+    rows = a_trace()
+    assert in_order(replay(spark, frame(spark, rows), world, chunks=chunks)) == plainly(rows, world)
+
+
+def test_spark_counts_what_plain_counting_counts(spark: SparkSession) -> None:
+    small = small_world(4)
+    random = generator(9, "counted by hand")
+    changes: list[Change] = []
+    for _ in range(60):
+        gone, place = random.random() < 0.2, (float(random.integers(7)), float(random.integers(4)))
+        changes.append((int(random.integers(6)), NOWHERE if gone else place))
+    rows: list[Row] = [(seq, str(key), *_place(row)) for seq, (key, row) in enumerate(changes)]
+    names = [label(placement) for placement, _ in small.placements]
+    wanted = [
+        (seq, names[placement], APPROACHES[approach], *rest)
+        for seq, placement, approach, *rest in expected(small.oracles(), changes)
+    ]
+    assert any(row[3] for row in wanted), "nothing is sent: a test that tells nothing"
+    assert in_order(replay(spark, frame(spark, rows), small.world, chunks=5)) == sorted(wanted)
+
+
+def _place(row: tuple[float, float]) -> tuple[float | None, float | None]:
+    return (None, None) if row == NOWHERE else row
+
+
+def test_neither_the_order_of_rows_nor_their_partitions_matter(spark: SparkSession, world: World) -> None:
+    rows = a_trace(150)
+    shuffled = generator(1, "shuffle").permutation(len(rows))
+    mixed = frame(spark, [rows[i] for i in shuffled]).repartition(5)
+    with sent(spark, world) as given:
+        assert in_order(replay(spark, mixed, given, chunks=3)) == plainly(rows, world)
+
+
+def test_a_trace_that_starts_empty_and_ends_empty(spark: SparkSession, world: World) -> None:
+    rows: list[Row] = [(0, "a", 3.0, 1.0), (1, "a", 3.0, 1.0), (2, "a", None, None), (3, "a", None, None)]
+    assert in_order(replay(spark, frame(spark, rows), world, chunks=4)) == plainly(rows, world)
+
+
+def test_more_chunks_than_events_are_fine(spark: SparkSession, world: World) -> None:
+    rows: list[Row] = [(-1, "a", 3.0, 1.0), (0, "a", 3.0, 2.0)]
+    assert in_order(replay(spark, frame(spark, rows), world, chunks=64)) == plainly(rows, world)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([(0, "a", 1.0, 1.0), (2, "a", 1.0, 1.0)], "seq 1 is missing"),
+        ([(1, "a", 1.0, 1.0), (2, "a", 1.0, 1.0)], "seq 0 is missing"),
+        ([(0, "a", 1.0, 1.0), (0, "b", 1.0, 1.0)], "several rows with seq 0"),
+        ([(-1, "a", 1.0, 1.0), (-1, "a", 2.0, 1.0), (0, "b", 1.0, 1.0)], "several rows with seq -1"),
+        ([(0, "a", 1.0, None)], "row 0 has"),
+        ([(0, "a", 1.0, 1.0), (1, "a", None, 1.0)], "row 1 has"),
+        ([(0, "a", float("nan"), 1.0)], "row 0 has"),
+        ([(0, "a", 1.0, float("inf"))], "row 0 has"),
+        ([(0, None, 1.0, 1.0)], "row 0 has no key"),
+        ([(None, "a", 1.0, 1.0)], "have no seq"),
+        ([(-1, "a", 1.0, 1.0)], "no events"),
+    ],
+)
+def test_a_trace_that_is_not_one_is_refused(spark: SparkSession, rows: list[Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        check_trace(frame(spark, rows))
+
+
+def test_no_chunks_are_refused(spark: SparkSession, world: World) -> None:
+    with pytest.raises(UsageError, match="at least 1 chunk"):
+        replay(spark, frame(spark, a_trace(3)), world, chunks=0)
