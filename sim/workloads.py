@@ -137,11 +137,14 @@ class Workload:
             y[shadows] = random.uniform(y[guards], DOMAIN)
         self.rows = Rows(np.arange(rows, dtype=np.int64), x, y)
 
-    def ranges(
-        self, count: int, *, midpoint: tuple[float, float] = MIDPOINT, length: tuple[float, float] = LENGTH
-    ) -> Ranges:
-        """Subscriptions of Table 5.1, or with another mean and deviation of midpoint and length."""
-        return _ranges(self._root, count, midpoint, length)
+    def ranges(self, count: int) -> Ranges:
+        """Subscriptions of Table 5.1."""
+        random = generator(self._root, "table-5.1", "subscriptions", count)
+        middle = random.normal(*MIDPOINT, count)
+        length = random.normal(*LENGTH, count)
+        while (negative := length < 0).any():
+            length[negative] = random.normal(*LENGTH, int(negative.sum()))
+        return Ranges(middle - length / 2, middle + length / 2)
 
     def changes(self, count: int, *, name: object = 0) -> Changes:
         """`count` updates that start from `rows`; another name gives other ones."""
@@ -225,30 +228,6 @@ class Workload:
             np.array(inserts, np.bool_),
             np.array(deletes, np.bool_),
         )
-
-
-def scaled_ranges(domain: tuple[float, float], count: int, root: int = 0, *, name: str = "subscriptions") -> Ranges:
-    """Subscriptions of Table 5.1 as shares of another domain of X: midpoint N(0.5, 0.15), length N(0.1, 0.1) of it.
-
-    Another name gives other ones of the same kind.
-    """
-    low, high = domain
-    if not low < high:
-        raise UsageError(f"ranges need a domain with low < high, got {domain}")
-    drawn = _ranges(root, count, MIDPOINT, LENGTH, name)
-    scale = (high - low) / DOMAIN
-    return Ranges(low + scale * drawn.low, low + scale * drawn.high)
-
-
-def _ranges(
-    root: int, count: int, midpoint: tuple[float, float], length: tuple[float, float], name: str = "subscriptions"
-) -> Ranges:
-    random = generator(root, "table-5.1", name, count)
-    middle = random.normal(*midpoint, count)
-    width = random.normal(*length, count)
-    while (negative := width < 0).any():
-        width[negative] = random.normal(*length, int(negative.sum()))
-    return Ranges(middle - width / 2, middle + width / 2)
 
 
 def _by_row(row: Ints) -> tuple[Ints, Ints]:

@@ -24,10 +24,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if GROUP in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(GROUP))
-            if hasattr(config, "workerinput") and hasattr(item, "_id"):
-                # xdist 3.8 tells groups by the end of a name that pytest 9.2 keeps elsewhere, and then ignores
-                # them without a word: pytest-xdist issue 1386. Until that is mended, the name is given its end here.
-                item._id = type(item._id).parse(f"{item.nodeid}@{GROUP}")
 
 
 @pytest.fixture(scope="session")

@@ -11,40 +11,38 @@ from pathlib import Path
 
 import sim
 from clients.cli import _parser
-from clients.commands import sim_figures, sim_traffic
+from clients.commands.sim import figures, traffic
 from sim.experiments.settings import FULL, QUICK, SECTIONS
 from sim.overlay.placement import PLACEMENTS
 
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    sim_traffic.add_arguments(parser)
+    traffic.add_arguments(parser)
     return parser.parse_args(words)
 
 
 def test_names_in_the_help_are_those_of_the_simulation() -> None:
-    assert tuple(SECTIONS) == sim_figures.SECTIONS
-    assert sim_traffic.PLACEMENTS == PLACEMENTS
+    assert tuple(SECTIONS) == figures.SECTIONS
+    assert traffic.PLACEMENTS == PLACEMENTS
 
 
 def test_help_needs_neither_numba_nor_spark() -> None:
-    program = "import sys; from clients.commands import sim_traffic, sim_figures; import argparse\n"
-    program += (
-        "for m in (sim_traffic, sim_figures): p = argparse.ArgumentParser(); m.add_arguments(p); p.format_help()\n"
-    )
+    program = "import sys; from clients.commands.sim import traffic, figures; import argparse\n"
+    program += "for m in (traffic, figures): p = argparse.ArgumentParser(); m.add_arguments(p); p.format_help()\n"
     program += "print([n for n in ('numba', 'pyspark', 'pandas', 'matplotlib', 'scipy') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_sizes_are_the_thesis_s_unless_quick_or_given() -> None:
-    full, quick = sim_traffic.settings_of(parsed()), sim_traffic.settings_of(parsed("--quick", "--brokers", "9"))
+    full, quick = traffic.settings_of(parsed()), traffic.settings_of(parsed("--quick", "--brokers", "9"))
     assert (full.subscriptions, full.network) == (500_000, FULL.network)
     assert (quick.subscriptions, quick.network.nodes, quick.network.brokers) == (50_000, QUICK.network.nodes, 9)
 
 
 def test_greedy_entry_is_the_can_s_own() -> None:
-    settings = sim_traffic.settings_of(parsed("--entry", "greedy", "--placement", "can", "tree-random"))
+    settings = traffic.settings_of(parsed("--entry", "greedy", "--placement", "can", "tree-random"))
     assert settings.placements == ("can-greedy", "tree-random")
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from clients.commands.arguments import number, whole
 from clients.commands.connection import as_json
-from clients.commands.spark_progress import spark_bar
+from clients.commands.progress import spark_bar
 from network.wire.errors import UsageError
 
 if TYPE_CHECKING:

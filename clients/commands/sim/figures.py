@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the experiments, and say what was found."""
-    from clients.commands.sim_progress import steps_bar
+    from clients.commands.progress import steps_bar
     from sim.bench.report import goals_table
     from sim.experiments.figures import run_figures, steps
     from sim.experiments.settings import FULL, QUICK, wanted

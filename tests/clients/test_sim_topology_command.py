@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from clients.commands import sim_topology
+from clients.commands.sim import topology
 from network.wire.errors import UsageError
 from sim.topology.files import read_topology
 from sim.topology.inet import inet
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def ran(*words: str | Path) -> str:
     """The text a run prints for people; it must end well."""
     parser = argparse.ArgumentParser()
-    sim_topology.add_arguments(parser)
+    topology.add_arguments(parser)
     console = Console(file=io.StringIO(), width=160)
-    assert sim_topology.run(parser.parse_args(list(map(str, words))), console) == 0
+    assert topology.run(parser.parse_args(list(map(str, words))), console) == 0
     printed: str = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     return printed
 

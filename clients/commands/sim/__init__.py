@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 #: Name, one line about it, and the module that has it.
 SIMULATIONS: tuple[tuple[str, str, str], ...] = (
-    ("topology", "make, measure and compare network topologies", "clients.commands.sim_topology"),
-    ("trace", "make a trace of events: from daily prices, or synthetic", "clients.commands.sim_trace"),
-    ("traffic", "replay a trace over brokers: messages, bytes, stress", "clients.commands.sim_traffic"),
-    ("figures", "reproduce the thesis's traffic figures, with a report", "clients.commands.sim_figures"),
+    ("topology", "make, measure and compare network topologies", "clients.commands.sim.topology"),
+    ("trace", "make a trace of events: from daily prices, or synthetic", "clients.commands.sim.trace"),
+    ("traffic", "replay a trace over brokers: messages, bytes, stress", "clients.commands.sim.traffic"),
+    ("figures", "reproduce the thesis's traffic figures, with a report", "clients.commands.sim.figures"),
 )
 NEEDED = ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib")
 

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Replay, and show the summary."""
-    from clients.commands.sim_progress import steps_bar
+    from clients.commands.progress import steps_bar
     from sim.experiments.traffic import STEPS, run_traffic
 
     settings = settings_of(arguments)
