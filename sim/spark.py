@@ -6,17 +6,20 @@ the JVM, of its temporary folders and of every socket to it, so that a session c
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from network.wire.errors import UsageError
+from sim.spark_needs import check_java, check_master
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
-OLDEST_JAVA = 17
 #: How long a JVM may take to stop before it is killed.
 STOP_S = 20.0
 #: How often the progress of tasks is asked for.
@@ -42,53 +44,69 @@ def spark_session(
     Executors of a cluster need the same Python and this package installed.
     """
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     opened = SparkSession.getActiveSession()
     if opened is not None:
-        yield opened
+        with told_in_a_line():
+            yield opened
         return
+    wanted = master or LOCAL
     check_java()
+    check_master(wanted)
     conf = SparkConf(loadDefaults=False)
-    settings = _settings(master or LOCAL, app, memory) | {key.replace("_", "."): text for key, text in options.items()}
+    settings = _settings(wanted, app, memory) | {key.replace("_", "."): text for key, text in options.items()}
     for key, text in settings.items():
         conf.set(key, text)
-    with tempfile.TemporaryFile() as log, _environment(settings["spark.master"]):
+    with tempfile.TemporaryFile() as log, _environment(settings["spark.master"]), _interrupts_restored():
+        gateway, interrupted = _launch(conf, log)
         try:
-            # The JVM's own words (it greets with a dozen lines) go to a file that is read only if it does not start.
-            # PySpark leaves this function without types.
-            gateway = launch_gateway(conf, {"stderr": log, "stdout": log})  # type: ignore[no-untyped-call]
-        except Exception as error:
-            raise UsageError(f"Spark did not start: {_last_words(log) or error}") from error
-        try:
+            if interrupted:
+                raise KeyboardInterrupt
             try:
                 context = SparkContext(conf=conf, gateway=gateway)
-            except Exception as error:
-                raise UsageError(f"no Spark session on {settings['spark.master']}: {_first_line(error)}") from error
-            try:
                 context.setLogLevel("ERROR")
-                yield SparkSession(context)
+                session = SparkSession(context)
+            except Exception as error:
+                raise UsageError(f"no Spark session on {wanted}: {_cause(error)}") from error
+            try:
+                with told_in_a_line():
+                    yield session
             finally:
                 context.stop()
         finally:
             _end(gateway)
 
 
-def check_java() -> None:
-    """Refuse to go on without a Java that Spark runs on."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    help_text = f"install Java {OLDEST_JAVA} or newer, or let JAVA_HOME name it"
-    if java is None:
-        raise UsageError(f"Spark needs Java, and there is none on the PATH; {help_text}")
+@contextmanager
+def told_in_a_line() -> Iterator[None]:
+    """Make a UsageError of what goes wrong inside the JVM, which is in the data, on the disk or in the cluster.
+
+    Errors of our own Python code, also of that which workers run, stay what they are. An interrupt stays one: PySpark
+    cancels all jobs at Ctrl-C, and the news of that may be here before the interrupt itself.
+    """
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
+    from pyspark.errors import AnalysisException
+
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise UsageError(f"Spark needs Java, but {java} does not run: {error}; {help_text}") from error
-    version = re.search(r'version "(?:1\.)?(\d+)', said)  # 1.8 was Java 8
-    if version is not None and int(version[1]) < OLDEST_JAVA:
-        raise UsageError(f"{java} is Java {version[1]}, too old for Spark; {help_text}")
+        yield
+    except (Py4JJavaError, AnalysisException) as error:
+        cause = _cause(error)
+        if "cancellation of all jobs" in cause:
+            raise KeyboardInterrupt from error
+        raise UsageError(f"Spark could not go on: {cause}") from error
+    except Py4JNetworkError as error:
+        raise UsageError("Spark's JVM has ended; it may lack memory, or somebody stopped it") from error
+
+
+def path_to_write(path: Path | str) -> str:
+    """A file or folder of this machine (or one that all machines see) as Spark takes it: `a:b` would be a scheme."""
+    return f"file:{Path(path).resolve()}"
+
+
+def path_to_read(path: Path | str) -> str:
+    """The same where Spark looks for patterns: the file `o[1]`, not what matches it."""
+    return "".join("\\" + sign if sign in "\\{}[]*?" else sign for sign in path_to_write(path))
 
 
 @contextmanager
@@ -192,11 +210,67 @@ def _end(gateway: Any) -> None:
             thread.join(STOP_S)
 
 
+def _launch(conf: Any, log: Any) -> tuple[Any, bool]:
+    """Start the JVM: its gateway, and whether an interrupt came meanwhile.
+
+    An interrupt is held back until then: PySpark would run off without the JVM, which would never learn of it.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    came: list[int] = []
+    main = threading.current_thread() is threading.main_thread()  # no other may set handlers, or gets interrupts
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if main else None
+    try:
+        # The JVM's own words (it greets with a dozen lines) go to a file that is read only if it does not start.
+        # PySpark leaves this function without types.
+        gateway = launch_gateway(conf, {"stderr": log, "stdout": log})  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise UsageError(f"Spark did not start: {_last_words(log) or error}") from error
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, before)
+    return gateway, bool(came)
+
+
+@contextmanager
+def _interrupts_restored() -> Iterator[None]:
+    """Take back PySpark's handler of interrupts at the end, and keep py4j from printing a traceback at each."""
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT)
+    logging.getLogger().addFilter(_not_of_py4j)  # it logs some to the root, some to its own
+    py4j = logging.getLogger("py4j")
+    level = py4j.level
+    py4j.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        py4j.setLevel(level)
+        logging.getLogger().removeFilter(_not_of_py4j)
+        if main and before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
 def _last_words(log: Any) -> str:
+    """What a JVM that does not start has to say, without stack frames."""
     log.seek(0)
-    lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-    return " / ".join(lines[-3:])
+    lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    lines = [line for line in lines if line and not re.match(r"at |\.\.\. \d+ more|WARNING: |Using ", line)]
+    telling = [line for line in lines if re.search(r"(Exception|Error)(: |\b.*: )", line)]
+    return " / ".join(telling[-1:] or lines[-3:])
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:300]
+def _cause(error: Exception) -> str:
+    """An error of the JVM in a line: what Spark says, and what was behind it."""
+    found = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    said: list[str] = []
+    while found is not None and len(said) < 20:
+        text = str(found.getMessage() or found.getClass().getSimpleName()).strip().split("\n")[0]
+        # Spark's own form: [NAME.OF.ERROR] text SQLSTATE: KD001
+        said.append(re.sub(r"^\[[A-Z0-9_.]+\] | *SQLSTATE: \w+$", "", text).strip())
+        found = found.getCause()
+    said = said or [str(error).strip().split("\n")[0]]
+    return ": ".join(dict.fromkeys((said[0][:300], said[-1][:300])))

@@ -162,7 +162,7 @@ class Workload:
         row = random.integers(first, n, count)
         if self._shadows:
             row[ignorable] = random.integers(self._shadows, first, int(ignorable.sum()))
-        value = self._values(random, row, ignorable)
+        value = self._values(random, row, ignorable, spike)
         before = _value_before(row, np.where(spike, np.nan, value), self.rows.y)
         # One event is one update, a spike is two: to the bottom, and back to where it was.
         at = np.repeat(np.arange(count), np.where(spike, 2, 1))[:count]
@@ -172,13 +172,14 @@ class Workload:
         none = np.zeros(count, np.bool_)
         return Changes(self.rows.ids[ids], self.rows.x[ids], y, none, none)
 
-    def _values(self, random: np.random.Generator, row: Ints, ignorable: Booleans) -> Floats:
+    def _values(self, random: np.random.Generator, row: Ints, ignorable: Booleans, spike: Booleans) -> Floats:
         """The new Y of each event, spikes aside."""
         count = len(row)
         if self.mix.step is None:
             value = random.uniform(0.0, DOMAIN, count)
         else:
-            value = _walk(row, random.normal(0.0, self.mix.step, count), self.rows.y)
+            steps = random.normal(0.0, self.mix.step, count)
+            value = _walk(row, np.where(spike, 0.0, steps), self.rows.y)  # a spike goes back to where it was
         if self._shadows:
             guard = self.rows.y[row[ignorable] - self._shadows]
             value[ignorable] = random.uniform(guard, DOMAIN)
@@ -220,7 +221,7 @@ class Workload:
             else:
                 y[row] = float(_reflected(np.array([y[row] + random.normal(0.0, mix.step)]))[0])
             out.append((row, x[row], y[row], False, False))
-        ids, xs, ys, inserts, deletes = zip(*out[:count], strict=True)
+        ids, xs, ys, inserts, deletes = zip(*out[:count], strict=True) if count else ([], [], [], [], [])
         return Changes(
             np.array(ids, np.int64),
             np.array(xs),

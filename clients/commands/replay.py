@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.feeds.part import Part
+    from clients.feeds.part import Piece
     from clients.feeds.traces import Trace
     from clients.sdk.client import Client
 
@@ -162,7 +162,7 @@ class _Player:
         self._played, self._tasks = played, tasks
         self._room = asyncio.Semaphore(IN_FLIGHT)
 
-    async def play(self, part: Part) -> None:
+    async def play(self, part: Piece) -> None:
         """All updates of a part, each when it is due."""
         times = self._times.due(part.seconds) if self._times is not None and part.seconds is not None else None
         due = self._pacer.due(part.count, times)
@@ -182,7 +182,7 @@ class _Player:
                 self._room.release()
                 await asyncio.sleep(decision.seconds)
 
-    async def _send(self, part: Part, rows: Any, decision: Send) -> None:
+    async def _send(self, part: Piece, rows: Any, decision: Send) -> None:
         try:
             change = self._client.delete if part.deletes else self._client.publish
             receipt = await change(part.table, rows)

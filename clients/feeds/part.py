@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Piece:
     """Updates of one table: rows to publish (a list, or a dict of columns), or keys to delete."""
 
     table: str

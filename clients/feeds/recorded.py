@@ -5,22 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.feeds.part import Part, seed_and_size
+from clients.feeds.part import Piece, seed_and_size
 from clients.feeds.rows_typed import find_table
 from network.wire.errors import UnknownTable, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 
     from clients.feeds.pacing import Floats
     from clients.sdk.client import Client
     from sim.traces.trace import TraceInfo
+
+
+MARKET = "market"
 
 
 class RecordedTrace:
@@ -31,17 +34,22 @@ class RecordedTrace:
             raise UsageError(f"{text} needs pyarrow; install it with pip install 'hullcast[arrow]'")
         self._text, self._timed, self._closed = text, timed, False
         self._market: pa.Table | None = None
-        if text.split(":")[0] == "market":
+        if text.split(":")[0] == MARKET:
             info, self._market = _market(text)
         else:
+            from sim.traces.checking import check_whole
             from sim.traces.trace import read_info
 
             info = read_info(text)
-        if timed and info.name == "table51":
-            raise UsageError(f"{text} has no times; give --rate instead of --speed")
+            check_whole(text, info)  # rather than to play half of it
         self._info: TraceInfo = info if table is None else replace(info, table=table)
+        self._left: set[Any] | None = None  # keys in the table after the pass before
+        self._begins: Floats | None = None  # when the first event happens
+        if timed:  # better said before the table is there than after
+            first = next(self._tables(start=False), None)
+            self._begins = None if first is None else self._seconds(first)[:1]
 
-    async def prepare(self, client: Client) -> list[Part]:
+    async def prepare(self, client: Client) -> list[Piece]:
         """Create the table, if it is not there; the rows with which the trace begins."""
         from sim.traces.trace import create_statement
 
@@ -49,17 +57,26 @@ class RecordedTrace:
             find_table(await client.tables(), self._info.table)
         except UnknownTable:
             await client.execute(create_statement(self._info))
-        if not self._info.start:
-            return []
-        return [part for table in self._tables(start=True) for part in self._cut(table)]
+        return list(self._start())
 
-    def parts(self) -> Iterator[Part]:
-        """The events, once through."""
+    def parts(self) -> Iterator[Piece]:
+        """The events, once through; from the second time on the rows of the start are put back first, and others go."""
+        begun = {key for piece in self._start() for key in piece.rows[self._info.key]} if self._info.start else set()
+        if self._left is not None and begun:
+            strange = sorted(self._left - begun)
+            if strange:
+                yield self._now(Piece(self._info.table, strange, len(strange), deletes=True))
+            yield from map(self._now, self._start())
+        self._left = set(begun)
         for table in self._tables(start=False):
-            for part in self._cut(table):
+            for piece in self._cut(table, timed=self._timed):
                 if self._closed:
                     return
-                yield part
+                if begun and piece.deletes:
+                    self._left.difference_update(piece.rows)
+                elif begun:
+                    self._left.update(piece.rows[self._info.key])
+                yield piece
 
     def close(self) -> None:
         """Read no more."""
@@ -75,13 +92,22 @@ class RecordedTrace:
             if (name == START) is start and not self._closed:
                 yield read_part(path)
 
-    def _cut(self, table: pa.Table) -> Iterator[Part]:
+    def _start(self) -> Iterator[Piece]:
+        if self._info.start:
+            for table in self._tables(start=True):
+                yield from self._cut(table, timed=False)
+
+    def _now(self, piece: Piece) -> Piece:
+        """A piece that is due with the first event."""
+        return piece if self._begins is None else replace(piece, seconds=np.repeat(self._begins, piece.count))
+
+    def _cut(self, table: pa.Table, *, timed: bool) -> Iterator[Piece]:
         from sim.traces.trace import runs
 
-        seconds = self._seconds(table) if self._timed else None
+        seconds = self._seconds(table) if timed else None
         for run in runs(self._info, table):
             times = None if seconds is None else seconds[run.begin : run.begin + run.count]
-            yield Part(self._info.table, run.rows, run.count, deletes=run.deletes, seconds=times)
+            yield Piece(self._info.table, run.rows, run.count, deletes=run.deletes, seconds=times)
 
     def _seconds(self, table: pa.Table) -> Floats:
         at = table.column("at")
@@ -91,9 +117,13 @@ class RecordedTrace:
         return microseconds / 1e6
 
 
-def is_recorded(text: str) -> bool:
-    """Whether a text names such a trace."""
-    return text.split(":")[0] == "market" or Path(text).is_dir()
+def is_recorded(text: str, generators: Collection[str]) -> bool:
+    """Whether a text names such a trace. A folder of the name of a generator must be named by its path."""
+    if text.split(":")[0] not in generators:
+        return Path(text).is_dir()
+    if (Path(text) / "trace.json").is_file():
+        raise UsageError(f"is {text} the folder, or the generator of that name? give ./{text} for the folder")
+    return text.split(":")[0] == MARKET
 
 
 def _market(text: str) -> tuple[TraceInfo, pa.Table]:

@@ -1,6 +1,6 @@
 """Traces to replay: files with a time column, recorded traces, a synthetic stock market, or the thesis's workload.
 
-A trace is a sequence of `Part`s, each of one table and of one kind, which can be cut anywhere.
+A trace is a sequence of `Piece`s, each of one table and of one kind, which can be cut anywhere.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.feeds.part import Part, seed_and_size
-from clients.feeds.recorded import RecordedTrace, is_recorded
+from clients.feeds.part import Piece, seed_and_size
+from clients.feeds.recorded import MARKET, RecordedTrace, is_recorded
 from clients.feeds.rows_in import Source, form_of, read_rows
 from clients.feeds.rows_typed import create_statement, find_table, typed
 from network.wire.errors import UnknownTable, UsageError
@@ -29,6 +29,8 @@ ROWS_AT_ONCE = 10_000
 TIME_NAMES = ("time", "ts", "timestamp", "at", "datetime", "date")
 SYNTHETIC_ROWS = {"synthetic": 500, "points": 10_000}
 SYNTHETIC_UPDATES = 20_000
+#: Names that are traces without a file.
+GENERATORS = (MARKET, *SYNTHETIC_ROWS)
 
 
 class SyntheticTrace:
@@ -42,7 +44,7 @@ class SyntheticTrace:
         )
         self._points = workloads.Workload(rows, root=seed) if kind == "points" else None
 
-    async def prepare(self, client: Client) -> list[Part]:
+    async def prepare(self, client: Client) -> list[Piece]:
         """Create what is not there; the rows with which the trace begins."""
         creates = stocks.CREATES if self._market is not None else (workloads.CREATE,)
         there = await client.tables()
@@ -54,9 +56,9 @@ class SyntheticTrace:
         if self._market is not None:
             return list(map(_part, self._market.start))
         assert self._points is not None
-        return [Part("POINTS", self._points.rows.columns(), len(self._points.rows))]
+        return [Piece("POINTS", self._points.rows.columns(), len(self._points.rows))]
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Piece]:
         """The updates, once through."""
         if self._market is not None:
             for batch in self._market.batches:
@@ -64,16 +66,16 @@ class SyntheticTrace:
             return
         assert self._points is not None
         changes = self._points.changes(SYNTHETIC_UPDATES)
-        yield Part("POINTS", changes.columns(), len(changes))
+        yield Piece("POINTS", changes.columns(), len(changes))
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-def _part(action: stocks.Action) -> Part:
+def _part(action: stocks.Action) -> Piece:
     if isinstance(action, stocks.Delete):
-        return Part(action.table, list(action.keys), len(action.keys), deletes=True)
-    return Part(action.table, list(action.rows), len(action.rows))
+        return Piece(action.table, list(action.keys), len(action.keys), deletes=True)
+    return Piece(action.table, list(action.rows), len(action.rows))
 
 
 class FileTrace:
@@ -86,7 +88,7 @@ class FileTrace:
         self._time, self._timed = time, timed
         self._table: TableShape | None = None
 
-    async def prepare(self, client: Client) -> list[Part]:
+    async def prepare(self, client: Client) -> list[Piece]:
         """Create the table, if it is not there. It begins with what is in it."""
         first = next(read_rows(self._source, self._form, ROWS_AT_ONCE), None)
         if first is None:
@@ -101,7 +103,7 @@ class FileTrace:
             self._table = find_table(await client.tables(), self._name)
         return []
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Piece]:
         """The updates, once through."""
         assert self._table is not None
         self._source.release()
@@ -110,7 +112,7 @@ class FileTrace:
         extra = self._time if self._time is not None and self._table.column(self._time) is None else None
         for batch in read_rows(self._source, self._form, ROWS_AT_ONCE):
             seconds = _instants(batch, self._time) if self._timed and self._time is not None else None
-            yield Part(self._table.name, typed(batch, self._table, extra), len(batch), seconds=seconds)
+            yield Piece(self._table.name, typed(batch, self._table, extra), len(batch), seconds=seconds)
 
     def close(self) -> None:
         """Read no more."""
@@ -122,7 +124,7 @@ Trace = SyntheticTrace | FileTrace | RecordedTrace
 
 def open_trace(text: str, *, table: str | None, key: str | None, time: str | None, timed: bool, batch: int) -> Trace:
     """The trace that a text names."""
-    if is_recorded(text):
+    if is_recorded(text, GENERATORS):
         if key or time:
             raise UsageError(f"{text} has a key and times of its own; leave out --primary-key and --time")
         return RecordedTrace(text, table, timed=timed)

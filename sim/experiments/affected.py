@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from sim.bench.goals import short
 from sim.experiments.charts import draw_curves
 from sim.experiments.claims import (
+    BY_X,
+    DEAR,
     FLAT,
     NEARLY_FLAT,
     NET,
@@ -17,11 +19,13 @@ from sim.experiments.claims import (
     growth,
     number,
     placements_of,
+    span,
     spread_of,
     times,
 )
 from sim.experiments.inputs import table_trace
-from sim.experiments.section import Section, bytes_along, figures_of
+from sim.experiments.lean import lean_note, lean_share, leaner
+from sim.experiments.section import Picture, Section, bytes_along, figures_of
 from sim.experiments.stage import Point
 from sim.experiments.subscriptions import Law
 from sim.experiments.summary import write_lines
@@ -65,16 +69,18 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
         x=lambda line: line.cost.affected,
         x_log=True,
     )
+    found = claims(lines)
     return Section(
         "5.9",
         "Figure 5.9: affected subscriptions",
         f"{settings.subscriptions:,} subscriptions of Table 5.1, {settings.rows:,} rows, {settings.events:,} events a "
         f"point; spikes are {min(settings.spikes):.1%} to {max(settings.spikes):.1%} of what is drawn.",
         THESIS,
-        claims(lines),
+        found,
         [table],
-        [picture],
-        figures_of(lines, "affected", lambda line: number(line.cost.affected)),
+        [Picture(picture, "Bytes per event by the number of affected subscriptions, a panel for each placement")],
+        [figures_of(lines, lambda line: f"{number(line.cost.affected)} affected")],
+        [lean_note(found, claims(leaner(lines)))],
     )
 
 
@@ -82,49 +88,51 @@ def claims(lines: Sequence[Line]) -> list[Claim]:
     """The four statements, for each placement."""
     found = []
     for placement in placements_of(lines):
-        ours, net, unicast = (bytes_along(lines, placement, name) for name in (SERVER_NET, NET, UNICAST))
-        points = curve(lines, placement, UNICAST)
-        affected = [line.cost.affected for line in points]
+        net, unicast = (bytes_along(lines, placement, name) for name in (NET, UNICAST))
+        affected = [line.cost.affected for line in curve(lines, placement, UNICAST)]
         each = [times(b, a) for a, b in zip(affected, unicast, strict=True)]
         found.append(
             Claim(
                 placement,
                 "S-UN is linear",
-                f"{min(each):.1f} to {max(each):.1f} bytes per affected subscription",
+                f"{number(min(each))} to {number(max(each))} bytes per affected",
                 growth(each) <= LINEAR,
                 f"the cost of one more subscription varies by {growth(each):.2f}x",
+                construction="S-UN sends a frame of one size for each affected subscription",
             )
         )
+        flat = growth(net)
         found.append(
             Claim(
-                placement,
-                "CN is flat",
-                f"CN varies by {growth(net):.2f}x",
-                growth(net) <= FLAT,
-                f"it varies by more than {FLAT}x",
+                placement, "CN is flat", f"varies by {flat:.2f}x", flat <= FLAT, f"it varies by more than {FLAT}x",
+                construction=BY_X,
             )
-        )
-        first, last = (curve(lines, placement, SERVER_NET)[i].cost for i in (0, -1))
-        found.append(
-            Claim(
-                placement,
-                "S-CN is nearly flat",
-                f"S-CN grows by {growth(ours):.2f}x while affected subscriptions grow by {growth(affected):.1f}x; "
-                f"in bytes that is {times(ours[-1] - ours[0], unicast[-1] - unicast[0]):.1%} of S-UN's rise",
-                growth(ours) <= NEARLY_FLAT,
-                "a spike to the bottom concerns whoever's range holds its x, as every event of CN does: a change takes "
-                f"{number(last.messages_changing)} frames with the most spikes, {number(first.messages_changing)} with "
-                "the fewest",
-            )
-        )
-        below = [times(c, o) for c, o in zip(net, ours, strict=True)]
-        found.append(
-            Claim(
-                placement,
-                "S-CN is close to 10x below CN",
-                f"{min(below):.1f}x to {max(below):.1f}x below",
-                min(below) >= CLOSE_TO_TEN,
-                spread_of(last),
-            )
-        )
+        )  # fmt: skip
+        found += _of_us(lines, placement, growth(affected))
     return found
+
+
+def _of_us(lines: Sequence[Line], placement: str, growing: float) -> list[Claim]:
+    ours, net, unicast = (bytes_along(lines, placement, name) for name in (SERVER_NET, NET, UNICAST))
+    first, last = (curve(lines, placement, SERVER_NET)[i].cost for i in (0, -1))
+    below = [times(c, o) for c, o in zip(net, ours, strict=True)]
+    rise = times(ours[-1] - ours[0], unicast[-1] - unicast[0])
+    return [
+        Claim(
+            placement,
+            f"S-CN is nearly flat (at most {NEARLY_FLAT}x)",
+            f"grows by {growth(ours):.2f}x, {rise:.1%} of S-UN's rise in bytes",
+            growth(ours) <= NEARLY_FLAT,
+            "a spike to the bottom concerns whoever's range holds its x, as every event of CN does, and affected "
+            f"subscriptions grow by {growing:.1f}x: so do frames of a change",
+            f"{number(first.messages_changing)} to {number(last.messages_changing)}",
+        ),
+        Claim(
+            placement,
+            f"S-CN is close to 10x below CN (at least {CLOSE_TO_TEN:.0f}x)",
+            f"{span(below)} (lean {span([lean_share() * ratio for ratio in below])})",
+            min(below) >= CLOSE_TO_TEN,
+            DEAR,
+            spread_of(last),
+        ),
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from network.wire.errors import UsageError
 from sim.bench.goals import short
 from sim.experiments.claims import AGGREGATED, NET, SERVER_NET, UNICAST, curve, placements_of
+from sim.experiments.labels import name_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,8 +34,6 @@ TITLES = {
 }
 DPI, PANEL = 130, (3.7, 3.3)
 LEFT = 0.8  # where an axis of whole numbers begins
-_APART = 0.062  # least distance of two labels, as a share of the panel's height
-_WIDE = 0.12  # no label is wider, as a share of the panel's width
 
 
 def pyplot() -> Any:
@@ -133,63 +131,25 @@ def _goal(axes: Any, level: float, words: str, *, told: bool) -> None:
     axes.axhline(level, color=GREY, ls=":", lw=1.2)
     if told:
         axes.annotate(
-            words, (0.015, level), xycoords=("axes fraction", "data"), xytext=(0, -3), textcoords="offset points",
-            fontsize=8, color=GREY, va="top",
+            words, (0.985, level), xycoords=("axes fraction", "data"), xytext=(0, -3), textcoords="offset points",
+            fontsize=8, color=GREY, va="top", ha="right", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )  # fmt: skip
 
 
 def _name_lines(figure: Any, grid: Any) -> None:
-    """Each line's name at its right end, when all else has its place."""
+    """Each line's name beside it, when all else has its place."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the panels stay where they are, and layout is not done once more for the names
     for axes in grid.flat:
-        _name_lines_of(axes)
+        axes.autoscale(False)
+        name_lines(axes)
 
 
-def _name_lines_of(axes: Any) -> None:
-    """Names that would overlap are moved apart."""
-    ends = []
-    for line in axes.get_lines():
-        name = line.get_label()
-        if name.startswith("_") or not len(line.get_xdata()):
-            continue
-        at = axes.transAxes.inverted().transform(axes.transData.transform((line.get_xdata()[-1], line.get_ydata()[-1])))
-        if np.isfinite(at).all():
-            ends.append((float(at[1]), float(at[0]), name, line.get_color()))
-    ends.sort(key=lambda end: end[1])
-    beside = np.cumsum([0.0, *(later[1] - former[1] > _WIDE for former, later in pairwise(ends))])
-    places = [0.0] * len(ends)
-    for group in set(beside):  # names that stand beside each other need not be moved apart
-        members = [i for i in range(len(ends)) if beside[i] == group]
-        for i, place in zip(members, spread_apart([ends[i][0] for i in members], _APART), strict=True):
-            places[i] = place
-    for (y, x, name, colour), place in zip(ends, places, strict=True):
-        axes.annotate(
-            name, (x, y), xycoords="axes fraction", xytext=(x + 0.035, place), textcoords="axes fraction",
-            color=colour, fontsize=8.5, va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.5, "shrinkA": 0, "shrinkB": 2},
-        )  # fmt: skip
+def draw_stress(stress: Sequence[Stress], path: Path, *, title: str, goal: float, fanout: int) -> Path:
+    """For each placement, which share of the events has at least a certain node stress: both axes logarithmic.
 
-
-def spread_apart(values: Sequence[float], apart: float) -> list[float]:
-    """Places near the values, in the same order, no two closer than `apart`."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    groups: list[tuple[float, list[int]]] = []  # middle, members
-    for i in order:
-        groups.append((values[i], [i]))
-        while len(groups) > 1 and groups[-1][0] - groups[-2][0] < apart * (len(groups[-1][1]) + len(groups[-2][1])) / 2:
-            (_, later), (_, former) = groups.pop(), groups.pop()
-            members = former + later
-            groups.append((sum(values[k] for k in members) / len(members), members))
-    places = [0.0] * len(values)
-    for middle, members in groups:
-        for rank, i in enumerate(members):
-            places[i] = middle + (rank - (len(members) - 1) / 2) * apart
-    return places
-
-
-def draw_stress(stress: Sequence[Stress], path: Path, *, title: str, goal: float) -> Path:
-    """For each placement, which share of the events has at least a certain node stress: both axes logarithmic."""
+    `fanout` is told above trees: no broker of one sends more frames of S-CN or CN than it has children.
+    """
     plot = pyplot()
     there = {entry.placement for entry in stress}
     columns = [name for name in TITLES if name in there and name != "can-greedy"]
@@ -201,10 +161,10 @@ def draw_stress(stress: Sequence[Stress], path: Path, *, title: str, goal: float
         for approach, (colour, _, name) in STYLES.items():
             values, share = at_least(stress, placement, approach)
             if len(values):
-                # From the left edge on: all that have at least the least value have at least 1.
-                axes.step([LEFT, *values], [share[0], *share], where="pre", color=colour, lw=1.6, label=name)
+                axes.plot(*stairs(values, share), color=colour, lw=1.6, label=name)
         axes.axvline(goal, color=GREY, ls=":", lw=1.2)
-        axes.set_title(TITLES[placement], fontsize=10, color=INK)
+        limited = f", fanout {fanout}" if placement.startswith("tree") else ""
+        axes.set_title(TITLES[placement] + limited, fontsize=10, color=INK)
         axes.set_xlabel("frames that one broker sends for an event")
     grid[0][0].set_ylabel("share of events with at least so many")
     first = grid[0][0]
@@ -222,6 +182,11 @@ def draw_stress(stress: Sequence[Stress], path: Path, *, title: str, goal: float
     figure.suptitle(title, fontsize=12, color=INK)
     _name_lines(figure, grid)
     return save(plot, figure, path)
+
+
+def stairs(values: Any, share: Any) -> tuple[Any, Any]:
+    """Corners of the steps, from the left edge on: all that have at least the least value have at least 1."""
+    return np.repeat(np.concatenate(([LEFT], values)), 2)[1:-1], np.repeat(share, 2)
 
 
 def at_least(stress: Sequence[Stress], placement: str, approach: str) -> tuple[Any, Any]:

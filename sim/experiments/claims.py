@@ -13,24 +13,49 @@ if TYPE_CHECKING:
 SERVER_NET, UNICAST, AGGREGATED, NET = "S-CN", "S-UN", "S-UN aggregated", "CN"
 #: Growth up to which we call something flat, and nearly flat.
 FLAT, NEARLY_FLAT = 1.25, 1.5
+#: Gateways by content: what the goals speak of.
+BY_CONTENT = ("can", "tree-content")
+#: Why some statements could not fail, and why some do.
+FLOODS = "CAN's flood meets zones whether or not anybody there is affected, so subscriptions do not change it"
+DEAR = "a change takes many frames on its way to all gateways concerned"
+BY_X = "what CN sends depends on a row's x alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sentence of the thesis (or one of our goals) beside what was measured."""
+    """One statement, the thesis's or ours, beside what was measured."""
 
-    subject: str  # of which placement or workload
-    thesis: str
-    ours: str
+    subject: str  # the placement; empty where it is about the whole
+    statement: str
+    ours: str  # figures only: it stands in a cell
     holds: bool
-    because: str = ""  # said only where it does not hold
+    because: str = ""  # said only where it does not hold; the same for all placements it is true of
+    detail: str = ""  # and what it comes to for this one
+    workload: str = ""  # where a section has several
+    construction: str = ""  # why it could not be otherwise: what holds for that reason is no finding
+    unknown: str = ""  # why it cannot be judged
+
+    @property
+    def counted(self) -> bool:
+        """Whether the verdict says something about the world."""
+        return not self.unknown and not self.given
+
+    @property
+    def given(self) -> bool:
+        """Whether it holds by construction."""
+        return self.holds and not self.unknown and bool(self.construction)
 
     @property
     def verdict(self) -> str:
         """In words."""
+        if self.unknown:
+            return f"not measurable here: {self.unknown}"
+        if self.given:
+            return f"by construction: {self.construction}"
         if self.holds:
             return "holds"
-        return f"does not hold, because {self.because}" if self.because else "does not hold"
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"does not hold, because {self.because}{detail}" if self.because else "does not hold"
 
 
 def curve(lines: Iterable[Line], placement: str, approach: str) -> list[Line]:
@@ -71,9 +96,28 @@ def number(value: float) -> str:
 
 
 def spread_of(cost: Cost) -> str:
-    """Why a placement is dear, in one clause: over how many overlay edges a change goes."""
-    return f"a change takes {number(cost.messages_changing)} frames of {number(_frame(cost))} bytes on the way"
+    """How dear a placement is: over how many overlay edges a change goes."""
+    return f"{number(cost.messages_changing)} frames of {number(_frame(cost))} bytes"
 
 
 def _frame(cost: Cost) -> float:
     return cost.bytes_changing / cost.messages_changing if cost.messages_changing else 0.0
+
+
+def factor(ratio: float) -> str:
+    """How many times, short enough for a table: 0.72x, 8.2x, 31x, 1,087x."""
+    if ratio >= 1.095:
+        return f"{ratio:,.0f}x" if ratio >= 19.95 else f"{ratio:.1f}x"
+    return f"{ratio:.3g}x" if ratio > 0.9 else f"{ratio:.2g}x"  # near 1 it matters on which side
+
+
+def span(ratios: Sequence[float]) -> str:
+    """From the least to the largest, or the one they are all alike."""
+    low, high = factor(min(ratios)), factor(max(ratios))
+    return low if low == high else f"{low} to {high}"
+
+
+def spanned(values: Sequence[float]) -> str:
+    """The same for figures that are no factors."""
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.bench.goals import short
-from sim.experiments.claims import NET, SERVER_NET, UNICAST, Claim, cost_at, number, placements_of, times
+from sim.experiments.claims import NET, SERVER_NET, UNICAST, Claim, cost_at, factor, number, placements_of, times
 from sim.experiments.inputs import AS_GRAPH, market_trace
 from sim.experiments.networks import WITH_GREEDY
 from sim.experiments.section import Section
@@ -41,22 +41,21 @@ def run(stage: Stage, settings: FigureSettings, data: Path) -> Section:
     table = stage.folder.folder / "control.parquet"
     write_lines(lines, table)
     names = list(dict.fromkeys(line.topology for line in lines))
-    figures = [["placement", "approach", *(f"{name}: {what}" for what in ("bytes", "bytes x links") for name in names)]]
+    approaches = (SERVER_NET, NET, UNICAST)
+    figures = [[f"bytes x links: {', '.join(names)}", *approaches]]
     for placement in placements_of(lines):
-        for approach in (SERVER_NET, NET, UNICAST):
-            costs = [cost_at(_on(lines, name), placement, approach, count) for name in names]
-            values = [number(cost.bytes) for cost in costs] + [number(cost.byte_links) for cost in costs]
-            figures.append([placement, approach, *values])
+        costs = [[cost_at(_on(lines, name), placement, approach, count) for name in names] for approach in approaches]
+        figures.append([placement, *(", ".join(number(cost.byte_links) for cost in pair) for pair in costs)])
     return Section(
         "control",
         "Control: the AS graph of 2006-07-22",
         f"{given.workload}, {short(count)} subscriptions, the same number of brokers, over both topologies. "
         "Nodes of the AS graph have no places; they are drawn in the same plane.",
-        "(The thesis uses INET only.) What it says should not hang on the generator.",
+        "(INET only.) What it says should not hang on the generator.",
         claims(lines, count),
         [table],
         [],
-        figures,
+        [figures],
     )
 
 
@@ -74,8 +73,8 @@ def claims(lines: Sequence[Line], count: int) -> list[Claim]:
             found.append(
                 Claim(
                     placement,
-                    f"{approach} / S-CN in bytes x links is alike on both",
-                    ", ".join(f"{name}: {value:,.1f}x" for name, value in zip(names, ratio, strict=True)),
+                    f"{approach} / S-CN in bytes x links is alike on both (at most {ALIKE}x apart)",
+                    ", ".join(factor(value) for value in ratio),
                     apart <= ALIKE,
                     f"the two differ by {apart:.2f}x",
                 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from network.wire.errors import UsageError
 from sim.experiments import affected, control, ignorable, real, scaling
 from sim.experiments.goals import goals as judge
 from sim.experiments.inputs import check_data
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from sim.bench.goals import Goal
+    from sim.experiments.goals import TrafficGoal
     from sim.experiments.section import Section
     from sim.experiments.settings import FigureSettings
     from sim.experiments.stage import Progress
@@ -32,7 +34,7 @@ class Figures:
     """What a run found, and what of it was there before."""
 
     sections: list[Section]
-    goals: list[Goal]
+    goals: list[TrafficGoal]
     report: Path
     reused: list[str]
 
@@ -47,7 +49,7 @@ def steps(settings: FigureSettings, asked: Sequence[str], data: Path | None) -> 
         "control": control.steps(settings) if data is not None else 0,
         "scaling": scaling.steps(),
     }
-    return sum(count[name] for name in asked)
+    return 1 + sum(count[name] for name in asked)  # the network, and each section's
 
 
 def run_figures(
@@ -68,8 +70,9 @@ def run_figures(
         RunFolder(out, settings.plain() | frame_sizes(), resume=resume) as folder,
         Stage(folder, settings.network, progress, master=master, spark=spark) as stage,
     ):
+        stage.prepare()
         sections, found = _sections(stage, settings, asked, data)
-        goals = judge(found.lines) if found is not None else []
+        goals = judge(found.lines, settings.network.fanout) if found is not None else []
         minutes = _minutes(folder)
         left_out = [f"{name}: {SECTIONS[name]} (not asked for)" for name in SECTIONS if name not in asked]
         if data is None:
@@ -103,5 +106,9 @@ def _sections(
 
 def _minutes(folder: RunFolder) -> float:
     """Of replay, in all steps there are, whenever they were made."""
-    paths = sorted(folder.folder.glob("steps/*/lines.parquet"))
-    return sum(lines[0].seconds for lines in (read_lines([path]) for path in paths) if lines) / 60
+    seconds = 0.0
+    for path in (place / "lines.parquet" for place in folder.finished_steps()):
+        if path.is_file():
+            with suppress(UsageError):  # damaged, and of a section that nobody asks for now
+                seconds += sum(line.seconds for line in read_lines([path])[:1])
+    return seconds / 60

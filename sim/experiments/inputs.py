@@ -38,6 +38,7 @@ class Input:
     workload: str  # in charts and tables
     trace: Path
     domain: tuple[float, float]
+    stocks: int
     about: str
     notes: list[str] = field(default_factory=list)
 
@@ -79,10 +80,8 @@ def market_trace(stage: Stage, settings: FigureSettings) -> Input:
 
     path = stage.folder.step("trace-market", sizes, make)
     info = read_info(path)
-    about = (
-        f"Calibrated market: {info.events:,} prices of {settings.stocks:,} synthetic stocks on {settings.days} days."
-    )
-    return Input("market", "calibrated market", path, info.domain, about)
+    about = f"Calibrated market: two prices a day of synthetic stocks on {settings.days} days."
+    return Input("market", "calibrated market", path, info.domain, settings.stocks, about)
 
 
 def real_traces(stage: Stage, settings: FigureSettings, data: Path) -> list[Input]:
@@ -115,8 +114,8 @@ def real_traces(stage: Stage, settings: FigureSettings, data: Path) -> list[Inpu
                 f"real prices, RECO to {spread or 0.1:g}",
                 path,
                 info.domain,
-                f"Real prices from {FIRST_DAY} on, RECO {grid}: {info.events:,} prices of "
-                f"{info.notes.get('stocks', 0):,} stocks, {info.notes.get('distinct RECO', 0):,} distinct RECO; "
+                int(info.notes.get("stocks", 0)),
+                f"Real prices from {FIRST_DAY} on, RECO {grid}: {info.notes.get('distinct RECO', 0):,} distinct RECO; "
                 f"{refused:,} prices refused.",
                 [_caveat(spread)],
             )

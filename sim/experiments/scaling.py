@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import psutil
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
@@ -34,21 +36,35 @@ if TYPE_CHECKING:
     from sim.experiments.stage import Stage
     from sim.traffic.chunk import World
 
+#: The whole is this share of the trace: a section about time should not take the most of it.
+SHARE = 0.5
 #: Parts of the whole that are timed.
-PARTS = (0.25, 0.5, 1.0)
-ROUNDS = 3  # each is timed so often, and the faster one counts; once in the quick form
+PARTS = (0.25, 1.0)
+#: Sessions with one core and with all take turns so often, and in each session every size is timed so often, in turns
+#: as well: what else goes on concerns all alike. A first replay in each session is not counted.
+PASSES, TURNS, QUICK_TURNS = 2, 2, 1
+#: Rounds of the same that differ by more say nothing about anything else.
+NOISE = 1.3
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One replay: what varied, and how long it took."""
+    """One size, replayed once in each round: what varied, and how long it took."""
 
     varied: str  # events, subscriptions or cores
     events: int
     subscriptions: int
     cores: int
-    seconds: float
+    seconds: float  # of the fastest round
+    slowest: float
+    rounds: int
+    load: float  # load average of the machine when rounds began, the mean: what we do ourselves is in it
     memory_bytes: int
+
+    @property
+    def spread(self) -> float:
+        """By how much the rounds differ."""
+        return self.slowest / self.seconds
 
 
 def steps() -> int:
@@ -60,7 +76,13 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
     """Time replays of the calibrated market: with one core and with all, with parts of events and subscriptions."""
     given = market_trace(stage, settings)
     stage.progress.begin("scaling")
-    name = {"trace": asdict(read_info(given.trace)), "parts": PARTS, "cores": _cores(), "rounds": rounds_of(settings)}
+    name = {
+        "trace": asdict(read_info(given.trace)),
+        "parts": PARTS,
+        "share": SHARE,
+        "cores": _cores(),
+        "rounds": rounds_of(settings),
+    }
     place = stage.folder.step("scaling", name, lambda path: _measure(stage, settings, given, path))
     timings = [Timing(**row) for row in pq.read_table(place / "timings.parquet").to_pylist()]
     table = stage.folder.folder / "scaling.parquet"
@@ -70,30 +92,28 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
 
 def section(timings: list[Timing], settings: FigureSettings, table: Path) -> Section:
     """What was found."""
-    figures = [["varied", "events", "subscriptions", "cores", "seconds", "of the first", "memory, GB"]]
-    for varied in ("events", "subscriptions", "cores"):
-        mine = [timing for timing in timings if timing.varied == varied]
-        for timing in mine:
-            ratio = timing.seconds / mine[0].seconds
-            sizes = [f"{timing.events:,}", f"{timing.subscriptions:,}", f"{timing.cores}"]
-            memory = f"{timing.memory_bytes / 1e9:.1f}"
-            figures.append([varied, *sizes, f"{timing.seconds:.1f}", f"{ratio:.2f}x", memory])
+    figures = [["varied", "events", "subscriptions", "cores", "seconds, by round", "load average", "memory, GB"]]
+    for timing in timings:
+        sizes = [f"{timing.events:,}", f"{timing.subscriptions:,}", f"{timing.cores}"]
+        seconds = f"{timing.seconds:.1f} to {timing.slowest:.1f}"
+        figures.append([timing.varied, *sizes, seconds, f"{timing.load:.1f}", f"{timing.memory_bytes / 1e9:.1f}"])
     return Section(
         "scaling",
         "How time grows",
-        f"The calibrated market on {settings.network.brokers:,} brokers, all placements and approaches. Each time is "
-        f"the best of {rounds_of(settings)} in interleaved rounds, after one that is not counted; Spark's start and "
-        "the making of topology and indexes are not in it. One core and all cores are two sessions.",
+        f"{SHARE:.0%} of the calibrated market on {settings.network.brokers:,} brokers, all placements and approaches, "
+        f"each size timed in {rounds_of(settings)} rounds, sessions with one core and with all in turns. "
+        "The fastest round counts; Spark's start, a first replay in each session and the making of topology and "
+        "indexes are not in it.",
         "(Nothing is said.) Our expectation: at most linear in events and subscriptions; cores help.",
         claims(timings),
         [table],
         [],
-        figures,
+        [figures],
     )
 
 
 def claims(timings: list[Timing]) -> list[Claim]:
-    """At most linear growth, and what the cores bring."""
+    """At most linear growth, and what the cores bring: unless rounds of one size differ too much to tell."""
     found = []
     for varied in ("events", "subscriptions"):
         mine = [timing for timing in timings if timing.varied == varied]
@@ -103,11 +123,12 @@ def claims(timings: list[Timing]) -> list[Claim]:
         time = mine[-1].seconds / mine[0].seconds
         found.append(
             Claim(
-                varied,
-                "time grows at most linearly",
+                "",
+                f"time grows at most linearly with {varied}",
                 f"{size:.0f}x as many take {time:.2f}x the time",
                 time <= 1.1 * size,
                 f"{size:.0f}x as many took more than {1.1 * size:.1f}x the time",
+                unknown=_unknown(mine),
             )
         )
     mine = [timing for timing in timings if timing.varied == "cores"]
@@ -116,23 +137,42 @@ def claims(timings: list[Timing]) -> list[Claim]:
         share = gain / mine[-1].cores
         found.append(
             Claim(
-                "cores",
+                "",
                 "more cores make it faster",
                 f"{mine[-1].cores} cores are {gain:.2f}x as fast as one ({share:.0%} of what is possible)",
                 gain > 1.2,
                 f"{mine[-1].cores} cores are only {gain:.2f}x as fast as one",
+                unknown=_unknown(mine),
             )
         )
     return found
 
 
+def _unknown(timings: list[Timing]) -> str:
+    """Why these cannot be compared, if so."""
+    worst = max(timings, key=lambda timing: timing.spread)
+    if worst.spread <= NOISE:
+        return ""
+    load = max(timing.load for timing in timings)
+    return f"rounds of one size differ by {worst.spread:.2f}x (load average up to {load:.1f} on {_cores()} cores)"
+
+
 def rounds_of(settings: FigureSettings) -> int:
     """How often each is timed."""
-    return ROUNDS if settings.full else 1
+    return PASSES * turns_of(settings)
+
+
+def turns_of(settings: FigureSettings) -> int:
+    """How often each is timed within a session."""
+    return TURNS if settings.full else QUICK_TURNS
 
 
 def _cores() -> int:
     return os.cpu_count() or 1
+
+
+#: Cores, events and subscriptions of a replay.
+Size = tuple[int, int, int]
 
 
 def _measure(stage: Stage, settings: FigureSettings, given: Input, path: Path) -> None:
@@ -141,43 +181,49 @@ def _measure(stage: Stage, settings: FigureSettings, given: Input, path: Path) -
     worlds = {}
     for count in [int(part * most) for part in PARTS]:
         worlds[count] = stage.warmed(network.world(law, Ranges(ranges.low[:count], ranges.high[:count])))
-    total, rounds = read_info(given.trace).events, rounds_of(settings)
-    some = [(int(part * total), most) for part in PARTS] + [(total, count) for count in worlds if count < most]
-    timings: list[Timing] = []
+    total = int(SHARE * read_info(given.trace).events)
+    some, few, cores = int(PARTS[0] * total), int(PARTS[0] * most), _cores()
+    varied: dict[str, list[Size]] = {
+        "events": [(cores, some, most), (cores, total, most)],
+        "subscriptions": [(cores, total, few), (cores, total, most)],
+        "cores": [(one, total, most) for one in dict.fromkeys((1, cores))],
+    }
+    sizes = list(dict.fromkeys(size for those in varied.values() for size in those))
+    rounds: dict[Size, list[Round]] = defaultdict(list)
     stage.stop_spark()
-    for cores in dict.fromkeys((1, _cores())):
-        sizes = some if cores == _cores() else [(total, most)]
-        with (
-            spark_session(f"local[{cores}]", app="hullcast sim scaling") as spark,
-            watched(spark, stage.progress.tasks),
-        ):
-            found = _timed(spark, given.trace, worlds, sizes, rounds)
-        timings.append(Timing("cores", total, most, cores, *found[total, most]))
-        if cores == _cores():
-            timings += [Timing("events", *size, cores, *found[size]) for size in sizes if size[1] == most]
-            by_subscriptions = sorted(size for size in sizes if size[0] == total)
-            timings += [Timing("subscriptions", *size, cores, *found[size]) for size in by_subscriptions]
+    for one in sorted({size[0] for size in sizes}) * PASSES:
+        session = spark_session(f"local[{one}]", app="hullcast sim scaling", spark_sql_adaptive_enabled="false")
+        with session as spark, watched(spark, stage.progress.tasks):
+            _once(spark, given.trace, worlds[few], some)  # Spark compiles its own code
+            for size in [size for size in sizes if size[0] == one] * turns_of(settings):
+                rounds[size].append(_once(spark, given.trace, worlds[size[2]], size[1]))
+    timings = [_timing(name, size, rounds[size]) for name, those in varied.items() for size in those]
     pq.write_table(pa.Table.from_pylist([asdict(timing) for timing in timings]), path / "timings.parquet")
 
 
-def _timed(
-    spark: SparkSession, trace: Path, worlds: dict[int, World], sizes: list[tuple[int, int]], rounds: int
-) -> dict[tuple[int, int], tuple[float, int]]:
-    """For each number of events and subscriptions the seconds of the fastest replay, and the peak memory of all.
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One replay."""
 
-    Rounds are interleaved, so that what else this machine does meanwhile concerns all sizes alike; the first round,
-    in which Spark compiles its own code, is not counted.
-    """
-    found = {size: (float("inf"), 0) for size in sizes}
-    for turn in range(1 + rounds):
-        for events, subscriptions in sizes:
-            some = events_of(spark, trace).where(F.col("seq") < events)
-            chunks = chunks_for(events, spark.sparkContext.defaultParallelism)
-            with PeakMemory() as memory, sent(spark, worlds[subscriptions]) as given:
-                begun = perf_counter()
-                reduced(replay(spark, some, given, chunks=chunks))
-                seconds = perf_counter() - begun
-            best, peak = found[events, subscriptions]
-            seconds = min(best, seconds) if turn else best
-            found[events, subscriptions] = (seconds, max(peak, memory.peak_bytes))
-    return found
+    seconds: float
+    memory_bytes: int
+    load: float
+
+
+def _once(spark: SparkSession, trace: Path, world: World, events: int) -> Round:
+    load = psutil.getloadavg()[0]
+    some = events_of(spark, trace).where(F.col("seq") < events)
+    chunks = chunks_for(events, spark.sparkContext.defaultParallelism)
+    with PeakMemory() as memory, sent(spark, world) as given:
+        begun = perf_counter()
+        reduced(replay(spark, some, given, chunks=chunks))
+        seconds = perf_counter() - begun
+    return Round(seconds, memory.peak_bytes, load)
+
+
+def _timing(varied: str, size: Size, rounds: list[Round]) -> Timing:
+    cores, events, subscriptions = size
+    seconds = [each.seconds for each in rounds]
+    load = sum(each.load for each in rounds) / len(rounds)
+    memory = max(each.memory_bytes for each in rounds)
+    return Timing(varied, events, subscriptions, cores, min(seconds), max(seconds), len(rounds), load, memory)

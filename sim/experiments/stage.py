@@ -5,6 +5,8 @@ Spark and networks are made when a step needs them first, so that a run whose st
 
 from __future__ import annotations
 
+import os
+import re
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -17,7 +19,7 @@ from sim.experiments.memory import PeakMemory
 from sim.experiments.networks import build_network
 from sim.experiments.steps import file_mark
 from sim.experiments.summary import Line, Stress, read_lines, read_stress, reduced, summarize, write_lines, write_stress
-from sim.spark import spark_session, watched
+from sim.spark import path_to_read, path_to_write, spark_session, watched
 from sim.traces.trace import events as events_of
 from sim.traces.trace import read_info
 from sim.traffic.chunk import Events, State, replay_chunk
@@ -25,6 +27,7 @@ from sim.traffic.replay import replay, sent
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import TracebackType
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -69,6 +72,7 @@ class Measured:
 
     lines: list[Line]
     stress: list[Stress]
+    place: Path  # its folder; with `keep` the per-event table is in `events` there
 
 
 class Stage:
@@ -95,14 +99,19 @@ class Stage:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._ends.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.__exit__(kind, error, trace)  # the session tells in a line what went wrong inside the JVM
 
     @property
     def spark(self) -> SparkSession:
         """The session, started when first asked for."""
         if self._spark is None:
-            self._spark = self._ends.enter_context(spark_session(self.master, app="hullcast sim", memory=MEMORY))
+            # Plans as they are: chunks have partitions of their own already, and a job for each stage would cost more.
+            options = {"spark_sql_adaptive_enabled": "false"}
+            session = spark_session(self.master, app="hullcast sim", memory=MEMORY, **options)
+            self._spark = self._ends.enter_context(session)
         return self._spark
 
     def stop_spark(self) -> None:
@@ -116,12 +125,19 @@ class Stage:
             self._networks[topology] = build_network(self.settings, topology)
         return self._networks[topology]
 
+    def prepare(self, topology: Path | None = None) -> None:
+        """Make the network and start Spark, if the run is a new one: what cannot be had is better told before steps."""
+        self.progress.begin("network")
+        if self.folder.is_new:
+            self.network(topology)
+            assert self.spark is not None
+
     def chunks(self, events: int) -> int:
         """How many, unless it was said: enough for every core, and none larger than fits in memory."""
         return self._chunks or chunks_for(events, self.spark.sparkContext.defaultParallelism)
 
-    def measure(self, point: Point) -> Measured:
-        """Replay a workload, or read what an earlier run found."""
+    def measure(self, point: Point, *, keep: bool = False) -> Measured:
+        """Replay a workload, or read what an earlier run found. `keep`: the per-event table as well."""
         self.progress.begin(point.name)
         settings = {
             "workload": point.workload,
@@ -131,8 +147,8 @@ class Stage:
             "placements": point.placements,
             "topology": file_mark(point.topology),
         }
-        place = self.folder.step(point.name, settings, lambda path: self._measure(point, path))
-        return Measured(read_lines([place / "lines.parquet"]), read_stress(place / "stress.parquet"))
+        place = self.folder.step(point.name, settings, lambda path: self._measure(point, path, keep))
+        return Measured(read_lines([place / "lines.parquet"]), read_stress(place / "stress.parquet"), place)
 
     def warmed(self, world: World) -> World:
         """Compile all kernels here, once: Spark's workers then load them, and do not all compile them at a time."""
@@ -142,27 +158,40 @@ class Stage:
             self._warm = True
         return world
 
-    def _measure(self, point: Point, path: Path) -> None:
-        network, info, spark = self.network(point.topology), read_info(point.trace), self.spark
+    def _measure(self, point: Point, path: Path, keep: bool) -> None:
+        info, network, spark = read_info(point.trace), self.network(point.topology), self.spark
+        if info.events < 1:
+            raise UsageError(f"the trace {point.trace} has no events")
         begun = perf_counter()
         ranges = point.law.ranges(point.subscriptions, root=self.settings.seed)
-        world = self.warmed(network.world(point.law, ranges, point.placements))
-        events = events_of(spark, point.trace)
-        with PeakMemory() as memory, watched(spark, self.progress.tasks):
-            table = self.reduce(events, world, info.events)
-        costs, stress = summarize(table)
+        world = network.world(point.law, ranges, point.placements)
         seconds = perf_counter() - begun
+        self.warmed(world)
+        begun = perf_counter()
+        with PeakMemory() as memory, watched(spark, self.progress.tasks), sent(spark, world) as given:
+            chunks, expected = self.chunks(info.events), (info.events, info.start)
+            costs = replay(spark, events_of(spark, point.trace), given, chunks=chunks, expected=expected)
+            found, stress = summarize(reduced(kept(costs, path / "events") if keep else costs))
+        seconds += perf_counter() - begun
         about = (point.workload, network.topology.name, point.x, point.subscriptions, info.start)
-        lines = [Line(*about, self.settings.brokers, seconds, memory.peak_bytes, cost) for cost in costs]
+        measured = (self.settings.brokers, seconds, memory.peak_bytes)
+        lines = [Line(*about, *measured, cost, cores_of(spark)) for cost in found]
         write_lines(lines, path / "lines.parquet")
         write_stress(stress, path / "stress.parquet")
 
-    def reduce(self, events: DataFrame, world: World, count: int) -> object:
-        """Replay and aggregate."""
-        if count < 1:
-            raise UsageError("the trace has no events")
-        with sent(self.spark, world) as given:
-            return reduced(replay(self.spark, events, given, chunks=self.chunks(count)))
+
+def kept(table: DataFrame, folder: Path) -> DataFrame:
+    """A table that is on disk from now on, and not computed again."""
+    table.write.parquet(path_to_write(folder))
+    return table.sparkSession.read.schema(table.schema).parquet(path_to_read(folder))
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks run at the same time. (`defaultParallelism` says of local sessions what we set it to.)"""
+    local = re.fullmatch(r"local(?:\[(\d+|\*).*\])?", spark.sparkContext.master or "")
+    if local is None:
+        return spark.sparkContext.defaultParallelism
+    return os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1)
 
 
 def chunks_for(events: int, parallel: int) -> int:

@@ -1,11 +1,14 @@
 """A folder of finished steps: each appears whole or not at all, so that a run can be broken off and continued.
 
     OUT/run.json            the settings of the run; --resume goes on only with the same ones
-    OUT/steps/NAME/         a finished step: its files, and step.json with its fingerprint
+    OUT/steps/NAME/         a finished step: its files, and step.json with its fingerprint and the files' sizes
     OUT/steps/.making-..    a step under way, or what a killed run left of one; swept away at the next start
 
 A step writes into a folder with a temporary name, which gets its own name when all is there. Renaming is one action of
-the file system: there is no moment at which a half-written step looks finished.
+the file system: there is no moment at which a half-written step looks finished. A step whose files have other sizes
+than it was left with (a full disk, a broken copy) is made again.
+
+A run that finished no step leaves nothing to go on with: its folder counts as empty, whatever its settings were.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from hashlib import blake2b, file_digest
 from typing import TYPE_CHECKING, Self
 
@@ -24,9 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Raised when what steps compute or write changes: steps of another version are not reused.
-VERSION = 1
+VERSION = 2
 _MAKING = ".making-"
 _LOCK = "lock"  # the name `DirectoryLock` uses
+_RUN, _STEP = "run.json", "step.json"
 
 
 class RunFolder:
@@ -40,30 +45,37 @@ class RunFolder:
         self._settings = json.loads(json.dumps({"version": VERSION, **settings}))
         self._steps = folder / "steps"
         self._resume = resume
+        self.is_new = True  # or there is something to go on with
 
     def __enter__(self) -> Self:
         try:
+            was_there = self.folder.exists()
             self.folder.mkdir(parents=True, exist_ok=True)
-            there = {entry.name for entry in self.folder.iterdir()} - {_LOCK}
+            self._look()
         except OSError as error:
             raise UsageError(f"cannot use {self.folder} for results: {error.strerror}") from error
-        if there and not self._resume:
-            raise UsageError(
-                f"{self.folder} is not empty; --resume goes on with a run begun there, or give another --out"
-            )
+        self._made_folder = not was_there
         self._lock = DirectoryLock(self.folder)
         try:
-            self._agree(bool(there))
+            self._look()  # again: somebody else may have had the folder a moment ago
+            self._agree()
             self._steps.mkdir(exist_ok=True)
-            for left in self._steps.glob(f"{_MAKING}*"):
-                shutil.rmtree(left)
+            self._sweep()
         except BaseException:
             self._lock.release()
             raise
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self.is_new and not self.finished_steps():
+            self._remove()
         self._lock.release()
+
+    def finished_steps(self) -> list[Path]:
+        """The folders of all steps that are there, of this run or of earlier ones; whether whole is not looked at."""
+        if not self._steps.is_dir():
+            return []
+        return sorted(place for place in self._steps.iterdir() if not place.name.startswith(_MAKING))
 
     def step(self, name: str, settings: Mapping[str, object], make: Callable[[Path], None]) -> Path:
         """The folder of a finished step; `make` fills it, unless it is there already with the same settings."""
@@ -76,39 +88,75 @@ class RunFolder:
         shutil.rmtree(making, ignore_errors=True)  # of a step that failed in this very run
         making.mkdir()
         make(making)
-        (making / "step.json").write_text(
-            json.dumps({"fingerprint": mark, "settings": settings}, indent=1, default=str)
-        )
+        told = {"fingerprint": mark, "settings": settings, "files": _sizes(making)}
+        (making / _STEP).write_text(json.dumps(told, indent=1, default=str))
         if place.exists():  # of other settings: out of the way under a name that is swept
             place.rename(self._steps / f"{_MAKING}old-{name}-{os.getpid()}")
         making.rename(place)
         self._made.add(name)
         return place
 
-    def finished(self, name: str, settings: Mapping[str, object]) -> bool:
-        """Whether a step is there already."""
-        return self._finished(self._steps / name, fingerprint({**self._settings, "step": name, **settings}))
-
     def _finished(self, place: Path, mark: str) -> bool:
         try:
-            return bool(json.loads((place / "step.json").read_text())["fingerprint"] == mark)
-        except (FileNotFoundError, KeyError, ValueError):
-            return False
-
-    def _agree(self, begun: bool) -> None:
-        path = self.folder / "run.json"
-        if not begun:
-            write_text(path, json.dumps(self._settings, indent=1) + "\n")
-            return
-        try:
-            before = json.loads(path.read_text())
+            told = json.loads((place / _STEP).read_text())
         except (OSError, ValueError):
-            raise UsageError(f"{self.folder} has no run.json: no run was begun there; give another --out") from None
-        if before != self._settings:
+            return False
+        return isinstance(told, dict) and told.get("fingerprint") == mark and told.get("files") == _sizes(place)
+
+    def _sweep(self) -> None:
+        for left in self._steps.glob(f"{_MAKING}*"):
+            shutil.rmtree(left)
+
+    def _remove(self) -> None:
+        """Leave no trace of a run that came to nothing: the next one may have other settings."""
+        with suppress(OSError):  # whatever is in the way stays, and the folder still counts as empty
+            self._sweep()
+            self._steps.rmdir()
+            (self.folder / _RUN).unlink()
+            if self._made_folder:
+                (self.folder / _LOCK).unlink()
+                self.folder.rmdir()
+
+    def _look(self) -> None:
+        """Is there something to go on with? UsageError if there is, and nobody wants to."""
+        there = {entry.name for entry in self.folder.iterdir()} - {_LOCK}
+        self.is_new = there <= {_RUN, self._steps.name} and not self.finished_steps()
+        if not self.is_new and not self._resume:
+            raise UsageError(
+                f"{self.folder} is not empty; --resume goes on with a run begun there, or give another --out"
+            )
+
+    def _agree(self) -> None:
+        path = self.folder / _RUN
+        before = self._settings_before(path)
+        if self.is_new:
+            write_text(path, json.dumps(self._settings, indent=1) + "\n")
+        elif before != self._settings:
             names = sorted(before.keys() | self._settings.keys())
             other = [name for name in names if before.get(name) != self._settings.get(name)]
             told = ", ".join(f"{name} {before.get(name)} (now {self._settings.get(name)})" for name in other)
             raise UsageError(f"{self.folder} was made with other settings: {told}; give the same, or another --out")
+
+    def _settings_before(self, path: Path) -> dict[str, object]:
+        try:
+            before = json.loads(path.read_text())
+        except FileNotFoundError:
+            if self.is_new:
+                return {}
+            raise UsageError(f"{self.folder} has no {_RUN}: no run was begun there; give another --out") from None
+        except (OSError, ValueError):
+            before = None
+        if not isinstance(before, dict) or "version" not in before:
+            raise UsageError(
+                f"{path} is damaged, or not ours; remove {self.folder} to begin anew, or give another --out"
+            )
+        return before
+
+
+def _sizes(place: Path) -> dict[str, int]:
+    """The files of a step and their sizes."""
+    files = sorted(path for path in place.rglob("*") if path.is_file() and path != place / _STEP)
+    return {path.relative_to(place).as_posix(): path.stat().st_size for path in files}
 
 
 def fingerprint(settings: Mapping[str, object]) -> str:

@@ -15,6 +15,8 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 
+from network.wire.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
@@ -62,6 +64,7 @@ class Line:
     seconds: float  # from subscriptions to summary; not counted are Spark's start and the making of the network
     memory_bytes: int  # peak of all processes
     cost: Cost
+    cores: int = 0  # that Spark had
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,12 @@ def read_lines(paths: Iterable[Path]) -> list[Line]:
     """What `write_lines` wrote, of all these files in turn."""
     found = []
     for path in paths:
-        for row in pq.read_table(path).to_pylist():
-            cost = Cost(**{field.name: row.pop(field.name) for field in fields(Cost)})
-            found.append(Line(**row, cost=cost))
+        for row in _rows(path):
+            try:
+                cost = Cost(**{field.name: row.pop(field.name) for field in fields(Cost)})
+                found.append(Line(**row, cost=cost))
+            except (KeyError, TypeError) as error:
+                raise _damaged(path, error) from error
     return found
 
 
@@ -154,4 +160,18 @@ def write_stress(stress: Sequence[Stress], path: Path) -> None:
 
 def read_stress(path: Path) -> list[Stress]:
     """What `write_stress` wrote."""
-    return [Stress(**row) for row in pq.read_table(path).to_pylist()]
+    try:
+        return [Stress(**row) for row in _rows(path)]
+    except TypeError as error:
+        raise _damaged(path, error) from error
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        return list(pq.read_table(path).to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> UsageError:
+    return UsageError(f"{path} is damaged ({error}); remove the folder {path.parent} and go on with --resume")

@@ -32,8 +32,7 @@ def draw_summary(lines: Sequence[Line], path: Path) -> Path:
     right.set_xlabel("mean node stress: frames of the busiest broker (log)")
     left.set_yticks(range(len(placements)), [TITLES.get(name, name) for name in placements])
     left.set_ylim(-0.6, len(placements) - 0.4)
-    names, handles = zip(*dict(_handles(left)).items(), strict=True)
-    figure.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(handles=_handles(plot, lines), loc="outside upper center", ncols=4, frameon=False)
     return save(plot, figure, path)
 
 
@@ -45,13 +44,17 @@ def _dots(axes: Any, lines: Sequence[Line], placements: Sequence[str], value: Ca
             axes.plot((min(values), max(values)), (row, row), color="#dddddd", lw=2, zorder=1)
         for line in mine:
             if value(line) > 0:
-                colour, mark, name = STYLES[line.cost.approach]
-                axes.plot(value(line), row, mark, color=colour, ms=8, label=name, zorder=2)
+                colour, mark, _ = STYLES[line.cost.approach]
+                axes.plot(value(line), row, mark, color=colour, ms=8, zorder=2)
                 axes.annotate(
                     short(value(line)), (value(line), row), xytext=(0, 8 if line.cost.approach in ABOVE else -14),
                     textcoords="offset points", ha="center", fontsize=8, color=colour,
                 )  # fmt: skip
-    axes.set_xscale("log")
+    if axes.lines:
+        axes.set_xscale("log")
+    else:  # a logarithmic scale has no place for 0
+        axes.set_xlim(0, 1)
+        axes.text(0.5, 0.5, "0 everywhere", transform=axes.transAxes, ha="center", va="center", color=INK)
     axes.margins(x=0.1)
     axes.xaxis.set_major_formatter(lambda at, _: short(at))
     axes.grid(alpha=0.22, axis="x")
@@ -59,6 +62,8 @@ def _dots(axes: Any, lines: Sequence[Line], placements: Sequence[str], value: Ca
     axes.tick_params(colors=INK, length=0)
 
 
-def _handles(axes: Any) -> list[tuple[str, Any]]:
-    handles, names = axes.get_legend_handles_labels()
-    return list(zip(names, handles, strict=True))
+def _handles(plot: Any, lines: Sequence[Line]) -> list[Any]:
+    """Of every approach that was replayed, also of one that costs nothing and so has no dot."""
+    replayed = {line.cost.approach for line in lines}
+    styles = [style for approach, style in STYLES.items() if approach in replayed]
+    return [plot.Line2D([], [], color=colour, marker=mark, ls="", ms=8, label=name) for colour, mark, name in styles]

@@ -139,7 +139,7 @@ def make_topology(
             sizes = ", ".join(f"{size:,}" for size in pieces[:5]) + (", .." if len(pieces) > 5 else "")
             raise UsageError(
                 f"topology {name!r} is not connected: {len(pieces):,} components of {sizes} nodes; "
-                "connect them, or keep the largest (largest=True, --largest)"
+                "connect them, or keep the largest: hullcast sim topology --read FILE --largest --out FILE"
             )
         number = np.cumsum(kept) - 1
         inside = kept[a]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.engine import Engine
+from sim.traces.checking import check_whole
 from sim.traces.trace import create_statement, read_info, read_parts, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
@@ -31,9 +32,21 @@ class Classes:
         return self.ignorable / self.events if self.events else 0.0
 
 
-def classify(folder: Path | str) -> Classes:
-    """Play a trace to an engine of our own; rows of the start are there before and are not counted."""
-    return classify_tables(read_info(folder), read_parts(folder))
+def classify(folder: Path | str, tick: Callable[[str], None] | None = None) -> Classes:
+    """Play a trace to an engine of our own; rows of the start are there before and are not counted.
+
+    `tick(what)` is called as each part of the trace begins.
+    """
+    info = read_info(folder)
+    check_whole(folder, info)
+    tables = read_parts(folder)
+    return classify_tables(info, tables if tick is None else _counted(tables, tick))
+
+
+def _counted(tables: Iterable[pa.Table], tick: Callable[[str], None]) -> Iterator[pa.Table]:
+    for table in tables:
+        tick(f"counting ignorable events, from {max(0, table.column('seq')[0].as_py()):,}")
+        yield table
 
 
 def classify_tables(info: TraceInfo, tables: Iterable[pa.Table]) -> Classes:

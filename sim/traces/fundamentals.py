@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
@@ -21,7 +22,7 @@ from network.wire.errors import UsageError
 from sim.seeds import generator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,6 +33,7 @@ RECO_DOMAIN = (1.0, 5.0)
 RECO_CELL = 0.1
 
 AMBIGUOUS = "ambiguous fundamentals"
+TOO_WIDE = "fundamentals with more cells than columns"
 NO_EPS = "EPS missing"
 BAD_EPS = "EPS not positive"
 NO_RECO = "RECO missing"
@@ -52,6 +54,7 @@ class Fundamentals:
     eps: Floats
     reco: Floats
     problems: tuple[str | None, ...]
+    nameless: int = 0  # rows without a symbol, to which nothing can refer
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -64,12 +67,19 @@ def number(text: str) -> float:
     return value if np.isfinite(value) else np.nan
 
 
-def fundamentals(symbols: Sequence[str], eps: Floats, reco: Floats, ambiguous: Sequence[str] = ()) -> Fundamentals:
-    """Check each symbol's figures; NaN is missing."""
+def fundamentals(
+    symbols: Sequence[str],
+    eps: Floats,
+    reco: Floats,
+    *,
+    ambiguous: Collection[str] = (),
+    wide: Collection[str] = (),
+) -> Fundamentals:
+    """Check each symbol's figures; NaN is missing. `ambiguous` and `wide` (of too many cells) are names of symbols."""
     low, high = RECO_DOMAIN
-    unclear = np.isin(np.array(symbols, object), np.array(ambiguous, object)) if len(ambiguous) else False
     choices = [
-        (np.broadcast_to(unclear, eps.shape), AMBIGUOUS),
+        (np.array([symbol in ambiguous for symbol in symbols], np.bool_), AMBIGUOUS),
+        (np.array([symbol in wide for symbol in symbols], np.bool_), TOO_WIDE),
         (np.isnan(eps), NO_EPS),
         (~(eps > 0), BAD_EPS),
         (np.isnan(reco), NO_RECO),
@@ -89,22 +99,32 @@ def read_fundamentals(path: Path | str) -> Fundamentals:
             raise UsageError(f"{path}: empty; a line of column names is needed first, such as symbol,EPS,RECO")
         places = [column(header, name, names, path) for name, names in _NAMES.items()]
         figures: dict[str, tuple[float, float]] = {}
-        ambiguous: dict[str, None] = {}
+        ambiguous: set[str] = set()
+        wide: set[str] = set()
+        nameless = 0
         for row in rows:
             symbol, eps, reco = (row[place].strip() if place < len(row) else "" for place in places)
             if not symbol:
-                continue  # nothing can refer to it
+                nameless += 1
+                continue
             found = number(eps), number(reco)
+            if any(
+                cell.strip() for cell in row[len(header) :]
+            ):  # which cell belongs to which column is anybody's guess
+                wide.add(symbol)
+                found = np.nan, np.nan
             if repr(figures.setdefault(symbol, found)) != repr(found):  # as text, in which NaN equals itself
-                ambiguous[symbol] = None
+                ambiguous.add(symbol)
     both = np.array(list(figures.values()), np.float64).reshape(-1, 2)
-    return fundamentals(list(figures), both[:, 0].copy(), both[:, 1].copy(), list(ambiguous))
+    stocks = fundamentals(list(figures), both[:, 0].copy(), both[:, 1].copy(), ambiguous=ambiguous, wide=wide)
+    return replace(stocks, nameless=nameless)
 
 
 def spread_reco(stocks: Fundamentals, step: float, root: int = 0) -> Fundamentals:
     """Move each RECO within the cell of 0.1 it was rounded to, and round to `step`: a finer grid than was published.
 
-    A function of the seed and the symbol alone, so that another set of stocks moves none of the others.
+    A function of the seed and the symbol alone, so that another set of stocks moves none of the others. What would
+    leave 1 .. 5 is put to its end: of the stocks at 1.0, half come to lie at 1.00.
     """
     if not 0 < step <= RECO_CELL:
         raise UsageError(f"RECO is spread by steps above 0 and up to {RECO_CELL}, got {step}")
@@ -117,7 +137,7 @@ def spread_reco(stocks: Fundamentals, step: float, root: int = 0) -> Fundamental
 
 def open_text(path: Path | str) -> TextIO:
     """A text file, or one compressed with gzip if its name ends so."""
-    opener = gzip.open if str(path).endswith(".gz") else open
+    opener = gzip.open if str(path).lower().endswith(".gz") else open
     try:
         return cast("TextIO", opener(path, "rt", encoding="utf-8-sig", errors="replace", newline=""))
     except OSError as error:
@@ -126,9 +146,22 @@ def open_text(path: Path | str) -> TextIO:
 
 def lines_of(file: TextIO, path: Path | str) -> Iterator[list[str]]:
     """Rows of a CSV file as lists of text, without blank lines."""
+    line = begun = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal line
+        for line, text in enumerate(file, 1):  # noqa: B007 - told if the file cannot be read
+            if text.strip():
+                yield text
+
     try:
-        yield from (row for row in csv.reader(line for line in file if line.strip()) if row)
-    except (OSError, EOFError, csv.Error) as error:  # a file that only pretends to be compressed shows it here
+        for row in csv.reader(lines(), strict=True):  # or a quote that is never closed swallows the rest of the file
+            if row:
+                yield row
+            begun = line
+    except csv.Error as error:
+        raise UsageError(f"cannot read {path}, the row from line {begun + 1} on: {error}; is a quote open?") from error
+    except (OSError, EOFError, zlib.error) as error:  # a file that only pretends to be compressed shows it here
         raise UsageError(f"cannot read {path}: {error}") from error
 
 
@@ -138,6 +171,11 @@ def column(header: Sequence[str], name: str, names: Sequence[str], path: Path | 
     if len(found) == 1:
         return found[0]
     have = ", ".join(text.strip() for text in header[:12]) + (" .." if len(header) > 12 else "")
+    if "\0" in have:
+        raise UsageError(f"{path} seems to be UTF-16; save it as UTF-8")
+    if len(header) == 1 and (other := next((sign for sign in ";\t|" if sign in have), None)):
+        sign = "tabs" if other == "\t" else other
+        raise UsageError(f"{path}: its columns seem to be separated by {sign}; commas are needed")
     problem = "no column" if not found else f"{len(found)} columns"
     raise UsageError(f"{path}: {problem} for {name}; one of them must be named {' or '.join(names)}; columns: {have}")
 

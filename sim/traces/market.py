@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
 from network.wire.errors import UsageError
 from sim.seeds import generator
+from sim.traces.folders import writing
 from sim.traces.fundamentals import RECO_DOMAIN, Fundamentals, fundamentals
-from sim.traces.trace import Columns, TraceInfo, new_folder
-from sim.traces.yahoo import TIMES, ZONE, write_trace
+from sim.traces.trace import Columns, TraceInfo
+from sim.traces.yahoo import TIMES, write_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,10 +31,10 @@ Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
 #: The thesis's figures.
-STOCKS, DAYS, EVENTS, NOT_IGNORABLE = 3_053, 60, 338_415, 0.117
+STOCKS, DAYS, PRICES_MADE, NOT_IGNORABLE = 3_053, 60, 338_415, 0.117
 FIRST = date(2015, 4, 1)
 #: Share of its days on which a stock has a row: 338,415 of 2 x 60 x 3,053.
-PRESENT = EVENTS / (2 * DAYS * STOCKS)
+PRESENT = PRICES_MADE / (2 * DAYS * STOCKS)
 #: Mean and deviation of RECO before it is cut to 1 .. 5; the deviation is what gives 11.7 % (measured by the engine).
 RECO = (2.6, 0.79)
 PRICE = (25.0, 0.9)  # median, and deviation of the logarithm
@@ -42,6 +42,8 @@ PER = (18.0, 0.6)
 #: Deviations of the logarithm of the price: of a stock overnight and over the day, and of the whole market.
 NIGHT, DAY, WHOLE = 0.008, 0.018, 0.006
 LETTERS = 26
+#: The year from which New York has had the summer time of today.
+SUMMER_TIME_SINCE = 2007
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +68,8 @@ def market(stocks: int = STOCKS, days: int = DAYS, *, first: date = FIRST, root:
     """A market of its own for every seed; prices walk, from night to day and from day to night."""
     if stocks < 1 or days < 1:
         raise UsageError(f"a market needs a stock and a day at least, got {stocks} and {days}")
+    if first.year < SUMMER_TIME_SINCE:
+        raise UsageError(f"a market begins in {SUMMER_TIME_SINCE} or later, got {first}")
     random = generator(root, "market", stocks, days)
     size = (stocks, days)
     level = np.log(PRICE[0]) + PRICE[1] * random.standard_normal(stocks)
@@ -91,9 +95,9 @@ def market(stocks: int = STOCKS, days: int = DAYS, *, first: date = FIRST, root:
 
 def market_trace(spark: SparkSession, made: Market, folder: Path | str, *, force: bool = False) -> TraceInfo:
     """The market as a trace, by the same way that real prices take."""
-    path = new_folder(folder, force=force)
     source = f"market of {len(made.symbols):,} stocks, seed {made.root}"
-    return write_trace(spark, market_prices(spark, made), made.fundamentals(), path, name="market", source=source)
+    with writing(folder, force=force) as path:
+        return write_trace(spark, market_prices(spark, made), made.fundamentals(), path, name="market", source=source)
 
 
 def market_prices(spark: SparkSession, made: Market) -> DataFrame:
@@ -108,7 +112,8 @@ def market_prices(spark: SparkSession, made: Market) -> DataFrame:
         "close": _money(made.close[stock, day]),
         "source": np.full(len(stock), "market", object),
     }
-    return spark.createDataFrame(pa.table({name: pa.array(column, pa.string()) for name, column in rows.items()}))
+    columns = {name: pa.array(column, pa.string()) for name, column in rows.items()}
+    return spark.createDataFrame(pa.table(columns | {"wide": pa.array(np.zeros(len(stock), np.bool_))}))
 
 
 def market_columns(made: Market) -> tuple[TraceInfo, Columns]:
@@ -128,9 +133,13 @@ def market_columns(made: Market) -> tuple[TraceInfo, Columns]:
 def write_csv(made: Market, folder: Path | str) -> tuple[Path, Path]:
     """The market as files: a folder with one file a symbol in the columns Yahoo has, and the fundamentals."""
     prices, stocks = Path(folder) / "prices", Path(folder) / "fundamentals.csv"
-    if Path(folder).exists() and any(Path(folder).iterdir()):
-        raise UsageError(f"{folder} is not empty; give another folder for the CSV files")
-    prices.mkdir(parents=True)
+    try:
+        if Path(folder).exists() and any(Path(folder).iterdir()):
+            # Not by --force either: real prices would look the same.
+            raise UsageError(f"{folder} is not empty; give another folder for the CSV files, or remove it first")
+        prices.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"cannot write CSV files to {folder}: {error.strerror or error}") from error
     dates = np.datetime_as_string(made.days)
     volume = generator(made.root, "market", "volume").integers(1_000, 1_000_000, made.open.shape)
     for row, symbol in enumerate(made.symbols):
@@ -174,9 +183,20 @@ def _money(cents: Ints) -> list[str]:
 
 def _times(made: Market) -> npt.NDArray[np.datetime64]:
     """When each day opens and closes, in UTC."""
-    zone = ZoneInfo(ZONE)
-    seconds = [
-        [datetime.combine(day, time.fromisoformat(text), zone).timestamp() for text in TIMES]
-        for day in made.days.astype(object)
+    moments = [
+        [datetime.combine(day, time.fromisoformat(text), UTC) for text in TIMES] for day in made.days.astype(object)
     ]
+    behind = [timedelta(hours=hours_behind(day)) for day in made.days.astype(object)]
+    seconds = [[(at + late).timestamp() for at in day] for day, late in zip(moments, behind, strict=True)]
     return np.array(seconds).astype("datetime64[s]").astype("datetime64[us]")
+
+
+def hours_behind(day: date) -> int:
+    """By how much New York is behind UTC at noon: 4 hours in summer, from the second Sunday of March to the first of
+    November, else 5. Not every machine has a database of time zones to ask."""
+    summer, winter = (_sunday_from(date(day.year, month, first)) for month, first in ((3, 8), (11, 1)))
+    return 4 if summer <= day < winter else 5
+
+
+def _sunday_from(day: date) -> date:
+    return day + timedelta((6 - day.weekday()) % 7)

@@ -7,28 +7,41 @@ close are needed.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from network.wire.errors import UsageError
+from sim.spark import path_to_read
 from sim.traces.fundamentals import column, lines_of, open_text, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SUFFIXES = (".csv", ".csv.gz")
+_SUFFIX = re.compile(r"\.csv(\.gz)?$", re.IGNORECASE)
 SYMBOL_NAMES = ("symbol", "ticker")
 NEEDED = ("date", "open", "close")
-#: Of the table that is read: all text, NULL where the file has nothing.
-PRICES = "symbol STRING, date STRING, open STRING, close STRING, source STRING"
+#: Of the table that is read: text, NULL where the file has nothing; and whether a row has more cells than the header.
+PRICES = "symbol STRING, date STRING, open STRING, close STRING, source STRING, wide BOOLEAN"
 
 
-def read_prices(spark: SparkSession, path: Path | str) -> tuple[DataFrame, list[str]]:
-    """The rows of all files (PRICES), and the names of files without so much as a header."""
+@dataclass(frozen=True, slots=True)
+class PriceFiles:
+    """Files that hold prices, and the names of those in the same folder that do not."""
+
+    files: list[Path]
+    skipped: list[str]
+
+
+def read_prices(spark: SparkSession, path: Path | str) -> tuple[DataFrame, dict[str, list[str]]]:
+    """The rows of all files (PRICES), and by reason the names of files that nothing was read from."""
     by_header: dict[tuple[str, ...], list[Path]] = {}
     empty: list[str] = []
-    for file in price_files(Path(path)):
+    found = price_files(Path(path))
+    for file in found.files:
         header = _header(file)
         if header:
             by_header.setdefault(header, []).append(file)
@@ -38,26 +51,28 @@ def read_prices(spark: SparkSession, path: Path | str) -> tuple[DataFrame, list[
         raise UsageError(f"{path}: empty; a line of column names is needed first, such as date,open,close")
     # Spark takes one header for all files it reads at once, so files are read together only if theirs agree.
     frames = [_read(spark, header, files) for header, files in by_header.items()]
-    return reduce(lambda one, other: one.unionByName(other), frames), empty
+    unread = {"empty files": empty, "skipped files": found.skipped}
+    return reduce(lambda one, other: one.unionByName(other), frames), {
+        why: names for why, names in unread.items() if names
+    }
 
 
-def price_files(path: Path) -> list[Path]:
-    """The file, or those of a folder."""
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
-        if not files:
-            raise UsageError(f"{path}: no {' or '.join(SUFFIXES)} file in this folder")
-        return files
+def price_files(path: Path) -> PriceFiles:
+    """The file, or those of a folder; hidden ones are none (some systems put their own notes beside every file)."""
     if not path.exists():
         raise UsageError(f"cannot read {path}: there is no such file or folder")
-    if not path.name.endswith(SUFFIXES):
-        raise UsageError(f"{path}: prices come in files that end in {' or '.join(SUFFIXES)}")
-    return [path]
-
-
-def symbol_of(name: str) -> str:
-    """The symbol a file is named after."""
-    return name.removesuffix(".gz").removesuffix(".csv")
+    there = sorted(path.iterdir()) if path.is_dir() else [path]
+    files = [file for file in there if _SUFFIX.search(file.name) and file.is_file() and not file.name.startswith(".")]
+    if not files and path.is_dir():
+        raise UsageError(f"{path}: no {' or '.join(SUFFIXES)} file in this folder")
+    if not files:
+        raise UsageError(f"{path}: prices come in files that end in {' or '.join(SUFFIXES)}, and not hidden ones")
+    for file in files:
+        if file.name.startswith("_") or ":" in file.name:
+            raise UsageError(f"{file}: Spark reads no file whose name begins with _ or has a colon; rename it")
+        if file.name.endswith((".GZ", ".Gz", ".gZ")):
+            raise UsageError(f"{file}: Spark unpacks only files whose names end in .gz; rename it")
+    return PriceFiles(files, [item.name for item in there if item not in files])
 
 
 def _header(file: Path) -> tuple[str, ...]:
@@ -74,9 +89,10 @@ def _header(file: Path) -> tuple[str, ...]:
 def _read(spark: SparkSession, header: tuple[str, ...], files: list[Path]) -> DataFrame:
     from pyspark.sql import functions as f
 
-    schema = ", ".join(f"c{place} STRING" for place in range(len(header)))
+    # One column more than there are: what comes to lie in it shows that cells are not below their names.
+    schema = ", ".join(f"c{place} STRING" for place in range(len(header) + 1))
     rows = spark.read.csv(
-        [_literal(file) for file in files],
+        [path_to_read(file) for file in files],
         schema=schema,
         header=True,  # dropped from each file; the order of columns is the schema's
         enforceSchema=True,
@@ -89,11 +105,7 @@ def _read(spark: SparkSession, header: tuple[str, ...], files: list[Path]) -> Da
     # Spark gives the name as a URL would have it; there a plus sign would be a space.
     name = f.url_decode(f.replace(f.col("_metadata.file_name"), f.lit("+"), f.lit("%2B")))
     symbols = [place for place, text in enumerate(header) if text in SYMBOL_NAMES]
-    symbol = f.col(f"c{symbols[0]}") if symbols else f.regexp_replace(name, r"\.csv(\.gz)?$", "")
+    symbol = f.col(f"c{symbols[0]}") if symbols else f.regexp_replace(name, r"(?i)\.csv(\.gz)?$", "")
     columns = [f.col(f"c{header.index(text)}").alias(text) for text in NEEDED]
-    return rows.select(symbol.alias("symbol"), *columns, name.alias("source"))
-
-
-def _literal(file: Path) -> str:
-    """A path in which Spark finds no pattern."""
-    return "".join("\\" + sign if sign in "\\{}[]*?" else sign for sign in str(file.resolve()))
+    wide = f.coalesce(f.col(f"c{len(header)}"), f.lit("")) != ""
+    return rows.select(symbol.alias("symbol"), *columns, name.alias("source"), wide.alias("wide"))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.traces.trace import Columns, TraceInfo, new_folder, write_columns, write_info
+from sim.traces.folders import writing
+from sim.traces.trace import Columns, TraceInfo, write_columns, write_info
 from sim.workloads import DOMAIN, Mix, Workload
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def table51_trace(
     load = Workload(rows, root=root, mix=mix)
     changes = load.changes(updates)
     start = Columns(_keys(load.rows.ids), load.rows.x, load.rows.y)
-    path = new_folder(folder, force=force)
-    write_columns(path, start, Columns(_keys(changes.ids), changes.x, changes.y))
     info = TraceInfo(
         name="table51",
         table="POINTS",
@@ -45,7 +44,9 @@ def table51_trace(
         source=f"Table 5.1, {rows:,} rows, seed {root}",
         notes={"mix": asdict(load.mix), "seed": root},
     )
-    write_info(info, path)
+    with writing(folder, force=force) as path:
+        write_columns(path, start, Columns(_keys(changes.ids), changes.x, changes.y))
+        write_info(info, path)
     return info
 
 

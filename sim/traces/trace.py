@@ -13,7 +13,7 @@ Invariants (`tests/sim/traces` checks them on every kind of trace):
 from __future__ import annotations
 
 import json
-import shutil
+import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from network.wire.errors import UsageError
+from sim.spark import path_to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,7 @@ REFUSED = "refused"
 START = "start"
 #: As Spark reads and writes the events; `part` is the name of the folder.
 SCHEMA = "seq BIGINT, at TIMESTAMP, key STRING, x DOUBLE, y DOUBLE, part STRING"
+COLUMNS = ("seq", "at", "key", "x", "y")
 #: Events in one part, where the trace has no days.
 PART_EVENTS = 65_536
 VERSION = 1
@@ -79,8 +81,26 @@ def read_info(folder: Path | str) -> TraceInfo:
     if not isinstance(found, dict) or found.pop("version", None) != VERSION or not {"name", "events"} <= found.keys():
         raise UsageError(f"{path} is not of a trace of version {VERSION}; make the trace again")
     info = {name: value for name, value in found.items() if name in known}
+    for item in fields(TraceInfo):
+        if item.name in info and not _CHECKS[item.type](info[item.name]):
+            raise UsageError(f"{path}: {item.name} cannot be {info[item.name]!r}; make the trace again")
     low, high = info.get("domain", (1.0, 5.0))
     return TraceInfo(**info | {"domain": (float(low), float(high))})
+
+
+def _is_range(value: object) -> bool:
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(one) in (int, float) for one in value)
+    return numbers and -math.inf < value[0] < value[1] < math.inf  # type: ignore[index]  # it is a list
+
+
+#: Whether a value read from JSON can be a field of such a type.
+_CHECKS: dict[Any, Callable[[object], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "int": lambda value: type(value) is int and value >= 0,
+    "tuple[float, float]": _is_range,
+    "dict[str, int]": lambda value: isinstance(value, dict),
+    "dict[str, Any]": lambda value: isinstance(value, dict),
+}
 
 
 def write_info(info: TraceInfo, folder: Path | str) -> None:
@@ -89,34 +109,10 @@ def write_info(info: TraceInfo, folder: Path | str) -> None:
     (Path(folder) / INFO).write_text(text + "\n", encoding="utf-8")
 
 
-def check_folder(folder: Path | str, *, force: bool = False) -> Path:
-    """Refuse a folder that a trace must not be written to: one with anything in it, but for a trace with `force`."""
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, not a folder")
-    there = {item.name for item in path.iterdir()} if path.exists() else set()
-    if there and not force:
-        raise UsageError(f"{path} is not empty; give another folder, or --force to replace the trace in it")
-    if not there <= {INFO, EVENTS, REFUSED}:
-        strange = ", ".join(sorted(there - {INFO, EVENTS, REFUSED})[:3])
-        raise UsageError(f"{path} holds more than a trace ({strange}); --force removes nothing but traces")
-    return path
-
-
-def new_folder(folder: Path | str, *, force: bool = False) -> Path:
-    """An empty folder to write a trace to; with `force` the trace that is there is removed."""
-    path = check_folder(folder, force=force)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / INFO).unlink(missing_ok=True)  # first: without it the rest is no trace
-    for name in (EVENTS, REFUSED):
-        shutil.rmtree(path / name, ignore_errors=True)
-    return path
-
-
 def events(spark: SparkSession, folder: Path | str) -> DataFrame:
     """All events, and the rows of the start with negative numbers; in no order."""
     read_info(folder)  # is it a trace?
-    return spark.read.schema(SCHEMA).parquet(str((Path(folder) / EVENTS).resolve()))
+    return spark.read.schema(SCHEMA).parquet(path_to_read(Path(folder) / EVENTS))
 
 
 def parts_of(folder: Path | str) -> list[tuple[str, Path]]:
@@ -136,13 +132,17 @@ def read_parts(folder: Path | str) -> Iterator[pa.Table]:
 
 def read_part(path: Path) -> pa.Table:
     """The events of one part in the order of seq."""
+    import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 
-    return pq.read_table(path, columns=["seq", "at", "key", "x", "y"], partitioning=None).sort_by("seq")
+    try:
+        return pq.read_table(path, columns=list(COLUMNS), partitioning=None).sort_by("seq")
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EventRun:
     """Consecutive events of one kind: rows to upsert, as columns, or keys to delete."""
 
     deletes: bool
@@ -151,7 +151,7 @@ class Run:
     count: int
 
 
-def runs(info: TraceInfo, table: pa.Table) -> Iterator[Run]:
+def runs(info: TraceInfo, table: pa.Table) -> Iterator[EventRun]:
     """Events in order, cut where upserts and deletes follow each other; as an engine or a client takes them."""
     gone = table.column("x").is_null().to_numpy(zero_copy_only=False)
     borders = (np.flatnonzero(gone[1:] != gone[:-1]) + 1).tolist()
@@ -165,7 +165,7 @@ def runs(info: TraceInfo, table: pa.Table) -> Iterator[Run]:
         part = slice(begin, end)
         deletes = bool(gone[begin])
         rows = list(keys[part]) if deletes else {info.key: keys[part], info.x: x[part], info.y: y[part]}
-        yield Run(deletes, rows, begin, end - begin)
+        yield EventRun(deletes, rows, begin, end - begin)
 
 
 @dataclass(frozen=True, slots=True)

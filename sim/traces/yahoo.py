@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from network.wire.errors import UsageError
+from sim.spark import path_to_write
+from sim.traces.days import dates_of, select_days
+from sim.traces.folders import writing
 from sim.traces.fundamentals import (
     AMBIGUOUS,
     BAD_EPS,
@@ -19,11 +22,12 @@ from sim.traces.fundamentals import (
     NO_RECO,
     NUMBER,
     RECO_DOMAIN,
+    TOO_WIDE,
     read_fundamentals,
     spread_reco,
 )
 from sim.traces.prices import read_prices
-from sim.traces.trace import EVENTS, REFUSED, TraceInfo, new_folder, write_info
+from sim.traces.trace import EVENTS, REFUSED, TraceInfo, write_info
 
 if TYPE_CHECKING:
     import datetime
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
     from sim.traces.fundamentals import Fundamentals
 
+WIDE = "more cells than columns"
 NO_DATE = "date missing or unreadable"
 UNKNOWN = "unknown symbol"
 CONTRADICTING = "same day twice, different"
@@ -41,16 +46,12 @@ BAD_PRICE = "price not positive"
 JUMP = "split-like jump"
 TOO_LARGE = "PER too large"
 REASONS = (
-    *(NO_DATE, UNKNOWN, AMBIGUOUS, NO_EPS, BAD_EPS, NO_RECO, BAD_RECO, CONTRADICTING, REPEATED),
+    *(WIDE, NO_DATE, UNKNOWN, AMBIGUOUS, TOO_WIDE, NO_EPS, BAD_EPS, NO_RECO, BAD_RECO, CONTRADICTING, REPEATED),
     *(NO_PRICE, BAD_PRICE, JUMP, TOO_LARGE),
 )
 
 #: A price this many times the one before, or this part of it, is a split or an error, not a change of value.
 JUMP_FACTOR = 1.8
-#: A date, alone or before a time of day.
-DATE = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}([T ].*)?$"
-#: A date with a smaller share of the rows than this, beside the busiest of the ten dates around it, is no trading day.
-STRAY = 0.1
 ZONE = "America/New_York"
 #: When a day's prices are made, in the exchange's time.
 TIMES = ("09:30:00", "16:00:00")
@@ -70,15 +71,17 @@ def yahoo_trace(
     force: bool = False,
 ) -> TraceInfo:
     """Make the trace of CSV files in `folder`; `spread` gives RECO a finer grid than the file has (`spread_reco`)."""
-    read, empty = read_prices(spark, prices)
+    read, unread = read_prices(spark, prices)
     found = read_fundamentals(stocks)
-    notes: dict[str, object] = {"empty files": empty} if empty else {}
+    notes: dict[str, object] = {**unread}
+    if found.nameless:
+        notes["fundamentals without a symbol"] = found.nameless
     if spread is not None:
         found = spread_reco(found, spread, root)
         notes |= {"RECO spread by": spread, "seed": root}
     source = f"{Path(prices).name}, {Path(stocks).name}"
-    path = new_folder(folder, force=force)
-    return write_trace(spark, read, found, path, name="yahoo", source=source, first=first, days=days, notes=notes)
+    with writing(folder, force=force) as path:
+        return write_trace(spark, read, found, path, name="yahoo", source=source, first=first, days=days, notes=notes)
 
 
 def write_trace(
@@ -100,17 +103,18 @@ def write_trace(
     try:
         counts = judged.groupBy("reason", "day").agg(f.count("*").alias("prices")).collect()
         refused = {reason: sum(row.prices for row in counts if row.reason == reason) for reason in REASONS}
+        if first is not None and not any(row.day is not None for row in counts):
+            raise UsageError(f"no prices from {first} on; {dates_of(prices)}")
         by_day = sorted((row.day, row.prices) for row in counts if row.reason is None)
         good = judged.where("reason IS NULL")
-        _number(spark, good, by_day).write.partitionBy("part").parquet(str(folder / EVENTS))
+        _number(spark, good, by_day).write.partitionBy("part").parquet(path_to_write(folder / EVENTS))
         bad = judged.where("reason IS NOT NULL")
         bad.select("symbol", "date", "moment", f.col("text").alias("price"), "source", "reason").write.parquet(
-            str(folder / REFUSED)
+            path_to_write(folder / REFUSED)
         )
-        distinct = good.agg(f.count_distinct("symbol"), f.count_distinct("reco")).first()
+        stocks_left = good.select("symbol", "reco").distinct().collect()  # RECO is the symbol's: a row a stock
     finally:
         judged.unpersist()
-    assert distinct is not None
     info = TraceInfo(
         name=name,
         domain=RECO_DOMAIN,
@@ -119,8 +123,8 @@ def write_trace(
         refused={reason: count for reason, count in refused.items() if count},
         notes={
             "prices": sum(row.prices for row in counts),
-            "stocks": distinct[0],
-            "distinct RECO": distinct[1],
+            "stocks": len(stocks_left),
+            "distinct RECO": len({row.reco for row in stocks_left}),
             "dates with events": len(by_day),
             "first day": str(by_day[0][0]) if by_day else None,
             "last day": str(by_day[-1][0]) if by_day else None,
@@ -129,30 +133,6 @@ def write_trace(
     )
     write_info(info, folder)
     return info
-
-
-def select_days(prices: DataFrame, first: datetime.date | None, days: int | None) -> DataFrame:
-    """Rows from `first` until `days` trading days are over; rows without a date stay, to be refused."""
-    from pyspark.sql import functions as f
-
-    text = f.col("date")
-    dated = prices.withColumn("day", f.when(text.rlike(DATE), f.substring(text, 1, 10).try_cast("date")))
-    after = f.lit(True) if first is None else f.col("day") >= f.lit(first)
-    if days is not None:
-        counts = dated.where(after).dropna(subset=["day"]).groupBy("day").count().collect()
-        found = trading_days({row["day"]: row["count"] for row in counts})
-        if len(found) < days:
-            since = f" from {first}" if first is not None else ""
-            raise UsageError(f"the prices have {len(found)} days{since}, {days} are wanted; leave out --days for all")
-        after &= f.col("day") <= f.lit(found[days - 1])
-    return dated.where(f.col("day").isNull() | after)
-
-
-def trading_days(rows: dict[datetime.date, int]) -> list[datetime.date]:
-    """Dates that count as days: on holidays real data has a few stray rows, which stay but make no day of it."""
-    dates = sorted(rows)
-    around = [max(rows[date] for date in dates[max(0, i - 5) : i + 6]) for i in range(len(dates))]
-    return [date for date, busiest in zip(dates, around, strict=True) if rows[date] >= STRAY * busiest]
 
 
 def judge(spark: SparkSession, rows: DataFrame, stocks: Fundamentals) -> DataFrame:
@@ -172,10 +152,13 @@ def judge(spark: SparkSession, rows: DataFrame, stocks: Fundamentals) -> DataFra
     )
     # One shuffle: both windows below are within a symbol.
     joined = rows.repartition("symbol").join(f.broadcast(spark.createDataFrame(known)), "symbol", "left")
-    both = f.struct(*(f.coalesce(f.col(name), f.lit("")) for name in MOMENTS))
-    same_day = Window.partitionBy("symbol", "day")
-    place = f.row_number().over(same_day.orderBy(both))
+    # As numbers: 10.5 and 10.50 are the same price, and what is none is no price, however it is written.
+    both = f.struct(*(f.coalesce(_number_of(f.col(name)), f.lit(float("nan"))) for name in MOMENTS))
+    same_day = Window.partitionBy("symbol", "day", "wide")  # what a row with too many cells says contradicts nobody
+    order = [f.coalesce(f.col(name), f.lit("")) for name in ("source", "date", *MOMENTS)]
+    place = f.row_number().over(same_day.orderBy(*order))
     row_reason = _first_of(
+        (f.col("wide"), WIDE),
         (f.col("day").isNull(), NO_DATE),
         (f.col("known").isNull(), UNKNOWN),
         (f.col("problem").isNotNull(), f.col("problem")),
@@ -189,21 +172,29 @@ def judge(spark: SparkSession, rows: DataFrame, stocks: Fundamentals) -> DataFra
         *("symbol", "date", "day", "source", "eps", "reco", "row_reason"),
         f.col("moment.at").alias("place"),
         text.alias("text"),
-        f.when(text.rlike(NUMBER), text.try_cast("double")).alias("price"),
+        _number_of(text).alias("price"),
     )
     price = f.col("price")
-    usable = f.col("row_reason").isNull() & (price > 0) & (price < float("inf"))
+    usable = f.col("row_reason").isNull() & (price > 0)
     earlier = Window.partitionBy("symbol").orderBy("day", "place").rowsBetween(Window.unboundedPreceding, -1)
     ratio = price / f.last(f.when(usable, price), ignorenulls=True).over(earlier)
     reason = _first_of(
         (f.col("row_reason").isNotNull(), f.col("row_reason")),
-        (price.isNull() | (f.abs(price) == float("inf")), NO_PRICE),
+        (price.isNull(), NO_PRICE),
         (price <= 0, BAD_PRICE),
         ((ratio >= JUMP_FACTOR) | (ratio <= 1 / JUMP_FACTOR), JUMP),
         (price / f.col("eps") == float("inf"), TOO_LARGE),
     )
     moment = f.element_at(f.array(*map(f.lit, MOMENTS)), f.col("place") + 1)
     return prices.withColumn("reason", reason).withColumn("moment", moment)
+
+
+def _number_of(text: Column) -> Column:
+    """A finite number, or NULL: as `sim.traces.fundamentals.number`."""
+    from pyspark.sql import functions as f
+
+    value = f.when(text.rlike(NUMBER), text.try_cast("double"))
+    return f.when(f.abs(value) < float("inf"), value)
 
 
 def _number(spark: SparkSession, good: DataFrame, by_day: list[tuple[datetime.date, int]]) -> DataFrame:

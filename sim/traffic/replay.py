@@ -59,7 +59,14 @@ def sent(spark: SparkSession, world: World) -> Iterator[SentWorld]:
         broadcast.destroy()
 
 
-def replay(spark: SparkSession, events: DataFrame, world: World | SentWorld, *, chunks: int) -> DataFrame:
+def replay(
+    spark: SparkSession,
+    events: DataFrame,
+    world: World | SentWorld,
+    *,
+    chunks: int,
+    expected: tuple[int, int] | None = None,
+) -> DataFrame:
     """What each event costs, for every placement of `world` and every approach, by their names.
 
     Columns: seq, placement, approach, messages, bytes, byte_links, node_stress, link_stress, rectangles, affected.
@@ -68,7 +75,7 @@ def replay(spark: SparkSession, events: DataFrame, world: World | SentWorld, *, 
     """
     if chunks < 1:
         raise UsageError(f"a replay needs at least 1 chunk, got {chunks}")
-    count = check_trace(events)
+    count = check_trace(events, expected)
     size = -(-count // chunks)
     chunked = with_chunks(events, size)
     pieces = _pieces(chunked, -(-count // size))
@@ -84,8 +91,11 @@ def label(placement: Placement) -> str:
     return f"{placement.name}-greedy" if placement.tree is None and placement.entry == "greedy" else placement.name
 
 
-def check_trace(events: DataFrame) -> int:
-    """The number of events; UsageError if the trace has holes, numbers used twice, or half a row."""
+def check_trace(events: DataFrame, expected: tuple[int, int] | None = None) -> int:
+    """The number of events; UsageError if the trace has holes, numbers used twice, or half a row.
+
+    `expected` is how many events there should be, and how many rows at the start, by what the trace says of itself.
+    """
     x, y, seq = F.col("x"), F.col("y"), F.col("seq")
     number = F.when(seq >= 0, seq)
     odd = (x.isNull() != y.isNull()) | ~_finite(x) | ~_finite(y) | F.col("key").isNull()
@@ -109,6 +119,12 @@ def check_trace(events: DataFrame) -> int:
         raise UsageError("the trace has no events: no row with seq 0 or more")
     if found["numbers"] < found["rows"] or found["last"] + 1 != found["events"]:
         raise UsageError(_first_fault(events))
+    told = (found["events"], found["rows"] - found["events"])
+    if expected is not None and told != expected:
+        raise UsageError(
+            f"the trace is not whole: it has {told[0]:,} events and {told[1]:,} rows at the start, its trace.json says "
+            f"{expected[0]:,} and {expected[1]:,}; make the trace again"
+        )
     return int(found["events"])
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from clients import cli
+from clients.feeds.part import Piece
 from clients.feeds.recorded import RecordedTrace
-from clients.feeds.traces import open_trace
+from clients.feeds.traces import SyntheticTrace, Trace, open_trace
 from clients.sdk.client import Client
 from clients.sdk.connecting import configure
 from network.wire.errors import UsageError
 from sim.traces.market import market, market_columns
 from sim.traces.synthetic import table51_trace
-from sim.traces.trace import Columns, TraceInfo, as_table, new_folder, read_parts, write_columns, write_info
+from sim.traces.trace import Columns, TraceInfo, as_table, read_parts, write_columns, write_info
 from sim.workloads import Mix
 from tests.clients.test_client_commands import cluster
 
@@ -83,7 +85,7 @@ def test_a_market_needs_no_folder(url: str, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_folder_is_played_at_its_own_times(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     info, columns = market_columns(market(5, 3, root=1))
-    write_columns(new_folder(tmp_path), NO_ROWS, columns)
+    write_columns(tmp_path, NO_ROWS, columns)
     write_info(info, tmp_path)
     days = (columns.at[-1] - columns.at[0]).astype("int64") / 1e6  # type: ignore[index]  # a market has times
     said = replay(url, capsys, str(tmp_path), "--speed", str(days / 0.5))
@@ -92,13 +94,18 @@ def test_a_folder_is_played_at_its_own_times(url: str, tmp_path: Path, capsys: p
     assert live(url, "SELECT SYMBOL, RECO, PER FROM STOCK") == final(read_parts(tmp_path))
 
 
+def opened(text: str, *, timed: bool = False) -> Trace:
+    return open_trace(text, table=None, key=None, time=None, timed=timed, batch=10)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["market", "--primary-key", "SYMBOL"], "a key and times of its own"),
         (["market:x"], "as market:1000"),
-        (["{folder}", "--speed", "1"], "no times; give --rate"),
+        (["{folder}", "--speed", "1"], "events without a time; give --rate"),
         (["{empty}"], "is no trace"),
+        (["{half}"], "is not whole"),
     ],
 )
 def test_what_cannot_be_played_is_refused(
@@ -106,18 +113,57 @@ def test_what_cannot_be_played_is_refused(
 ) -> None:
     table51_trace(tmp_path / "trace", rows=5, updates=5)
     (tmp_path / "empty").mkdir()
-    filled = [word.format(folder=tmp_path / "trace", empty=tmp_path / "empty") for word in words]
+    table51_trace(tmp_path / "half", rows=5, updates=5)
+    shutil.rmtree(tmp_path / "half" / "events" / "part=0000")
+    folders = {"folder": tmp_path / "trace", "empty": tmp_path / "empty", "half": tmp_path / "half"}
+    filled = [word.format(**folders) for word in words]
     assert cli.main(["replay", *filled, "--url", url]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_events_without_times_are_found_when_they_come(tmp_path: Path) -> None:
     info, columns = market_columns(market(2, 1))
-    write_columns(new_folder(tmp_path), NO_ROWS, type(columns)(columns.keys, columns.x, columns.y))
+    write_columns(tmp_path, NO_ROWS, type(columns)(columns.keys, columns.x, columns.y))
     write_info(TraceInfo("other", events=info.events), tmp_path)
-    trace = open_trace(str(tmp_path), table=None, key=None, time=None, timed=True, batch=10)
-    assert isinstance(trace, RecordedTrace)
     with pytest.raises(UsageError, match="without a time"):
-        list(trace.parts())
+        opened(str(tmp_path), timed=True)
+    trace = opened(str(tmp_path))
+    assert sum(piece.count for piece in trace.parts()) == info.events
     trace.close()
     assert list(trace.parts()) == []
+
+
+def test_a_folder_of_the_name_of_a_generator_needs_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table51_trace("market", rows=5, updates=5)
+    (tmp_path / "points").mkdir()
+    with pytest.raises(UsageError, match=r"give \./market for the folder"):
+        opened("market")
+    assert isinstance(opened("./market"), RecordedTrace)
+    assert isinstance(opened("points"), SyntheticTrace)
+    assert isinstance(opened("market:5"), RecordedTrace)
+
+
+def test_a_second_pass_begins_with_the_rows_of_the_start(tmp_path: Path) -> None:
+    table51_trace(tmp_path, rows=20, updates=300, mix=Mix(inserts=0.3, deletes=0.2), root=2)
+    start, _ = read_parts(tmp_path)
+    rows: dict[int, tuple[float, float]] = {}
+    trace = opened(str(tmp_path))
+
+    def play(pieces: Iterable[Piece]) -> list[dict[int, tuple[float, float]]]:
+        states = []
+        for piece in pieces:
+            if piece.deletes:
+                for key in piece.rows:
+                    del rows[key]
+            else:
+                rows.update(zip(piece.rows["ID"], zip(piece.rows["X"], piece.rows["Y"], strict=True), strict=True))
+            states.append(dict(rows))
+        return states
+
+    x, y = (start[name].to_pylist() for name in ("x", "y"))
+    play([Piece("POINTS", {"ID": [*map(int, start["key"].to_pylist())], "X": x, "Y": y}, 20)])
+    begun, first = dict(rows), play(trace.parts())
+    second = play(trace.parts())
+    assert begun in second[:2]
+    assert first[-1] == second[-1] != begun

@@ -165,3 +165,13 @@ def test_a_stock_trace_has_the_updates_it_promises_and_every_one_applies() -> No
             engine.delete(action.table, list(action.keys))
             keys -= set(action.keys)
     assert engine.rows("STOCK") == len(keys)
+
+
+def test_a_spike_of_a_walk_is_no_step_of_it() -> None:
+    load = Workload(1, mix=Mix(spikes=0.5, step=0.001))
+    y = load.changes(6_000).y
+    down = y[:-1] == 0
+    before = np.concatenate((load.rows.y, y))[:-2]
+    np.testing.assert_array_equal(y[1:][down], before[down])  # back to where it was before it fell
+    steps = np.diff(y[y > 0])
+    assert np.std(steps[steps != 0]) == pytest.approx(0.001, rel=0.1)  # hidden ones would double its square

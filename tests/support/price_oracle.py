@@ -34,6 +34,7 @@ class Row(NamedTuple):
     date: str
     prices: tuple[str, str]
     source: str
+    wide: bool = False
 
 
 def read(path: Path) -> list[Row]:
@@ -45,9 +46,10 @@ def read(path: Path) -> list[Row]:
     found = []
     for row in rows:
         cells = dict(zip(names, [cell.strip() for cell in row], strict=False))
-        symbol = cells.get("symbol", "") if "symbol" in names else path.name.removesuffix(".csv")
+        symbol = cells.get("symbol", "") if "symbol" in names else path.name[: -len(".csv")]
         prices = (cells.get("open", ""), cells.get("close", ""))
-        found.append(Row(symbol, cells.get("date", ""), prices, path.name))
+        wide = len(row) > len(names) and row[len(names)].strip() != ""
+        found.append(Row(symbol, cells.get("date", ""), prices, path.name, wide))
     return found
 
 
@@ -69,9 +71,9 @@ def price_of(text: str) -> float | None:
 def etl(rows: list[Row], stocks: Fundamentals) -> tuple[list[Event], Counter[Refused]]:
     """Events in their order, and what was refused."""
     known = dict(zip(stocks.symbols, zip(stocks.eps, stocks.reco, stocks.problems, strict=True), strict=True))
-    same_day: defaultdict[tuple[str, datetime.date | None], list[Row]] = defaultdict(list)
-    for row in rows:
-        same_day[row.symbol, day_of(row.date)].append(row)
+    same_day: defaultdict[tuple[str, datetime.date | None, bool], list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row.source, row.date, row.prices)):
+        same_day[row.symbol, day_of(row.date), row.wide].append(row)
     refused: Counter[Refused] = Counter()
     events: list[Event] = []
     last: dict[str, float] = {}
@@ -79,16 +81,18 @@ def etl(rows: list[Row], stocks: Fundamentals) -> tuple[list[Event], Counter[Ref
     def refuse(row: Row, moment: int, reason: str) -> None:
         refused[Refused(row.symbol, row.date, ("open", "close")[moment], row.prices[moment], row.source, reason)] += 1
 
-    for (symbol, day), group in sorted(same_day.items(), key=lambda item: item[0][1] or datetime.date.min):
+    for (symbol, day, wide), group in sorted(same_day.items(), key=lambda item: item[0][1] or datetime.date.min):
         for place, row in enumerate(group):
             reason = None
-            if day is None:
+            if wide:
+                reason = "more cells than columns"
+            elif day is None:
                 reason = "date missing or unreadable"
             elif symbol not in known:
                 reason = "unknown symbol"
             elif known[symbol][2] is not None:
                 reason = known[symbol][2]
-            elif len({other.prices for other in group}) > 1:
+            elif len({tuple(map(price_of, other.prices)) for other in group}) > 1:
                 reason = "same day twice, different"
             elif place > 0:
                 reason = "same day twice, equal"

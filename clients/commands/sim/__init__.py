@@ -20,7 +20,15 @@ SIMULATIONS: tuple[tuple[str, str, str], ...] = (
     ("traffic", "replay a trace over brokers: messages, bytes, stress", "clients.commands.sim.traffic"),
     ("figures", "reproduce the thesis's traffic figures, with a report", "clients.commands.sim.figures"),
 )
-NEEDED = ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib")
+#: Packages that a simulation cannot do without; of traces it depends on their kind.
+NEEDED: dict[str, tuple[str, ...]] = {
+    "topology": ("networkx", "scipy"),
+    "trace yahoo": ("pyarrow", "pandas", "pyspark"),
+    "trace market": ("pyarrow", "pandas", "pyspark"),
+    "trace table51": ("pyarrow",),
+    "traffic": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
+    "figures": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the simulation that is asked for."""
-    missing = [package for package in NEEDED if find_spec(package) is None]
+    name = arguments.simulation + (f" {arguments.kind}" if arguments.simulation == "trace" else "")
+    missing = [package for package in NEEDED[name] if find_spec(package) is None]
     if missing:
-        raise UsageError(f"simulations need {', '.join(missing)}; install them with pip install 'hullcast[sim]'")
+        raise UsageError(f"sim {name} needs {', '.join(missing)}; install them with pip install 'hullcast[sim]'")
     modules = {name: module for name, _, module in SIMULATIONS}
     code: int = import_module(modules[arguments.simulation]).run(arguments, console)
     return code

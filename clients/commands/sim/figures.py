@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from network.wire.errors import UsageError
+
 if TYPE_CHECKING:
     import argparse
 
@@ -22,10 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "stress, for four placements of gateways. Each gives a Parquet table, a PNG and a paragraph in report.md "
         "with the thesis's claim and ours side by side. The exit code is 0 whether or not goals are reached."
     )
-    parser.add_argument("--quick", action="store_true", help="smaller networks and workloads: a minute or two")
+    parser.add_argument("--quick", action="store_true", help="smaller networks and workloads: some minutes")
     parser.add_argument(
-        "--only", nargs="+", choices=SECTIONS, default=[], metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}"
-    )
+        "--only", action="append", choices=SECTIONS, default=[], metavar="SECTION",
+        help=f"one of {', '.join(SECTIONS)}; may be repeated (default: all)",
+    )  # fmt: skip
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="folder with the real prices, fundamentals and AS graph; else left out"
     )
@@ -38,14 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the experiments, and say what was found."""
     from clients.commands.progress import steps_bar
-    from sim.bench.report import goals_table
+    from clients.commands.sim.interrupts import continuable
     from sim.experiments.figures import run_figures, steps
+    from sim.experiments.goals import told
     from sim.experiments.settings import FULL, QUICK, wanted
 
+    if "control" in arguments.only and arguments.data is None:
+        raise UsageError("control runs over the AS graph of 2006; name the folder that has it with --data DIR")
     settings = QUICK if arguments.quick else FULL
     settings = replace(settings, network=replace(settings.network, seed=arguments.seed))
     asked = wanted(arguments.only)
-    with steps_bar(console, steps(settings, asked, arguments.data)) as progress:
+    with continuable(arguments.out), steps_bar(console, steps(settings, asked, arguments.data)) as progress:
         found = run_figures(
             settings,
             asked,
@@ -58,10 +64,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if found.reused:
         console.print(f"{len(found.reused)} steps were there already", style="dim")
     for section in found.sections:
-        hold = sum(claim.holds for claim in section.claims)
-        console.print(f"[bold]{section.title}[/]: {hold} of {len(section.claims)} statements hold")
+        console.print(f"[bold]{section.title}[/]: {section.told}")
     if found.goals:
-        console.print()
-        console.print(goals_table(tuple(found.goals)))
+        console.print(f"[bold]Goals[/]: {told(found.goals)}", soft_wrap=True)
     console.print(f"report: {found.report}", soft_wrap=True)
     return 0

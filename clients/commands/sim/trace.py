@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import re
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 
 from clients.commands.arguments import number, whole
 from clients.commands.connection import as_json
-from clients.commands.progress import spark_bar
+from clients.commands.progress import bar, spark_bar
 from network.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,28 +49,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "market",
         help="a made-up market of the thesis's size",
         description="Draws prices and fundamentals like the thesis's real workload: 3,053 stocks, 60 days, about "
-        "338,000 events of which about 11.7 % are not ignorable. They take the same way as real prices.",
+        "338,000 events of which about 11.7 % are not ignorable. They take the same way as real prices. The share "
+        "holds near that size only: with fewer stocks to a RECO more events matter.",
     )
     market.add_argument("--stocks", type=whole(1), default=3_053, metavar="N", help="how many (default 3053)")
     market.add_argument("--days", type=whole(1), default=60, metavar="N", help="how many (default 60)")
-    market.add_argument("--csv", type=Path, metavar="DIR", help="also write the prices as Yahoo would send them")
+    market.add_argument(
+        "--csv", type=Path, metavar="DIR", help="also write the prices as Yahoo would send them, to a new folder"
+    )
     table51 = kinds.add_parser(
         "table51",
         help="the thesis's synthetic workload",
-        description="Rows uniform in the plane, and updates of them; shares are of the updates. Needs no Spark.",
+        description="Rows uniform in the plane, and updates of them. Shares, from 0 to 1, are of the events drawn, and "
+        "at most 1 together; the rest changes Y of a row. Needs no Spark.",
     )
     table51.add_argument("--rows", type=whole(1), default=50_000, metavar="N", help="rows at the start (50000)")
     table51.add_argument("--updates", type=whole(0), default=200_000, metavar="N", help="how many (200000)")
     for name, about in (
-        ("spikes", "drop to the bottom and bounce back (0.005)"),
-        ("ignorable", "change no answer (0)"),
-        ("inserts", "new rows (0)"),
-        ("deletes", "rows that go (0)"),
+        ("spikes", "share of drops to the bottom and back, two updates each (0.005)"),
+        ("ignorable", "share of updates that change no answer (0)"),
+        ("inserts", "share of new rows (0)"),
+        ("deletes", "share of deletions (0)"),
     ):
         default = 0.005 if name == "spikes" else 0.0
-        table51.add_argument(f"--{name}", type=number, default=default, metavar="SHARE", help=f"share of {about}")
+        table51.add_argument(f"--{name}", type=number, default=default, metavar="SHARE", help=about)
     table51.add_argument(
-        "--step", type=number, metavar="Y", help="walk, by steps of this deviation (default: draw anew)"
+        "--step", type=number, metavar="Y", help="let Y walk, by steps of this deviation (default: draw it anew)"
     )
     for kind in (yahoo, market, table51):
         kind.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the trace, new or empty")
@@ -82,15 +88,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Make the trace, and sum up. Without a single event left the exit code is 1."""
-    from sim.traces.trace import check_folder
+    from sim.traces.folders import check_folder
 
     check_folder(arguments.out, force=arguments.force)  # before Spark takes its time
     info = {"yahoo": _yahoo, "market": _market, "table51": _table51}[arguments.kind](arguments, console)
     classes = None
     if arguments.classify:
         from sim.traces.classify import classify
+        from sim.traces.trace import parts_of
 
-        classes = classify(arguments.out)
+        with bar(console, len(parts_of(arguments.out))) as tick:
+            classes = classify(arguments.out, tick)
     if arguments.json:
         ignorable = {"ignorable": classes.ignorable, "messages": classes.messages} if classes is not None else {}
         console.file.write(as_json(asdict(info) | ignorable) + "\n")
@@ -136,7 +144,7 @@ def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     from sim.workloads import Mix
 
     mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
-    with console.status("drawing updates") if console.is_terminal else _nothing():
+    with console.status("drawing updates") if console.is_terminal else nullcontext():
         return table51_trace(
             arguments.out,
             rows=arguments.rows,
@@ -145,12 +153,6 @@ def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
             root=arguments.seed,
             force=arguments.force,
         )
-
-
-def _nothing() -> Any:
-    from contextlib import nullcontext
-
-    return nullcontext()
 
 
 def _show(info: TraceInfo, classes: Classes | None, folder: Path, console: Console) -> None:
@@ -183,6 +185,8 @@ def _show(info: TraceInfo, classes: Classes | None, folder: Path, console: Conso
 
 def _date(text: str) -> datetime.date:
     try:
+        if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):  # Python would take 20150401 too, which no price may have
+            raise ValueError
         return datetime.date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no date; as 2015-04-01") from None

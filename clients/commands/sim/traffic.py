@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.commands.arguments import whole
+from network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -36,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--placement",
-        nargs="+",
+        action="append",
         choices=PLACEMENTS,
-        default=list(PLACEMENTS),
-        help="overlay and gateway rule (default: all)",
+        default=[],
+        help="overlay and gateway rule; may be repeated (default: all)",
     )
     parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees")
     parser.add_argument(
@@ -60,10 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Replay, and show the summary."""
     from clients.commands.progress import steps_bar
+    from clients.commands.sim.interrupts import continuable
     from sim.experiments.traffic import STEPS, run_traffic
 
     settings = settings_of(arguments)
-    with steps_bar(console, STEPS) as progress:
+    with continuable(arguments.out), steps_bar(console, STEPS) as progress:
         found = run_traffic(
             settings,
             arguments.out,
@@ -81,6 +83,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
     """What was asked for, and defaults for the rest."""
+    if arguments.topology is not None and arguments.nodes is not None:
+        raise UsageError("--topology FILE has as many nodes as it has; leave out --nodes, or --topology to make one")
     from sim.experiments.settings import FULL, QUICK
     from sim.experiments.traffic import TrafficSettings
 
@@ -90,7 +94,7 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
     return TrafficSettings(
         network=replace(sizes.network, seed=arguments.seed, **given),
         subscriptions=arguments.subscriptions or sizes.growing[-1],
-        placements=tuple(greedy.get(name, name) for name in dict.fromkeys(arguments.placement)),
+        placements=tuple(greedy.get(name, name) for name in dict.fromkeys(arguments.placement or PLACEMENTS)),
         trace=arguments.trace,
         topology=arguments.topology,
         stocks=sizes.stocks,

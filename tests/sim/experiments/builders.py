@@ -29,7 +29,7 @@ def a_line(x: float, placement: str, approach: str, bytes_: float, **other: floa
         link_stress_max=1,
     )
     seconds, memory = other.get("seconds", 60.0), int(other.get("memory", 2e9))
-    return Line("market", "INET", x, int(x), 10, int(other.get("brokers", 10)), seconds, memory, cost)
+    return Line("market", "INET", x, int(x), 10, int(other.get("brokers", 10)), seconds, memory, cost, cores=2)
 
 
 def lines_of(curves: dict[str, list[float]], xs: list[float], placement: str = "can", **other: float) -> list[Line]:

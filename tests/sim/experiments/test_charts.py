@@ -1,14 +1,13 @@
-"""Charts: labels that do not overlap, shares that add up, and files that are pictures."""
+"""Charts: shares that add up, and files that are pictures."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from network.wire.errors import UsageError
-from sim.experiments.charts import STYLES, at_least, draw_curves, draw_stress, spread_apart
+from sim.experiments.charts import STYLES, at_least, draw_curves, draw_stress, stairs
 from sim.experiments.summary import Stress
 from sim.experiments.summary_chart import draw_summary
 from tests.sim.experiments.builders import lines_of
@@ -19,16 +18,6 @@ if TYPE_CHECKING:
     from sim.experiments.summary import Line
 
 PNG = b"\x89PNG"
-
-
-def test_labels_keep_their_order_and_their_distance() -> None:
-    values = [0.5, 0.1, 0.52, 0.51, 0.9]
-    places = spread_apart(values, 0.1)
-    assert places[1] == 0.1
-    assert places[4] == 0.9
-    assert sorted(range(5), key=places.__getitem__) == sorted(range(5), key=values.__getitem__)
-    ordered = sorted(places)
-    assert all(b - a >= 0.1 - 1e-9 for a, b in pairwise(ordered))
 
 
 def test_the_share_of_events_with_at_least_some_stress() -> None:
@@ -42,6 +31,8 @@ def test_the_share_of_events_with_at_least_some_stress() -> None:
     assert values.tolist() == [2, 4]
     assert share.tolist() == [0.5, 0.3]
     assert len(at_least(stress, "tree-random", "CN")[0]) == 0
+    x, y = stairs(values, share)
+    assert list(zip(x.tolist(), y.tolist(), strict=True)) == [(0.8, 0.5), (2, 0.5), (2, 0.3), (4, 0.3)]
 
 
 def test_pictures_are_written(tmp_path: Path) -> None:
@@ -62,7 +53,7 @@ def test_pictures_are_written(tmp_path: Path) -> None:
     one = picture("a.png", [("", lines)], x_log=False)
     two = picture("b.png", [("a", lines), ("b", lines)], x_log=True)
     stress = [Stress(name, "CN", value, 5) for name in ("can", "tree-random") for value in (0, 1, 7)]
-    three = draw_stress(stress, tmp_path / "c.png", title="t", goal=10)
+    three = draw_stress(stress, tmp_path / "c.png", title="t", goal=10, fanout=9)
     four = draw_summary(lines, tmp_path / "d.png")
     assert all(path.read_bytes().startswith(PNG) for path in (one, two, three, four))
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
+import pytest
 
 import sim
-from clients.cli import _parser
+from clients.cli import FAILED, INTERRUPTED, _parser, main
 from clients.commands.sim import figures, traffic
 from sim.experiments.settings import FULL, QUICK, SECTIONS
+from sim.experiments.steps import RunFolder
 from sim.overlay.placement import PLACEMENTS
+from sim.traces.synthetic import table51_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -42,8 +52,72 @@ def test_sizes_are_the_thesis_s_unless_quick_or_given() -> None:
 
 
 def test_greedy_entry_is_the_can_s_own() -> None:
-    settings = traffic.settings_of(parsed("--entry", "greedy", "--placement", "can", "tree-random"))
+    settings = traffic.settings_of(parsed("--entry", "greedy", "--placement", "can", "--placement", "tree-random"))
     assert settings.placements == ("can-greedy", "tree-random")
+    assert traffic.settings_of(parsed()).placements == PLACEMENTS
+
+
+def test_a_trace_may_follow_a_placement() -> None:
+    arguments = parsed("--placement", "can", "trace")
+    assert (arguments.placement, arguments.trace) == (["can"], Path("trace"))
+
+
+def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pieces, whole, out = tmp_path / "pieces.txt", tmp_path / "whole.txt", tmp_path / "out"
+    pieces.write_text("0 1\n2 3\n")
+    whole.write_text("0 1\n1 2\n")
+    refused = {
+        "traffic --topology FILE has": ("traffic", "--topology", str(whole), "--nodes", "50"),
+        "--read FILE --largest --out FILE": ("traffic", "--topology", str(pieces)),
+        "whole has 3 nodes: brokers must be 1 to that": ("traffic", "--topology", str(whole), "--brokers", "4"),
+        "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
+        "'nonsense' is no Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
+        "with --data DIR": ("figures", "--only", "control"),
+    }
+    for told, words in refused.items():
+        assert main(["sim", *words, "--out", str(out)]) == FAILED
+        error = capsys.readouterr().err
+        assert told.removeprefix("traffic ") in error
+        assert error.count("\n") == 1
+        assert not out.exists(), "so that the right command can have it"
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda events, file: file.write_bytes(file.read_bytes()[:-20]), "cannot read"),
+        (lambda events, file: shutil.rmtree(events), "is not whole: events holds 0 events"),
+        (lambda events, file: pq.write_table(pq.read_table(file).drop_columns("y"), file), "has no column y"),
+    ],
+)
+def test_a_damaged_trace_is_told_in_a_line_and_nothing_is_left(
+    damage: Callable[[Path, Path], object], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    table51_trace(trace, rows=5, updates=10, root=1)
+    damage(trace / "events", trace / "events" / "part=0000" / "events.parquet")
+    assert main(["sim", "traffic", str(trace), "--out", str(out)]) == FAILED
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("finished", "told"), [(True, "with --resume goes on"), (False, "nothing is left")])
+def test_an_interrupt_is_told_in_a_line(
+    finished: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(settings: object, out: Path, *_: object, **__: object) -> None:
+        with RunFolder(out, {}, resume=False) as folder:
+            if finished:
+                folder.step("one", {}, lambda path: None)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sim.experiments.traffic.run_traffic", interrupted)
+    assert main(["sim", "traffic", "--out", str(tmp_path / "out")]) == INTERRUPTED
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
 
 
 def test_every_command_in_the_document_is_understood() -> None:

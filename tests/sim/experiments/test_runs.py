@@ -51,14 +51,32 @@ class Told:
         assert 0 <= done <= known
 
 
-def test_a_run_that_was_broken_off_goes_on_and_reports_everything(spark: SparkSession, tmp_path: Path) -> None:
-    out, asked = tmp_path / "out", ["5.8", "5.9", "5.10", "stress"]
+def test_a_run_that_was_broken_off_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run_figures(TINY, asked, out, Told("5.9-0.000"), spark=spark)
+        run_figures(TINY, ["5.8"], out, Told("5.8-0.80"), spark=spark)
     told = Told()
-    found = run_figures(TINY, asked, out, told, resume=True, spark=spark)
-    assert {"trace-ignorable-0.00", "5.8-0.00", "5.8-0.80"} <= set(found.reused)
-    assert "5.9-0.000" not in found.reused
+    found = run_figures(TINY, ["5.8"], out, told, resume=True, spark=spark)
+    assert found.reused == ["trace-ignorable-0.00", "5.8-0.00", "trace-ignorable-0.80"]
+    assert len(told.begun) == steps(TINY, ["5.8"], None)
+    lines = read_lines([out / "fig_5_8.parquet"])
+    assert len(lines) == 2 * 4 * 4
+    assert {line.cores for line in lines} == {2}
+    shares = {line.x: 1 - line.cost.changing / line.cost.events for line in lines}
+    assert shares[0.0] == 0.0
+    assert shares[0.8] > 0.6
+    (out / "steps" / "5.8-0.00" / "lines.parquet").write_bytes(b"PAR1")
+    again = run_figures(TINY, ["5.8"], out, Told(), resume=True, spark=spark)
+    assert "5.8-0.00" not in again.reused
+    assert "5.8-0.80" in again.reused
+    assert "no --data was given" in again.report.read_text()
+
+
+@pytest.mark.slow
+def test_a_whole_run_reports_everything(spark: SparkSession, tmp_path: Path) -> None:
+    out, asked = tmp_path / "out", ["5.8", "5.9", "5.10", "stress"]
+    told = Told()
+    found = run_figures(TINY, asked, out, told, spark=spark)
     assert len(told.begun) == steps(TINY, asked, None)
     report = found.report.read_text()
     for picture in re.findall(r"\]\(([^)]+\.png)\)", report):
@@ -68,11 +86,6 @@ def test_a_run_that_was_broken_off_goes_on_and_reports_everything(spark: SparkSe
     assert "## Goals" in report
     assert "no --data was given" in report
     assert len(found.sections) == 4
-    lines = read_lines([out / "fig_5_8.parquet"])
-    assert len(lines) == 2 * 4 * 4
-    shares = {line.x: 1 - line.cost.changing / line.cost.events for line in lines}
-    assert shares[0.0] == 0.0
-    assert shares[0.8] > 0.6
 
 
 def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkSession, tmp_path: Path) -> None:
@@ -95,11 +108,24 @@ def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkS
     assert (tmp_path / "out1" / "summary.png").exists()
 
 
+def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    table51_trace(trace, rows=5, updates=10, root=1)
+    file = trace / "events" / "part=0000" / "events.parquet"
+    table = pq.read_table(file, partitioning=None)
+    place = table.schema.get_field_index("x")
+    pq.write_table(table.set_column(place, "x", table["x"].cast("string")), file)
+    assert spark.getActiveSession() is not None  # which is the one that the run takes
+    with pytest.raises(UsageError, match="Spark could not go on"):
+        run_traffic(TrafficSettings(TINY.network, 80, ("can",), trace), out, Told())
+    assert not out.exists()
+
+
 def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no placement ring"):
         TrafficSettings(placements=("ring",))
-    with pytest.raises(UsageError, match="30 brokers need a node each"):
-        NetworkSettings(nodes=20, brokers=30)
     with pytest.raises(UsageError, match="is no trace"):
         run_traffic(TrafficSettings(trace=tmp_path), tmp_path / "out", Told())
     with pytest.raises(UsageError, match="has no pystock"):

@@ -52,11 +52,13 @@ def test_a_step_that_fails_in_the_middle_leaves_nothing_that_looks_finished(tmp_
         (path / "file").write_text("half")
         raise RuntimeError("the power went")
 
-    with RunFolder(tmp_path, SETTINGS, resume=False) as folder, pytest.raises(RuntimeError):
-        folder.step("one", {}, fail)
+    with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
+        folder.step("zero", {}, put("whole"))
+        with pytest.raises(RuntimeError):
+            folder.step("one", {}, fail)
     assert not (tmp_path / "steps" / "one").exists()
     with RunFolder(tmp_path, SETTINGS, resume=True) as folder:
-        assert os.listdir(tmp_path / "steps") == [], "what was left is swept away"
+        assert os.listdir(tmp_path / "steps") == ["zero"], "what was left is swept away"
         assert (folder.step("one", {}, put("whole")) / "file").read_text() == "whole"
 
 
@@ -94,8 +96,8 @@ def test_resume_refuses_a_folder_that_no_run_was_begun_in(tmp_path: Path) -> Non
 
 
 def test_resume_refuses_other_settings_and_says_which(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, SETTINGS, resume=False):
-        pass
+    with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
+        folder.step("one", {}, put("one"))
     other = {**SETTINGS, "nodes": 30}
     with pytest.raises(UsageError, match=r"nodes 20 \(now 30\)"), RunFolder(tmp_path, other, resume=True):
         pass
@@ -103,9 +105,61 @@ def test_resume_refuses_other_settings_and_says_which(tmp_path: Path) -> None:
 
 def test_resume_of_nothing_begins(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "new", SETTINGS, resume=True) as folder:
-        assert not folder.finished("one", {})
-        folder.step("one", {}, put("one"))
-        assert folder.finished("one", {})
+        assert (folder.step("one", {}, put("one")) / "file").read_text() == "one"
+
+
+def test_a_run_that_finished_no_step_leaves_nothing_behind(tmp_path: Path) -> None:
+    made, given = tmp_path / "made", tmp_path / "given"
+    given.mkdir()
+    for out in (made, given):
+        with pytest.raises(RuntimeError), RunFolder(out, SETTINGS, resume=False) as folder:
+            folder.step("one", {}, _fail)
+    assert not made.exists()
+    assert given.is_dir(), "it was there before us"
+    for out in (made, given):
+        with RunFolder(out, {"nodes": 30}, resume=False) as folder:
+            folder.step("one", {}, put("one"))
+
+
+def _fail(path: Path) -> None:
+    raise RuntimeError(f"no {path}")
+
+
+def test_a_run_killed_in_its_first_step_does_not_keep_others_from_the_folder(tmp_path: Path) -> None:
+    program = f"""
+import os, pathlib, signal
+from sim.experiments.steps import RunFolder
+with RunFolder(pathlib.Path({str(tmp_path)!r}), {SETTINGS!r}, resume=False) as folder:
+    folder.step("one", {{}}, lambda path: os.kill(os.getpid(), signal.SIGKILL))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    with RunFolder(tmp_path, {"nodes": 30}, resume=False) as folder:
+        assert (folder.step("one", {}, put("whole")) / "file").read_text() == "whole"
+
+
+@pytest.mark.parametrize(("file", "text"), [("file", "fir"), ("file", None), ("step.json", "[]"), ("step.json", "{")])
+def test_a_damaged_step_is_made_again(tmp_path: Path, file: str, text: str | None) -> None:
+    with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
+        damaged = folder.step("one", {}, put("first")) / file
+    if text is None:
+        damaged.unlink()
+    else:
+        damaged.write_text(text)
+    with RunFolder(tmp_path, SETTINGS, resume=True) as folder:
+        assert (folder.step("one", {}, put("again")) / "file").read_text() == "again"
+        assert folder.reused == []
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"nodes": 20}'])
+def test_a_damaged_run_is_refused_and_it_is_said_what_to_remove(tmp_path: Path, text: str) -> None:
+    with RunFolder(tmp_path / "out", SETTINGS, resume=False) as folder:
+        folder.step("one", {}, put("first"))
+    (tmp_path / "out" / "run.json").write_text(text)
+    with (
+        pytest.raises(UsageError, match=r"run\.json is damaged, or not ours; remove .*out "),
+        RunFolder(tmp_path / "out", SETTINGS, resume=True),
+    ):
+        pass
 
 
 def test_two_runs_cannot_have_one_folder(tmp_path: Path) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from network.wire.errors import UsageError
+from sim.experiments.charts import pyplot
 from sim.experiments.summary import (
     Line,
     Stress,
@@ -17,9 +21,12 @@ from sim.experiments.summary import (
     write_lines,
     write_stress,
 )
+from sim.experiments.summary_chart import _handles, draw_summary
 from sim.seeds import generator
+from tests.sim.experiments.builders import a_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -39,9 +46,29 @@ def a_table(count: int) -> list[tuple[Any, ...]]:
     return rows
 
 
-def test_means_and_percentiles_are_exact(spark: SparkSession) -> None:
+def grouped(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """What `reduced` gives, in plain Python."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for _, placement, approach, messages, bytes_, byte_links, node, link, rectangles, affected in rows:
+        sums = found.setdefault((placement, approach, rectangles == 0, node, link), [0] * 6)
+        for place, value in enumerate((1, messages, bytes_, byte_links, rectangles, affected)):
+            sums[place] += value
+    names = ["placement", "approach", "ignorable", "node_stress", "link_stress", "events"]
+    names += ["messages", "bytes", "byte_links", "rectangles", "affected"]
+    return pa.Table.from_pylist([dict(zip(names, (*key, *sums), strict=True)) for key, sums in found.items()])
+
+
+def test_spark_groups_as_plain_python_does(spark: SparkSession) -> None:
     rows = a_table(250)
-    costs, stress = summarize(reduced(spark.createDataFrame(rows, SCHEMA)))
+    found, plain = reduced(spark.createDataFrame(rows, SCHEMA)), grouped(rows)
+    assert found.column_names == plain.column_names
+    order = [(name, "ascending") for name in plain.column_names]
+    assert found.sort_by(order).to_pylist() == plain.sort_by(order).to_pylist()
+
+
+def test_means_and_percentiles_are_exact() -> None:
+    rows = a_table(250)
+    costs, stress = summarize(grouped(rows))
     assert [(cost.placement, cost.approach) for cost in costs] == [("can", "CN"), ("can", "S-CN")]
     for cost in costs:
         mine = [row for row in rows if row[2] == cost.approach]
@@ -63,24 +90,44 @@ def test_means_and_percentiles_are_exact(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("calm", "p99"), [(98, 500), (198, 2)])
-def test_the_p99_is_the_least_value_that_99_in_100_do_not_exceed(spark: SparkSession, calm: int, p99: int) -> None:
+def test_the_p99_is_the_least_value_that_99_in_100_do_not_exceed(calm: int, p99: int) -> None:
     stress = [2] * calm + [500] * 2
     rows = [(seq, "can", "CN", 1, 1, 1, value, 3, 1, 1) for seq, value in enumerate(stress)]
-    (cost,), _ = summarize(reduced(spark.createDataFrame(rows, SCHEMA)))
+    (cost,), _ = summarize(grouped(rows))
     assert (cost.node_stress_p99, cost.node_stress_max) == (p99, 500)
 
 
-def test_a_workload_where_all_is_ignorable(spark: SparkSession) -> None:
+def test_a_workload_where_all_is_ignorable() -> None:
     rows = [(seq, "can", "CN", 2, 10, 20, 1, 1, 0, 0) for seq in range(4)]
-    (cost,), _ = summarize(reduced(spark.createDataFrame(rows, SCHEMA)))
+    (cost,), _ = summarize(grouped(rows))
     assert (cost.changing, cost.bytes, cost.bytes_changing) == (0, 10.0, 0.0)
 
 
-def test_lines_and_stress_come_back_from_disk_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
-    costs, stress = summarize(reduced(spark.createDataFrame(a_table(20), SCHEMA)))
-    lines = [Line("market", "INET", 5.0, 100, 10, 20, 1.5, 1_000, cost) for cost in costs]
+def test_lines_and_stress_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
+    costs, stress = summarize(grouped(a_table(20)))
+    lines = [Line("market", "INET", 5.0, 100, 10, 20, 1.5, 1_000, cost, 2) for cost in costs]
     write_lines(lines, tmp_path / "lines.parquet")
     write_stress(stress, tmp_path / "stress.parquet")
     assert read_lines([tmp_path / "lines.parquet"] * 2) == lines * 2
     assert read_stress(tmp_path / "stress.parquet") == stress
     assert isinstance(stress[0], Stress)
+
+
+@pytest.mark.parametrize("read", [lambda path: read_lines([path]), read_stress])
+def test_a_damaged_file_is_told_with_what_to_remove(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    path = tmp_path / "5.8-0.00" / "lines.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"strange": [1]}), path)
+    with pytest.raises(UsageError, match=r"is damaged .*remove the folder .*5\.8-0\.00 and go on with --resume"):
+        read(path)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(UsageError, match=r"is damaged .*remove the folder .*5\.8-0\.00 and go on with --resume"):
+        read(path)
+
+
+@pytest.mark.parametrize("costs", [(0.0, 0.0), (0.0, 5.0), (3.0, 5.0)])
+def test_the_chart_names_every_approach_also_where_nothing_is_sent(tmp_path: Path, costs: tuple[float, float]) -> None:
+    pairs = zip(("S-CN", "CN"), costs, strict=True)
+    lines = [a_line(5, "can", name, bytes_, stress=int(bytes_ > 0)) for name, bytes_ in pairs]
+    assert draw_summary(lines, tmp_path / "summary.png").read_bytes().startswith(b"\x89PNG")
+    assert [handle.get_label() for handle in _handles(pyplot(), lines)] == ["S-CN", "CN"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
+from itertools import accumulate
 from math import log, sqrt
 from typing import TYPE_CHECKING
 
@@ -112,20 +114,25 @@ def test_what_no_network_can_be_is_refused(arguments: dict[str, float], message:
         inet(**arguments)  # type: ignore[arg-type]  # ints among floats
 
 
-def plainly(degrees: list[int], random: Generator) -> set[tuple[int, int]]:
-    """The three phases as they are written down, a weight per node."""
+def plain_weights(degrees: list[int]) -> list[list[int]]:
+    """How much each node wants each other, as it is written down."""
     frequency = Counter(degrees)
-    free = list(degrees)
-    links: set[tuple[int, int]] = set()
 
-    def weight(i: int, j: int) -> int:
-        di, dj = degrees[i], degrees[j]
+    def weight(di: int, dj: int) -> int:
         apart = sqrt(log(di / dj) ** 2 + log(frequency[di] / frequency[dj]) ** 2)
         return max(1, int(max(1, apart) / 2 * dj))
 
+    return [[weight(di, dj) for dj in degrees] for di in degrees]
+
+
+def plainly(degrees: list[int], weight: list[list[int]], random: Generator) -> set[tuple[int, int]]:
+    """The three phases as they are written down, a weight per node."""
+    free = list(degrees)
+    links: set[tuple[int, int]] = set()
+
     def choose(i: int, candidates: list[int]) -> None:
-        chances = np.array([weight(i, j) for j in candidates], np.float64)
-        j = candidates[random.choice(len(candidates), p=chances / chances.sum())]
+        below = list(accumulate(weight[i][j] for j in candidates))
+        j = candidates[bisect_right(below, int(random.integers(below[-1])))]
         free[i] -= 1
         free[j] -= 1
         links.add((min(i, j), max(i, j)))
@@ -147,8 +154,9 @@ def test_each_link_is_as_likely_as_in_the_plain_rendering(degrees: list[int]) ->
     plain, fast = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     randoms = generator("plain"), generator("fast")
     wanted: Ints = np.array(degrees, np.int64)
+    weight = plain_weights(degrees)
     for _ in range(rounds):
-        plain.update(plainly(degrees, randoms[0]))
+        plain.update(plainly(degrees, weight, randoms[0]))
         a, b = join(wanted, randoms[1])
         fast.update(zip(np.minimum(a, b).tolist(), np.maximum(a, b).tolist(), strict=True))
     for link in plain | fast:

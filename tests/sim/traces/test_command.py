@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients import cli
-from sim.traces.trace import read_info
+from sim.traces import yahoo
+from sim.traces.trace import TraceInfo, read_info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,9 +54,18 @@ def test_a_trace_of_prices_is_summed_up(tmp_path: Path, capsys: pytest.CaptureFi
     assert (told["events"], told["refused"]) == (1, {"price missing or unreadable": 1})
     assert told["notes"]["RECO spread by"] == 0.01
     assert read_info(out).events == 1
-    (tmp_path / "stocks.csv").write_text("symbol,EPS,RECO\nA,-2,2.5\n")
-    assert "events 0" in " ".join(run(capsys, "yahoo", prices, stocks, "--out", out, "--force", code=1).split())
-    assert read_info(out).refused == {"unknown symbol": 2, "EPS not positive": 6}
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_trace_without_an_event_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices, stocks = write_input(tmp_path)
+    nothing = TraceInfo("yahoo", refused={"EPS not positive": 6})
+    monkeypatch.setattr(yahoo, "yahoo_trace", lambda *_, **__: nothing)
+    words = " ".join(run(capsys, "yahoo", prices, stocks, "--out", tmp_path / "trace", code=1).split())
+    assert "events 0" in words
+    assert "EPS not positive 6" in words
 
 
 @pytest.mark.usefixtures("spark")
@@ -81,6 +91,7 @@ def test_the_synthetic_workload_needs_no_spark(tmp_path: Path, capsys: pytest.Ca
     [
         (("yahoo", "gone", "gone.csv"), "cannot read gone"),
         (("table51", "--ignorable", "0.9", "--inserts", "0.2"), "shares"),
+        (("market", "--csv", __file__), "cannot write CSV files to"),
     ],
 )
 def test_wrong_input_is_told_before_spark_starts(
@@ -89,7 +100,16 @@ def test_wrong_input_is_told_before_spark_starts(
     assert message in run(capsys, *words, "--out", tmp_path, code=2)
 
 
-def test_a_date_is_a_date(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("text", ["yesterday", "20150401", "2015-02-30"])
+def test_a_date_is_a_date(capsys: pytest.CaptureFixture[str], text: str) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["sim", "trace", "yahoo", "p", "f", "--out", "o", "--from", "yesterday"])
-    assert "'yesterday' is no date; as 2015-04-01" in capsys.readouterr().err
+        cli.main(["sim", "trace", "yahoo", "p", "f", "--out", "o", "--from", text])
+    assert f"{text!r} is no date; as 2015-04-01" in capsys.readouterr().err
+
+
+def test_only_what_a_simulation_needs_must_be_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clients.commands.sim.find_spec", lambda name: None if name == "pyspark" else name)
+    run(capsys, "table51", "--rows", "5", "--updates", "0", "--inserts", "0.1", "--out", tmp_path, code=1)
+    assert "sim trace market needs pyspark" in run(capsys, "market", "--out", tmp_path / "other", code=2)

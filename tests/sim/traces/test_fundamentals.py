@@ -31,10 +31,10 @@ def test_columns_are_found_by_any_of_their_names(tmp_path: Path, header: str) ->
 def test_what_is_wrong_with_a_symbol_is_kept() -> None:
     eps = np.array([1, np.nan, 0, -1, 1, 1, 1, 1, np.nan])
     reco = np.array([1, 1, 1, 1, np.nan, 0.99, 5, 5.01, np.nan])
-    stocks = fundamentals(tuple("ABCDEFGHI"), eps, reco, ambiguous=["G"])
+    stocks = fundamentals(tuple("ABCDEFGHI"), eps, reco, ambiguous=["G"], wide=["G", "I"])
     assert stocks.problems == (
         *(None, "EPS missing", "EPS not positive", "EPS not positive", "RECO missing", "RECO outside 1 to 5"),
-        *("ambiguous fundamentals", "RECO outside 1 to 5", "EPS missing"),
+        *("ambiguous fundamentals", "RECO outside 1 to 5", "fundamentals with more cells than columns"),
     )
 
 
@@ -50,6 +50,7 @@ def test_a_symbol_that_comes_twice_must_say_the_same(tmp_path: Path) -> None:
         ("", "a line of column names is needed"),
         ("symbol,EPS\n", "no column for RECO; .* columns: symbol, EPS"),
         ("symbol,EPS,RECO,ticker\n", "2 columns for symbol"),
+        ('symbol,EPS,RECO\n\nA,1,2\nB,1,"2\nC,1,2\n', "the row from line 4 on: unexpected end of data"),
     ],
 )
 def test_a_file_without_the_columns_is_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -82,3 +83,23 @@ def test_a_spread_recommendation_stays_in_its_cell_whoever_else_is_there() -> No
     assert spread_reco(stocks, 0.01, root=4).reco.tolist() != spread.reco.tolist()
     with pytest.raises(UsageError, match="steps above 0"):
         spread_reco(stocks, 0.0)
+
+
+def test_a_row_with_more_cells_than_columns_is_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("symbol,EPS,RECO\nA,1,234.5,2\nB,1,2,,\nC,1,2,3\nC,1,2\n,1,2\n,,\n")
+    stocks = read_fundamentals(path)
+    assert problems(stocks) == {
+        "A": "fundamentals with more cells than columns",
+        "B": None,
+        "C": "ambiguous fundamentals",
+    }
+    assert stocks.nameless == 2
+
+
+def test_a_damaged_compressed_file_is_told(tmp_path: Path) -> None:
+    whole = gzip.compress(b"symbol,EPS,RECO\n" + b"".join(b"S%d,1.%d,2\n" % (n, n * 7919) for n in range(3_000)))
+    for content in (whole[:-500], whole[:200] + bytes(200) + whole[400:]):
+        (tmp_path / "f.csv.gz").write_bytes(content)
+        with pytest.raises(UsageError, match=r"cannot read .*f\.csv\.gz"):
+            read_fundamentals(tmp_path / "f.csv.gz")

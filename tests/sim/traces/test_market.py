@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
@@ -10,7 +12,17 @@ import pytest
 
 from network.wire.errors import UsageError
 from sim.traces.classify import classify_tables
-from sim.traces.market import DAYS, EVENTS, NOT_IGNORABLE, STOCKS, market, market_columns, market_trace, write_csv
+from sim.traces.market import (
+    DAYS,
+    NOT_IGNORABLE,
+    PRICES_MADE,
+    STOCKS,
+    hours_behind,
+    market,
+    market_columns,
+    market_trace,
+    write_csv,
+)
 from sim.traces.trace import as_table, read_parts
 from sim.traces.yahoo import yahoo_trace
 
@@ -29,7 +41,7 @@ def test_events_and_their_share_that_matters_are_those_of_the_thesis(seed: int) 
     assert made.reco.max() <= 500
     info, columns = market_columns(made)
     classes = classify_tables(info, [as_table(columns)])
-    assert classes.events == pytest.approx(EVENTS, rel=0.003)
+    assert classes.events == pytest.approx(PRICES_MADE, rel=0.003)
     assert 1 - classes.share == pytest.approx(NOT_IGNORABLE, abs=0.004)
 
 
@@ -47,6 +59,8 @@ def test_spark_makes_the_same_trace_from_memory_and_from_files(spark: SparkSessi
     assert first[0] == "Date,Open,High,Low,Close,Adj Close,Volume"
     with pytest.raises(UsageError, match="not empty"):
         write_csv(made, tmp_path / "csv")
+    with pytest.raises(UsageError, match=r"cannot write CSV files to .*Not a directory"):
+        write_csv(made, stocks)
 
 
 def test_a_market_is_its_seed() -> None:
@@ -64,3 +78,14 @@ def test_prices_never_jump() -> None:
     ratio = prices[:, 1:] / prices[:, :-1]
     assert ratio.max() < 1.3
     assert ratio.min() > 1 / 1.3
+
+
+def test_new_york_is_as_far_behind_as_the_database_of_time_zones_says() -> None:
+    try:
+        zone = ZoneInfo("America/New_York")
+    except ZoneInfoNotFoundError:
+        pytest.skip("this machine has no database of time zones")
+    for day in (date(2007, 1, 1) + timedelta(n) for n in range(20 * 365)):
+        assert datetime.combine(day, time(12), zone).utcoffset() == timedelta(hours=-hours_behind(day)), day
+    with pytest.raises(UsageError, match="2007 or later"):
+        market(1, 1, first=date(2006, 12, 31))

@@ -1,8 +1,9 @@
-"""Traces on disk: what is written is read again, by Spark and without; folders are never emptied by mistake."""
+"""Traces on disk: what is written is read again, by Spark and without."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 from network.wire.errors import UsageError
 from sim.traces import trace
-from sim.traces.trace import Columns, TraceInfo, create_statement, new_folder, read_info, read_parts, runs, write_info
+from sim.traces.trace import Columns, TraceInfo, create_statement, read_info, read_parts, runs, write_info
+from sim.traffic.replay import check_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +28,7 @@ def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> TraceInfo:
     start = Columns(["1", "2"], np.array([1.0, 2.0]), np.array([5.0, 6.0]))
     x = np.array([1.0, 2.0, NAN, 3.0, 3.0, 1.0, NAN])
     changes = Columns(["1", "2", "1", "3", "3", "1", "2"], x, 10 * x)
-    trace.write_columns(new_folder(folder), start, changes)
+    trace.write_columns(folder, start, changes)
     info = TraceInfo("small", "POINTS", "ID", "X", "Y", "INTEGER", (0.0, 10.0), events=7, start=2, refused={"dirt": 3})
     write_info(info, folder)
     return info
@@ -44,6 +46,16 @@ def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path, monke
         ("1", None, None),
     ]
     assert {row.at for row in rows} == {None}
+
+
+def test_a_replay_refuses_a_trace_that_lacks_its_end(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = small(tmp_path, monkeypatch)
+    assert check_trace(trace.events(spark, tmp_path), (info.events, info.start)) == 7
+    shutil.rmtree(tmp_path / "events" / "part=0002")
+    with pytest.raises(UsageError, match=r"has 6 events and 2 rows at the start, its trace\.json says 7 and 2"):
+        check_trace(trace.events(spark, tmp_path), (info.events, info.start))
 
 
 def test_it_is_read_in_order_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,17 +83,8 @@ def test_a_folder_that_is_no_trace_is_refused(tmp_path: Path) -> None:
             read_info(tmp_path)
 
 
-def test_only_traces_are_replaced_and_only_by_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "deep" / "trace"
-    small(folder, monkeypatch)
-    with pytest.raises(UsageError, match="not empty"):
-        new_folder(folder)
-    assert read_info(folder).events == 7
-    new_folder(folder, force=True)
-    assert list(folder.iterdir()) == []
-    (folder / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match=r"more than a trace \(thesis\.tex\)"):
-        new_folder(folder, force=True)
-    assert (folder / "thesis.tex").exists()
-    with pytest.raises(UsageError, match="is a file"):
-        new_folder(folder / "thesis.tex")
+@pytest.mark.parametrize("domain", ["[1]", '"15"', "[5, 1]", "[1, NaN]", "null", "[1, true]"])
+def test_a_domain_that_is_none_is_refused(tmp_path: Path, domain: str) -> None:
+    (tmp_path / "trace.json").write_text(f'{{"version": 1, "name": "x", "events": 1, "domain": {domain}}}')
+    with pytest.raises(UsageError, match=r"trace\.json: domain cannot be"):
+        read_info(tmp_path)

@@ -13,10 +13,14 @@ import pytest
 
 from network.wire.errors import UsageError
 from sim.seeds import generator
+from sim.spark import told_in_a_line
+from sim.traces.checking import check_whole
+from sim.traces.days import select_days, trading_days
 from sim.traces.fundamentals import fundamentals, read_fundamentals
-from sim.traces.prices import price_files, read_prices
-from sim.traces.trace import TraceInfo, read_parts
-from sim.traces.yahoo import REASONS, judge, select_days, trading_days, yahoo_trace
+from sim.traces.prices import PRICES, price_files, read_prices
+from sim.traces.synthetic import table51_trace
+from sim.traces.trace import TraceInfo, events, read_info, read_parts
+from sim.traces.yahoo import REASONS, judge, yahoo_trace
 from tests.support import price_oracle
 
 if TYPE_CHECKING:
@@ -53,7 +57,9 @@ HIGH,,1,5.01
 TWICE,,1,2
 TWICE,,1,3
 SAME,,1,2
-SAME,,1,2
+SAME,,1,2.0
+WIDE,Wide, Inc.,1,2
+,,1,2
 """
 
 
@@ -70,7 +76,7 @@ class Made(NamedTuple):
 def dirty_folder(folder: Path) -> None:
     """Files of many symbols, known and unknown, that hold every kind of dirt; different columns in different orders."""
     random = generator(0, "dirty prices")
-    symbols = [line.split(",")[0] for line in FUNDAMENTALS.splitlines()[1:]]
+    symbols = [line.split(",")[0] for line in FUNDAMENTALS.splitlines()[1:-1]]
     names = [*dict.fromkeys(symbols), "ALIEN", "^GSPC", "BRK.B", "A B", "[x]", "X#%41+"]
     for number, symbol in enumerate(names):
         columns = [["date", "open", "close"], ["Close", "Volume", "OPEN", " Date "]][number % 2]
@@ -88,14 +94,20 @@ def dirty_folder(folder: Path) -> None:
             lines.append(",".join(row[: len(row) - int(random.random() < 0.02)]))
             if random.random() < 0.1:
                 lines.append(lines[-1])  # the same row again
+            if random.random() < 0.05 and not dirty:
+                lines.append(lines[-1].replace(date, f"{date} 00:00"))
+            if random.random() < 0.03:
+                lines.append(lines[-1] + random.choice([",", ", 7", ',""', ",234.5"]))  # cells that have no name
             if random.random() < 0.05:
                 lines.append("  ")
         mark = "\ufeff" if number % 3 == 0 else ""
         end = "\r\n" if number % 4 == 0 else "\n"
-        (folder / f"{symbol}.csv").write_bytes((mark + end.join(lines) + end).encode())
+        suffix = "CSV" if symbol == "FINE" else "csv"
+        (folder / f"{symbol}.{suffix}").write_bytes((mark + end.join(lines) + end).encode())
     (folder / "EMPTY.csv").write_text("")
     (folder / "HEADER.csv").write_text("date,open,close\n")
     (folder / "notes.txt").write_text("not prices")
+    (folder / "._GOOD.csv").write_bytes(b"\0\1\xff")  # as some systems leave beside every file
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +117,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     dirty_folder(path / "prices")
     (path / "stocks.csv").write_text(FUNDAMENTALS)
     info = yahoo_trace(spark, path / "prices", path / "stocks.csv", path / "trace")
-    files = [file for file in price_files(path / "prices") if file.name != "EMPTY.csv"]
+    files = [file for file in price_files(path / "prices").files if file.name != "EMPTY.csv"]
     rows = [row for file in files for row in price_oracle.read(file)]
     events, refused = price_oracle.etl(rows, read_fundamentals(path / "stocks.csv"))
     return Made(info, path / "trace", len(rows), events, refused)
@@ -132,6 +144,8 @@ def test_nothing_gets_lost_and_every_reason_occurs(made: Made) -> None:
     assert made.info.refused == dict(Counter(entry.reason for entry in made.refused.elements()))
     assert set(made.info.refused) == set(REASONS)
     assert made.info.notes["empty files"] == ["EMPTY.csv"]
+    assert made.info.notes["skipped files"] == ["._GOOD.csv", "notes.txt"]
+    assert made.info.notes["fundamentals without a symbol"] == 1
     assert made.info.notes["stocks"] == len({event.symbol for event in made.events})
 
 
@@ -148,27 +162,27 @@ def test_one_long_compressed_file_is_read_from_a_day_for_some_days(spark: SparkS
     lines.append("A,nonsense,1,1,1,1,1,1")
     path = tmp_path / "prices.csv.gz"
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    prices, empty = read_prices(spark, path)
-    assert empty == []
+    prices, unread = read_prices(spark, path)
+    assert unread == {}
     stocks = fundamentals(tuple("ABCDEFGHIJKL"), np.full(12, 0.5), np.full(12, 2.5))
     rows = judge(spark, select_days(prices, datetime.date(2015, 4, 2), 4), stocks).collect()
     good = [row for row in rows if row.reason is None]
     assert {row.day.day for row in good} == {2, 3, 4, 5, 6}
     assert len(good) == 2 * (4 * 12 + 1)
-    assert [(row.date, row.reason) for row in rows if row.reason] == [("nonsense", REASONS[0])] * 2
+    assert [(row.date, row.reason) for row in rows if row.reason] == [("nonsense", "date missing or unreadable")] * 2
     assert {row.price for row in good if row.place == 1} == {12.5, 13.5, 14.5, 15.5, 16.5}
-    with pytest.raises(UsageError, match="have 7 days, 8 are wanted"):
+    with pytest.raises(UsageError, match=r"have 7 days, 8 are .* from 2015-04-01 to 2015-04-08; 1 rows .*'nonsense'"):
         select_days(prices, None, 8)
 
 
 def test_a_split_costs_one_price_and_a_wrong_tick_two(spark: SparkSession) -> None:
     prices = {"SPLIT": (10, 10.5, 5.2, 5.3), "TICK": (10, 100, 10, 11), "STEEP": (10, 17.99, 10.0, 5.56)}
     rows = [
-        (symbol, f"2015-04-0{day + 1}", str(values[2 * day]), str(values[2 * day + 1]), "")
+        (symbol, f"2015-04-0{day + 1}", str(values[2 * day]), str(values[2 * day + 1]), "", False)
         for symbol, values in prices.items()
         for day in (0, 1)
     ]
-    frame = spark.createDataFrame(rows, "symbol STRING, date STRING, open STRING, close STRING, source STRING")
+    frame = spark.createDataFrame(rows, PRICES)
     stocks = fundamentals(tuple(prices), np.ones(3), np.full(3, 2.0))
     judged = judge(spark, select_days(frame, None, None), stocks).sort("symbol", "day", "place").collect()
     left = {symbol: [row.price for row in judged if (row.symbol, row.reason) == (symbol, None)] for symbol in prices}
@@ -194,6 +208,11 @@ def test_a_date_with_few_rows_is_no_trading_day() -> None:
         ("p.csv", "date,open,close,symbol,ticker\n", "2 columns for symbol"),
         ("p.csv.gz", "date,open,close\n", "cannot read .*p.csv.gz"),
         ("p.txt", "date,open,close\n", "end in .csv or .csv.gz"),
+        ("_p.csv", "date,open,close\n", "begins with _ or has a colon; rename"),
+        ("a:b.csv", "date,open,close\n", "begins with _ or has a colon; rename"),
+        ("p.csv.GZ", "date,open,close\n", "end in .gz; rename"),
+        ("p.csv", "date;open;close\n", "separated by ;; commas are needed"),
+        ("p.csv", "\0d\0a\0t\0e\0,\0o\0p\0e\0n", "seems to be UTF-16; save it as UTF-8"),
     ],
 )
 def test_files_that_are_no_prices_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -208,3 +227,51 @@ def test_a_folder_without_prices_is_refused(tmp_path: Path) -> None:
         price_files(tmp_path)
     with pytest.raises(UsageError, match="no such file"):
         price_files(tmp_path / "gone")
+
+
+def test_thousands_without_quotes_make_no_price(spark: SparkSession, tmp_path: Path) -> None:
+    """`1,234.5` is two cells: neither of the numbers that come to lie below open and close is one."""
+    (tmp_path / "A.csv").write_text("date,open,close\n2015-04-01,1,234.5,1,250.0\n2015-04-02,1234.5,1250.0,\n")
+    prices, _ = read_prices(spark, tmp_path)
+    stocks = fundamentals(("A",), np.ones(1), np.ones(1))
+    judged = judge(spark, select_days(prices, None, None), stocks).collect()
+    found = sorted((row.date, row.price, row.reason) for row in judged)
+    assert found == [
+        ("2015-04-01", 1.0, "more cells than columns"),
+        ("2015-04-01", 234.5, "more cells than columns"),
+        ("2015-04-02", 1234.5, None),
+        ("2015-04-02", 1250.0, None),
+    ]
+
+
+def test_files_and_folders_with_signs_of_patterns_are_read_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """`o[1]` is a name; as a pattern it would be `o1`, which is there too."""
+    for name, close in (("o[1]", "2"), ("o1", "3")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "A*.csv").write_text(f"date,open,close\n2015-04-01,1,{close}\n")
+        (tmp_path / name / "AB.csv").write_text(f"date,open,close\n2015-04-01,1,{close}\n")
+    prices, _ = read_prices(spark, tmp_path / "o[1]")
+    assert sorted(map(tuple, prices.select("symbol", "close").collect())) == [("A*", "2"), ("AB", "2")]
+    for name, updates in (("t[1]", 3), ("t1", 4)):
+        table51_trace(tmp_path / name, rows=5, updates=updates)
+    assert events(spark, tmp_path / "t[1]").count() == 8
+
+
+def test_an_error_in_the_middle_leaves_the_trace_that_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    table51_trace(tmp_path / "a:b", rows=5, updates=5)
+    (tmp_path / "f.csv").write_text("symbol,EPS,RECO\nA,1,2\n")
+    rows = "".join(f"A,2015-04-0{1 + day % 9},{day},{day}\n" for day in range(5_000))
+    (tmp_path / "p.csv.gz").write_bytes(gzip.compress(f"symbol,date,open,close\n{rows}".encode())[:-500])
+    with pytest.raises(UsageError, match=r"p\.csv\.gz.*: Unexpected end of input stream"), told_in_a_line():
+        yahoo_trace(spark, tmp_path / "p.csv.gz", tmp_path / "f.csv", tmp_path / "a:b", force=True)
+    (tmp_path / "p.csv").write_text("symbol,date,open,close\nA,2015-04-01,1,2\n")
+    made = (spark, tmp_path / "p.csv", tmp_path / "f.csv", tmp_path / "a:b")
+    with pytest.raises(UsageError, match="have 1 days, 2 are wanted"):
+        yahoo_trace(*made, days=2, force=True)
+    with pytest.raises(UsageError, match="no prices from 2016-01-01 on; the data goes from 2015-04-01 to 2015-04-01"):
+        yahoo_trace(*made, first=datetime.date(2016, 1, 1), force=True)
+    assert read_info(tmp_path / "a:b").name == "table51"
+    check_whole(tmp_path / "a:b", read_info(tmp_path / "a:b"))
+    yahoo_trace(*made, force=True)
+    assert sorted(path.name for path in (tmp_path / "a:b").iterdir()) == ["events", "refused", "trace.json"]
+    assert [row.y for row in events(spark, tmp_path / "a:b").sort("seq").collect()] == [1.0]

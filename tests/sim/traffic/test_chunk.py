@@ -22,7 +22,7 @@ NO_STATE = State(np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 
 @given(seed=SEEDS, changes=CHANGES)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_all_metrics_of_all_approaches_and_placements_are_those_of_plain_counting(
     seed: int, changes: list[Change]
 ) -> None:

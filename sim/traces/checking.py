@@ -1,0 +1,67 @@
+"""Whether a trace is whole: its numbers run on from part to part, and are as many as `trace.json` says.
+
+Only the ends of the Parquet files are read (how many rows, and the least and the greatest number), so that it costs
+nothing to look before a trace is played.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from network.wire.errors import UsageError
+from sim.traces.trace import COLUMNS, EVENTS, START, parts_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sim.traces.trace import TraceInfo
+
+
+def check_whole(folder: Path | str, info: TraceInfo) -> None:
+    """UsageError if part of a trace is missing, comes twice, or cannot be read."""
+    help_text = "make the trace again"
+    expected, total = -info.start, {True: 0, False: 0}
+    for name, path in parts_of(folder):
+        low, high, rows = _numbers(path)
+        if not rows:
+            continue
+        if low != expected or high - low + 1 != rows or (name == START) != (high < 0):
+            raise UsageError(
+                f"{folder} is not whole: {path.name} has {rows:,} rows numbered {low} to {high}, but {expected} comes "
+                f"next; {help_text}"
+            )
+        expected = high + 1
+        total[name == START] += rows
+    if (total[False], total[True]) != (info.events, info.start):
+        raise UsageError(
+            f"{folder} is not whole: {EVENTS} holds {total[False]:,} events and {total[True]:,} rows of the start, "
+            f"its trace.json says {info.events:,} and {info.start:,}; {help_text}"
+        )
+
+
+def _numbers(part: Path) -> tuple[int, int, int]:
+    """The least and the greatest number in a part, and how many rows it has."""
+    import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
+
+    lows, highs, rows = [], [], 0
+    for file in sorted(part.glob("*.parquet")):
+        try:
+            opened = pq.read_metadata(file)
+        except (OSError, pa.ArrowException) as error:
+            raise UsageError(f"cannot read {file}: {error}") from error
+        names = opened.schema.to_arrow_schema().names
+        missing = [name for name in COLUMNS if name not in names]
+        if missing:
+            raise UsageError(f"{file} is no part of a trace: it has no column {', '.join(missing)}")
+        place = names.index("seq")
+        for group in range(opened.num_row_groups):
+            found = opened.row_group(group).column(place).statistics
+            if not opened.row_group(group).num_rows:
+                continue
+            if found is None or not found.has_min_max:
+                raise UsageError(f"{file} does not say which numbers it holds (statistics of seq); write it with them")
+            lows.append(found.min)
+            highs.append(found.max)
+            rows += opened.row_group(group).num_rows
+    return (min(lows), max(highs), rows) if rows else (0, 0, 0)

@@ -1,0 +1,106 @@
+"""The report: goals and statements in one table each, misses in one sentence, reasons once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sim.experiments import affected, real
+from sim.experiments.claims import Claim
+from sim.experiments.goals import goals
+from sim.experiments.inputs import Input
+from sim.experiments.report import write_report
+from sim.experiments.section import Picture, Section, figures_of
+from sim.experiments.settings import FULL
+from sim.experiments.stress import stress_claim
+from tests.sim.experiments.builders import a_line, lines_of
+
+CURVES = {"S-CN": [50.0, 60], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 9_000], "S-UN aggregated": [900.0, 4_000]}
+
+
+def a_section(claims: list[Claim]) -> Section:
+    pictures = [Picture(Path("a.png"), "bytes"), Picture(Path("b.png"), "links")]
+    return Section("x", "A figure", "A workload.", "It is so.", claims, [Path("a.parquet")], pictures)
+
+
+def test_goals_are_one_row_each_and_misses_one_sentence() -> None:
+    lines = lines_of(CURVES, [100.0, 500.0]) + lines_of(CURVES, [100.0, 500.0], "tree-content", stress=9)
+    text = write_report(FULL, [], goals(lines, 9), [], 1.0)
+    assert "Missed: below S-UN, 100 subscriptions: 40x instead of >= 100x, all 2." in text
+    assert "| goal | target | market, can | market, tree-content |" in text
+    assert "| S-CN node stress, most | < 10 | 2 | *9* |" in text, "by construction in a tree"
+    assert "| below S-UN, 100 subscriptions | >= 100x | **40x** | **40x** |" in text
+
+
+def test_statements_are_one_row_each_with_workloads_in_the_cells() -> None:
+    def claim(subject: str, workload: str, ours: str, holds: bool) -> Claim:
+        return Claim(subject, "it is small", ours, holds, "it has many frames", f"{ours} frames", workload)
+
+    section = a_section(
+        [
+            claim("can", "market", "5", holds=True),
+            claim("can", "real", "50", holds=False),
+            claim("tree-random", "market", "70", holds=False),
+            claim("tree-random", "real", "80", holds=False),
+        ]
+    )
+    text = write_report(FULL, [section], [], [], 1.0)
+    assert "| statement (market / real) | can | tree-random |" in text
+    assert "| it is small | 5 / **50** | **70** / **80** |" in text
+    assert (
+        "- Does not hold: *it is small*, because it has many frames (real: can 50 frames); "
+        "it has many frames (market: tree-random 70 frames)." in text
+    )
+    assert "Ours: 1 of 4 statements hold." in text
+    assert "![bytes](a.png)" in text
+    assert "![links](b.png)" in text
+
+
+def test_a_section_counts_neither_what_must_hold_nor_what_cannot_be_measured() -> None:
+    section = a_section(
+        [
+            Claim("", "one", "1x", holds=True),
+            Claim("", "two", "1x", holds=True, construction="nothing else can be"),
+            Claim("", "three", "1x", holds=False, unknown="rounds differ by 2x"),
+        ]
+    )
+    assert section.told == "1 of 1 statements hold; 1 more by construction; 1 not measurable here"
+    text = write_report(FULL, [section], [], [], 1.0)
+    assert "| two | 1x | by construction: nothing else can be |" in text
+    assert "| three | 1x | not measurable here: rounds differ by 2x |" in text
+
+
+def test_tables_of_figures_show_the_first_and_the_last_point_only() -> None:
+    curves = {name: [values[0], 77.0, values[1]] for name, values in CURVES.items()}
+    lines = lines_of(curves, [1.0, 2.0, 3.0])
+    assert figures_of(lines, lambda line: f"{line.x:g}") == [
+        ["bytes at 1 and at 3", "S-CN", "CN", "S-UN", "S-UN aggregated"],
+        ["can", "50.0, 60.0", "9,000, 9,000", "2,000, 9,000", "900, 4,000"],
+    ]
+
+
+def test_the_share_of_changes_stands_beside_the_thesis_s() -> None:
+    given = Input("market", "market", Path("trace"), (1.0, 5.0), 3_053, "")
+    rows = real.workloads_table([given], lines_of(CURVES, [1.0, 2.0]))
+    assert rows[1:] == [["thesis", "338,415", "3,053", "11.7%"], ["market", "1,000", "3,053", "10.0%"]]
+
+
+@pytest.mark.parametrize(
+    ("placement", "most", "verdict"),
+    [
+        ("can", 9, "holds"),
+        ("can", 10, "does not hold, because one event made a broker send 10 frames"),
+        ("tree-random", 9, "by construction: in a tree no broker sends more frames than it has children, 9 at most"),
+    ],
+)
+def test_node_stress_is_below_10_and_in_a_tree_it_must_be(placement: str, most: int, verdict: str) -> None:
+    line = a_line(1.0, placement, "S-CN", 50.0)
+    line = replace(line, cost=replace(line.cost, node_stress_max=most))
+    assert stress_claim(line, fanout=9).verdict.startswith(verdict)
+
+
+def test_a_claim_that_cn_s_lean_frame_would_break_shows_both_ratios() -> None:
+    found = affected.claims(lines_of(CURVES | {"CN": [900.0, 900]}, [1.0, 2.0]))
+    assert found[-1].ours == "15.0x to 18.0x (lean 5.8x to 7.0x)"
