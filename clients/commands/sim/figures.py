@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="folder with the real prices, fundamentals and AS graph; else left out"
     )
-    parser.add_argument("--master", help="Spark master (default local[*]: all cores of this machine)")
+    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
     parser.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="results (default ./figures)")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was broken off in --out")
     parser.add_argument("--seed", type=int, default=0, help="another seed is another network and workload (default 0)")

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="overlay and gateway rule; may be repeated (default: all)",
     )
-    parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees")
+    parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees (default 9)")
     parser.add_argument(
         "--entry", choices=("map", "greedy"), default="map",
         help="how rectangles enter a CAN: the server knows the zones (default), or neighbour by neighbour",
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chunks", type=whole(1), metavar="N", help="pieces of the trace; the result does not depend on it"
     )
-    parser.add_argument("--master", help="Spark master (default local[*]: all cores of this machine)")
+    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
     parser.add_argument("--out", type=Path, default=Path("traffic"), metavar="DIR", help="results (default ./traffic)")
     parser.add_argument("--quick", action="store_true", help="smaller network and workload where no size is given")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was broken off in --out")
