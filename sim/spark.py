@@ -46,14 +46,14 @@ def spark_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    wanted = master or LOCAL
+    check_master(wanted)
     opened = SparkSession.getActiveSession()
     if opened is not None:
         with told_in_a_line():
             yield opened
         return
-    wanted = master or LOCAL
     check_java()
-    check_master(wanted)
     conf = SparkConf(loadDefaults=False)
     settings = _settings(wanted, app, memory) | {key.replace("_", "."): text for key, text in options.items()}
     for key, text in settings.items():
