@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clients.feeds.part import Piece
+    from clients.feeds.piece import Piece
     from clients.feeds.traces import Trace
     from clients.sdk.client import Client
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.feeds.part import Piece, seed_and_size
+from clients.feeds.piece import Piece, size_and_seed
 from clients.feeds.rows_typed import find_table
 from network.wire.errors import UnknownTable, UsageError
 
@@ -130,6 +130,6 @@ def _market(text: str) -> tuple[TraceInfo, pa.Table]:
     from sim.traces.market import STOCKS, market, market_columns
     from sim.traces.trace import as_table
 
-    stocks, seed = seed_and_size(text, STOCKS)
+    stocks, seed = size_and_seed(text, STOCKS)
     info, columns = market_columns(market(stocks, root=seed))
     return info, as_table(columns)

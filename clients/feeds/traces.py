@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.feeds.part import Piece, seed_and_size
+from clients.feeds.piece import Piece, size_and_seed
 from clients.feeds.recorded import MARKET, RecordedTrace, is_recorded
 from clients.feeds.rows_in import Source, form_of, read_rows
 from clients.feeds.rows_typed import create_statement, find_table, typed
@@ -38,7 +38,7 @@ class SyntheticTrace:
 
     def __init__(self, text: str, batch: int) -> None:
         kind = text.split(":")[0]
-        rows, seed = seed_and_size(text, SYNTHETIC_ROWS[kind])
+        rows, seed = size_and_seed(text, SYNTHETIC_ROWS[kind])
         self._market = (
             stocks.stock_trace(rows, SYNTHETIC_UPDATES, batch=batch, root=seed) if kind == "synthetic" else None
         )

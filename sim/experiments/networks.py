@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sim.overlay.brokers import choose_brokers
-from sim.overlay.can import Entry
 from sim.overlay.placement import PLACEMENTS, Placement, place
 from sim.topology.files import read_topology
 from sim.topology.inet import inet
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 #: All placements, and CAN once more with CAN's own way in.
 WITH_GREEDY = (*PLACEMENTS, "can-greedy")
-ENTRIES: tuple[str, ...] = get_args(Entry)
 
 
 @dataclass(slots=True)
@@ -44,14 +42,13 @@ class Network:
     def placement(self, name: str, law: Law) -> Placement:
         """The placement of that name (`can-greedy`: the CAN, entered greedily) for subscriptions of that law."""
         if (law, name) not in self._placed:
-            kind, entry = ("can", "greedy") if name == "can-greedy" else (name, "map")
-            seed = self.settings.seed
+            greedy, seed = name == "can-greedy", self.settings.seed
             made = place(
-                kind,
+                "can" if greedy else name,
                 self.routes,
                 law.sample(root=seed),
                 fanout=self.settings.fanout,
-                entry="greedy" if entry == "greedy" else "map",
+                entry="greedy" if greedy else "map",
                 root=seed,
             )
             assert label(made) == name

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from clients import cli
-from clients.feeds.part import Piece
+from clients.feeds.piece import Piece
 from clients.feeds.recorded import RecordedTrace
 from clients.feeds.traces import SyntheticTrace, Trace, open_trace
 from clients.sdk.client import Client

@@ -28,7 +28,7 @@ class Piece:
         return self.rows[start:stop] if isinstance(self.rows, list | tuple) else self.rows.slice(start, stop - start)
 
 
-def seed_and_size(text: str, size: int) -> tuple[int, int]:
+def size_and_seed(text: str, size: int) -> tuple[int, int]:
     """`kind[:size[:seed]]`: how large, and which seed (0 unless given)."""
     kind, *numbers = text.split(":")
     try:
