@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from broker.interning import Interner
     from broker.reformulate.channel import Channel
+    from broker.schema import Table
     from broker.sql.query import Shape
     from broker.store import TableStore
 
@@ -53,8 +54,12 @@ class Channels:
             raise UnknownChannel(name)
         return self._named[name]
 
+    def find(self, shape: Shape) -> Channel | None:
+        """The channel of a shape, if it is open."""
+        return self._open.get(shape)
+
     def open(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
-        """The channel of a shape, opened (and brought up to the present) if it is not."""
+        """The channel of a shape, opened if it is not; `load` must then bring it up to the present."""
         channel = self._open.get(shape)
         if channel is None:
             channel = self._make(shape, stores)
@@ -62,6 +67,13 @@ class Channels:
             for side, table in enumerate(shape.tables):
                 self._readers.setdefault(table, []).append((channel, side))
         return channel
+
+    def load(self, channel: Channel, rows: int) -> bool:
+        """Let a channel that was opened take in the next rows of its tables; returns whether it has them all."""
+        for keeper, store in channel.loading():
+            keeper.load(store, rows)
+            break
+        return not channel.loading()
 
     def close_if_unused(self, channel: Channel) -> None:
         """Close a channel that nobody holds, attends or listens to."""
@@ -83,7 +95,7 @@ class Channels:
         return trees + sum(channel.memory_bytes() for channel in self)
 
     def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
-        name = channel_name(shape, stores)
+        name = channel_name(shape, [store.table for store in stores])
         opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit)
         match shape.kind:
             case Kind.MIN | Kind.MAX:
@@ -109,7 +121,7 @@ class Channels:
         key = (store.table.name, x, y, groups)
         if key not in self._keepers:
             keeper = TreeKeeper(x, y, groups)
-            keeper.load(store)
+            keeper.begin_load(store)
             self._keepers[key] = (keeper, set())
         keeper, users = self._keepers[key]
         users.add(shape)
@@ -117,9 +129,8 @@ class Channels:
         return keeper
 
 
-def channel_name(shape: Shape, stores: Sequence[TableStore]) -> str:
+def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
     """A channel's name: the query with its constants taken out, e.g. `MIN(PER) FROM STOCK OVER RISK BY SECTOR`."""
-    tables = [store.table for store in stores]
 
     def name(ref: Ref) -> str:
         column = quoted(tables[ref.side].columns[ref.column].name)

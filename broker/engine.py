@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from broker.channels import Channels
+from broker.channels import Channels, channel_name
+from broker.feed import ChangeFeed
 from broker.ingest import ingest, ingest_keys
 from broker.interning import Interner
 from broker.messages import Batch, Messages
-from broker.mirror import Mirror
+from broker.queries.mirror import Mirror
 from broker.reformulate.channel import Attended, CollectionChannel, ScalarChannel
-from broker.reformulate.join import JoinChannel
+from broker.scheduling.driver import finish
 from broker.schema import ColumnType, fold
 from broker.sql.create import CreateTable, parse_statement
-from broker.sql.subscription import ParsedQuery, parse_subscription
+from broker.sql.subscription import ParsedQuery, names_in, parse_subscription
 from broker.store import TableStore, Updates
 from broker.subscription import CollectionSubscription, ScalarSubscription, Subscription
 from broker.subscriptions import Subscriptions
@@ -35,7 +36,9 @@ from network.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from broker.interning import Texts
     from broker.reformulate.channel import Channel, ChannelStatistics
+    from broker.scheduling.driver import Work
     from broker.schema import Table
     from broker.sql.encode_columns import ParameterColumn
     from broker.sql.query import Predicates
@@ -45,6 +48,8 @@ Listeners = npt.NDArray[np.int64]
 
 #: Parsed texts remembered, so that the same SQL with other parameters is parsed once.
 REMEMBERED_QUERIES = 1024
+#: Rows that a channel being opened takes in at once, and about how long that takes.
+LOADED_AT_ONCE, LOAD_COST_S = 2048, 0.003
 
 
 class Engine:
@@ -66,7 +71,8 @@ class Engine:
         self._catalog: dict[str, Table] = {}
         self._interner = Interner()
         self._channels = Channels(self._interner, event_limit)
-        self._mirror = Mirror(self._stores, self._interner)
+        self.feed = ChangeFeed()
+        self._mirror = Mirror(self._stores, self._interner, self.feed)
         self._parsed: dict[str, ParsedQuery] = {}
         self._seq = 0
         self._sweeps = 0
@@ -133,12 +139,17 @@ class Engine:
 
     def query(self, sql: str, *parameters: object) -> QueryRows:
         """Read the current state once, with any SELECT that SQLite runs; rows as named tuples."""
+        self._check_sound()
         return self._mirror.query(sql, parameters)
 
-    def prepare_query(self, sql: str, *parameters: object) -> Callable[[], QueryRows]:
-        """`query` in two steps: the state is taken now, and read when the result is called, in any one thread."""
-        self._check_sound()
-        return self._mirror.prepare(sql, parameters)
+    def store_of(self, table: str) -> TableStore:
+        """The rows of a table, for followers of the feed; UnknownTable if there is none of that name."""
+        return self._store(table)
+
+    @property
+    def texts(self) -> Texts:
+        """The texts of all codes in use now, to decode with later."""
+        return self._interner.texts
 
     def rows(self, table: str) -> int:
         """How many rows a table has."""
@@ -187,7 +198,7 @@ class Engine:
         predicates = query.bind(parameters) if band or parameters else None
         with self._channel(query) as channel:
             channel.holders += 1
-            if isinstance(channel, JoinChannel) and predicates is not None:
+            if predicates is not None:
                 channel.widen(predicates)
         return channel.name
 
@@ -199,27 +210,53 @@ class Engine:
         channel.holders -= 1
         self._channels.close_if_unused(channel)
 
-    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
-        """Open the channel of subscriptions elsewhere, bound as by `subscribe_many`; without a `?` there are `count`.
+    def attending(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Work:
+        """Open the channel of subscriptions elsewhere, some rows at a time; the result is an `Attended`.
 
-        The channel stays open until `forsake`, however often it is attended.
+        They are bound as by `subscribe_many`; without a `?` there are `count`. The channel stays open until
+        `forsake`, however often it is attended.
         """
         self._check_sound()
         query = self._parse(sql)
         predicates = query.bind_many(columns, count)
-        with self._channel(query) as channel:
-            if isinstance(channel, JoinChannel):
-                channel.widen(predicates)
+        channel = self._open(query)
+        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
+        try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                yield LOAD_COST_S
+                self._check_sound()
             channel.attended = True
+        finally:
+            channel.holders -= 1
+            self._channels.close_if_unused(channel)
         return Attended(channel, predicates, query.columns)
+
+    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
+        """`attending`, all of it now."""
+        attended: Attended = finish(self.attending(sql, columns, count))
+        attended.channel.widen(attended.predicates)
+        return attended
+
+    def described(self, sql: str, columns: Sequence[ParameterColumn]) -> tuple[ParsedQuery, Predicates, Channel | None]:
+        """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""
+        self._check_sound()
+        query = self._parse(sql)
+        return query, query.bind_many(columns, 1), self._channels.find(query.shape)
+
+    def channel_name(self, query: ParsedQuery) -> str:
+        """How a query's channel is, or would be, called."""
+        return channel_name(query.shape, query.tables)
 
     def tables_of(self, sql: str) -> tuple[str, ...]:
         """The tables that a subscription reads."""
         return tuple(table.name for table in self._parse(sql).tables)
 
-    def tables_queried(self, sql: str) -> tuple[str, ...]:
-        """The tables that a one-time SELECT reads."""
-        return self._mirror.tables_of(sql)
+    def tables_named(self, sql: str) -> tuple[str, ...]:
+        """The tables that occur in a text, whether or not it is a subscription: whoever may not see them shall not
+        learn from our errors what is in them."""
+        if sql in self._parsed:
+            return self.tables_of(sql)
+        return tuple(self._catalog[name].name for name in names_in(sql) if name in self._catalog)
 
     def forsake(self, name: str) -> None:
         """Nobody elsewhere listens to a channel any more."""
@@ -248,7 +285,11 @@ class Engine:
         try:
             updates = change()
             self._seq += len(updates)
+            self.feed.append(store, first_seq, updates)
             for channel, side in readers:
+                if channel.loading():  # it is being opened, and nobody listens yet
+                    channel.absorb(side, updates)
+                    continue
                 described = channel.update(side, updates, first_seq)
                 channel.tell(described)
                 messages[channel.name] = described
@@ -276,7 +317,7 @@ class Engine:
                 self._sweeps += 1
         if not self._interner.wants_sweep:
             return
-        live = [np.empty(0)]
+        live = [self.feed.live_codes()]
         for store in self._stores.values():
             slots = store.live_slots()
             for position, column in enumerate(store.table.columns):
@@ -305,11 +346,16 @@ class Engine:
             self._parsed[sql] = query
         return query
 
+    def _open(self, query: ParsedQuery) -> Channel:
+        return self._channels.open(query.shape, [self._stores[fold(table.name)] for table in query.tables])
+
     @contextmanager
     def _channel(self, query: ParsedQuery) -> Iterator[Channel]:
         """The query's channel, opened if need be, and closed again if it was opened for nothing."""
-        channel = self._channels.open(query.shape, [self._stores[fold(table.name)] for table in query.tables])
+        channel = self._open(query)
         try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                pass
             yield channel
         finally:
             self._channels.close_if_unused(channel)

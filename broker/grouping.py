@@ -32,16 +32,21 @@ class Grouping:
             return np.zeros(n)
         if self.width == 1:
             return columns[0]
-        table = np.array(columns).T
-        there = ~np.isnan(table).any(axis=1)
+        table = np.array(columns)
+        there = ~np.isnan(table).any(axis=0)
         numbers = np.full(n, np.nan)
-        if not there.any():  # nothing has no distinct rows that NumPy could find
-            return numbers
-        # Python sees each combination once, however many rows have it.
-        distinct, which = np.unique(table[there], axis=0, return_inverse=True)
-        numbers[there] = np.array([self._number(combination) for combination in map(tuple, distinct.tolist())])[
-            which.reshape(-1)
-        ]
+        present = table[:, there]
+        # one whole number per combination, column by column: sorting numbers is many times quicker than sorting rows
+        places = np.zeros(present.shape[1], np.int64)
+        for column in present:
+            distinct, which = np.unique(column, return_inverse=True)
+            _, places = np.unique(places * len(distinct) + which.reshape(-1), return_inverse=True)
+            places = places.reshape(-1)
+        # Python sees each combination once, however many rows have it
+        first = np.full(int(places.max(initial=-1)) + 1, 0)
+        first[places[::-1]] = np.arange(len(places))[::-1]
+        known = np.array([self._number(combination) for combination in map(tuple, present[:, first].T.tolist())])
+        numbers[there] = known[places] if len(known) else []
         return numbers
 
     def _number(self, combination: tuple[float, ...]) -> float:

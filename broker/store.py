@@ -62,8 +62,6 @@ class TableStore:
         self.version = 0  # batches applied so far
         self.cells: NDArray[np.float64] = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
         self.alive: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
-        self._dirty: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
-        self._tracked = False
         self._keys = KeyMap()
         self._free: list[int] = []
         self._high_water = 0
@@ -84,7 +82,7 @@ class TableStore:
         exists = np.empty(n, np.bool_)
         old = np.empty((width, n))
         new = np.empty((width, n))
-        _write(self.cells, self.alive, self._dirty, slots, given, existed, exists, old, new)
+        _write(self.cells, self.alive, slots, given, existed, exists, old, new)
         self.version += 1
         return Updates(slots, existed, exists, old, new)
 
@@ -98,7 +96,6 @@ class TableStore:
         old[:, existed] = self.cells[:, freed]
         self.cells[:, freed] = np.nan
         self.alive[freed] = False
-        self._dirty[freed] = True
         self._free.extend(freed.tolist())
         self.version += 1
         return Updates(slots, existed, np.zeros(n, dtype=np.bool_), old, np.full_like(old, np.nan))
@@ -107,23 +104,14 @@ class TableStore:
         """The slots of all rows, ascending."""
         return np.flatnonzero(self.alive[: self._high_water])
 
-    def track_dirty(self) -> None:
-        """Begin (or begin anew) to remember changed slots, for one follower that reads `take_dirty`."""
-        self._dirty[:] = False
-        self._tracked = True
-
-    def take_dirty(self) -> NDArray[np.int64]:
-        """The slots changed since the last call, ascending. O(capacity), in bits rather than a growing list:
-        a follower that never asks costs no memory."""
-        if not self._tracked:
-            raise InvariantBroken("take_dirty without track_dirty")
-        dirty = np.flatnonzero(self._dirty[: self._high_water])
-        self._dirty[dirty] = False
-        return dirty
+    @property
+    def high_water(self) -> int:
+        """All slots ever used are below this."""
+        return self._high_water
 
     def memory_bytes(self) -> int:
         """About what the store holds, in bytes."""
-        arrays = self.cells.nbytes + self.alive.nbytes + self._dirty.nbytes
+        arrays = self.cells.nbytes + self.alive.nbytes
         return arrays + self._keys.memory_bytes() + sys.getsizeof(self._free) + 32 * len(self._free)
 
     def check(self) -> None:
@@ -185,14 +173,12 @@ class TableStore:
         extra = capacity - len(self.alive)
         self.cells = np.hstack((self.cells, np.full((len(self.table.columns), extra), np.nan)))
         self.alive = np.concatenate((self.alive, np.zeros(extra, dtype=np.bool_)))
-        self._dirty = np.concatenate((self._dirty, np.zeros(extra, dtype=np.bool_)))
 
 
 @kernel
 def _write(
     cells: NDArray[np.float64],
     alive: NDArray[np.bool_],
-    dirty: NDArray[np.bool_],
     slots: NDArray[np.int64],
     given: NDArray[np.float64],
     existed: NDArray[np.bool_],
@@ -205,7 +191,6 @@ def _write(
         existed[i] = alive[slots[i]]
         exists[i] = True
         alive[slots[i]] = True
-        dirty[slots[i]] = True
     for column in range(cells.shape[0]):
         for i in range(len(slots)):
             before = cells[column, slots[i]]  # NaN for a new row, by S2

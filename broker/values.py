@@ -282,9 +282,10 @@ def take_texts(column: Column, values: object) -> list[str | None]:
     return taken
 
 
-def decode_column(kind: ColumnType, codes: NDArray[np.float64], interner: Interner | Texts) -> list[Any]:
-    """The values of a column of codes."""
+def decode_column(kind: ColumnType, codes: NDArray[np.float64], interner: Interner | Texts | None) -> list[Any]:
+    """The values of a column of codes; only those of texts need the interner."""
     if kind is ColumnType.TEXT:
+        assert interner is not None, "texts have no meaning without their interner"
         texts: list[Any] = interner.decode(codes).tolist()
         return texts
     null = np.isnan(codes)

@@ -9,6 +9,7 @@ import numpy as np
 from broker.messages import Messages
 from broker.reformulate.boxes import Partitioned, Places
 from broker.reformulate.channel import Floats, Ints, Opening, ScalarChannel, differs
+from broker.reformulate.first import Boxes, captured, states_in_boxes
 from broker.schema import ColumnType
 from broker.sql.query import Kind
 from broker.values import decode_column
@@ -16,21 +17,17 @@ from network.answers.aggregate import (
     AVG,
     COUNT,
     EXACT_SUM,
-    LOST_BITS,
     SUM,
     AggregateAnswers,
-    exact_state,
-    sums_in_boxes,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.messages import Column
     from broker.sql.query import Predicates
     from broker.store import Updates
     from network.wire.columns import Columns
-
-#: From so many predicates on, sorting the rows once is cheaper than looking at all of them each time.
-WORTH_SORTING = 8
 
 
 class AggregateChannel(Partitioned, ScalarChannel):
@@ -98,64 +95,48 @@ class AggregateChannel(Partitioned, ScalarChannel):
             self.audience, old.queries(), new.queries(), messages.seqs, old_y, new_y, self._taken_anew
         )
 
-    def first(self, predicates: Predicates) -> Columns:
-        state = self._first(self.points(predicates), predicates)
-        return {f"s{i}": np.ascontiguousarray(state[:, i]) for i in range(state.shape[1])}
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        states = self._captured(predicates)
 
-    def _first(self, points: Floats, predicates: Predicates) -> Floats:
-        state = self._states(points)
-        if predicates.never is not None:
-            state[predicates.never] = 0.0
-        return state
+        def first() -> Columns:
+            state = states()
+            return {f"s{i}": np.ascontiguousarray(state[:, i]) for i in range(state.shape[1])}
+
+        return first
+
+    def _captured(self, predicates: Predicates) -> Callable[[], Floats]:
+        """The states of predicates, from the rows as they are now."""
+        columns = [ref.column for ref in (*self.shape.ranges, *self.shape.partition)]
+        taken = captured(self.stores[0], {*columns, *([] if self.y is None else [self.y])})
+        low, high = self.bounds(predicates)
+
+        def states() -> Floats:
+            live = taken.live()
+            y = np.ones(int(taken.alive.sum())) if self.y is None else live[self.y]
+            if self.shape.kind is Kind.COUNT:
+                y = np.where(np.isnan(y), np.nan, 1.0)
+            return states_in_boxes([live[c] for c in columns], y, Boxes.of(low, high, predicates.never))
+
+        return states
 
     def admit(self, predicates: Predicates) -> Ints:
         points = self.points(predicates)
-        state = self._first(points, predicates)
+        state = self._captured(predicates)()
         ids = self.audience.admit(points, predicates.never)
         self.answers.start(ids, state)
         return ids
 
     def _taken_anew(self, listeners: Ints) -> Floats:
-        return self._states(self.audience.index.points_of(listeners), exact=True)
-
-    def _states(self, points: Floats, exact: bool = False) -> Floats:
-        """The state of each predicate (as a point of the matching index) over the rows there are now.
-
-        Where bits were lost, or `exact` is asked for, all bits of the rows are added up before rounding.
-        """
+        """The states of listeners from the exact sums of the rows."""
+        points = self.audience.index.points_of(listeners)
+        d = len(self.shape.ranges)
+        equal = self.codes_of(points[:, -1]) if self.shape.partition else []
+        low, high = (np.column_stack((points[:, side : 2 * d : 2], *equal)) for side in (0, 1))
         store = self.stores[0]
         slots = store.live_slots()
-        places, y = self._side(store.cells[:, slots], np.ones(len(slots), np.bool_))
-        y = np.where(places.there, y, np.nan)
-        d = len(places.columns)
-        columns, lows, highs = (
-            list(places.columns),
-            [points[:, 2 * i] for i in range(d)],
-            [points[:, 2 * i + 1] for i in range(d)],
-        )
-        if places.partition is not None:
-            columns.append(places.partition)
-            lows.append(points[:, -1])
-            highs.append(points[:, -1])
-        table = np.array(columns).reshape(len(columns), len(slots))
-        n = len(points)
-        starts, stops = np.zeros(n, np.int64), np.full(n, len(slots))
-        if n >= WORTH_SORTING and columns:
-            order = np.argsort(table[0])
-            table, y = table[:, order], y[order]
-            starts, stops = np.searchsorted(table[0], lows[0]), np.searchsorted(table[0], highs[0], "right")
-        state = np.zeros((n, 4))
-        low, high = np.array(lows).reshape(len(columns), n).T, np.array(highs).reshape(len(columns), n).T
-        sums_in_boxes(
-            np.ascontiguousarray(table), y, np.ascontiguousarray(low), np.ascontiguousarray(high), starts, stops, state
-        )
-        doubted = range(n) if exact else np.flatnonzero(state[:, LOST_BITS]).tolist()
-        for i in doubted:
-            inside = ~np.isnan(y)
-            for column, lower, upper in zip(table, low[i].tolist(), high[i].tolist(), strict=True):
-                inside &= (lower <= column) & (column <= upper)
-            state[i] = exact_state(y[inside].tolist())
-        return state
+        y = np.ones(len(slots)) if self.y is None else store.cells[self.y][slots]
+        columns = [store.cells[ref.column][slots] for ref in (*self.shape.ranges, *self.shape.partition)]
+        return states_in_boxes(columns, y, Boxes.of(low, high), exact=True)
 
     def memory_bytes(self) -> int:
         return super().memory_bytes() + self.answers.state.nbytes

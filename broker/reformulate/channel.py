@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -13,13 +14,13 @@ from broker.schema import ColumnType
 from broker.sql.query import Kind
 from network.answers.audience import Audience
 from network.matching.duality import box_points
-from network.wire.errors import TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from broker.interning import Interner
     from broker.messages import Messages
+    from broker.reformulate.keeper import TreeKeeper
     from broker.schema import Table
     from broker.sql.query import Predicates, Ref, Shape
     from broker.store import TableStore, Updates
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
-
-#: Rows in the first answers of one request; counted as they are gathered, so that nobody asks us out of memory.
-FIRST_ROWS = 1_000_000
 
 #: Kinds whose messages are rectangles over (x1, x2): without a range column, the range is everything.
 RECTANGULAR = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
@@ -97,6 +95,13 @@ class Channel(ABC):
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         """Take a batch of updates of one of the tables, and describe which answers changed."""
 
+    def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
+        """The trees that do not have all rows yet: `update` must not be called before they do."""
+        return []
+
+    def absorb(self, side: int, updates: Updates) -> None:  # noqa: B027  (most channels keep no tree)
+        """Take a batch while trees are being loaded: nothing is described."""
+
     @abstractmethod
     def tell(self, messages: Messages) -> None:
         """Match the messages of the latest `update` with the local subscriptions."""
@@ -105,9 +110,33 @@ class Channel(ABC):
     def admit(self, predicates: Predicates) -> Ints:
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
 
-    @abstractmethod
     def first(self, predicates: Predicates) -> Columns:
         """The answers as of now of subscriptions elsewhere, as columns that travel (network/wire/PROTOCOL.md)."""
+        return self.capture(predicates)()
+
+    @abstractmethod
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        """`first` in two steps: the state is taken now, and computed with when the result is called, in any thread."""
+
+    #: How many predicates `capture` takes in a few milliseconds.
+    capture_at_once = 1 << 62
+
+    def capture_cost(self, n: int) -> int:
+        """About how many rows are looked at for n first answers, if they are taken and computed at once."""
+        return sum(len(store) for store in self.stores) * min(n, 1 + n.bit_length())
+
+    @contextmanager
+    def held(self, predicates: Predicates) -> Iterator[None]:
+        """While this lasts, messages describe all that these predicates would hear of, once they are admitted."""
+        yield
+
+    def widen(self, predicates: Predicates) -> None:  # noqa: B027  (most channels describe everything anyway)
+        """From now on messages describe all that these predicates hear of."""
+
+    def bounds(self, predicates: Predicates) -> tuple[Floats, Floats]:
+        """Predicates as boxes over the range columns and the partition columns, (n, d) each."""
+        equal = [codes.reshape(-1, 1) for codes in self.partition_codes(predicates)]
+        return np.hstack((predicates.low, *equal)), np.hstack((predicates.high, *equal))
 
     @abstractmethod
     def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
@@ -193,12 +222,14 @@ class Channel(ABC):
 
     def partition_of(self, predicates: Predicates) -> Floats:
         """The partition each predicate asks for. Texts that no row holds get a code: somebody waits for them."""
-        n = len(predicates.low)
-        columns = [
+        return self.partition_numbers(self.partition_codes(predicates), len(predicates.low))
+
+    def partition_codes(self, predicates: Predicates) -> list[Floats]:
+        """The codes that predicates ask for in the partition columns."""
+        return [
             self.interner.encode(cast("list[str]", values)) if _is_text(values) else np.array(values, np.float64)
             for values in predicates.partition
         ]
-        return self.partition_numbers(columns, n)
 
     def partition_columns(self, cells: Sequence[Mapping[int, Floats] | Floats]) -> list[Floats]:
         """The shape's partition columns out of each side's columns."""
@@ -206,9 +237,7 @@ class Channel(ABC):
 
     def column_name(self, ref: Ref) -> str:
         """A column's name, with its table's where there are two."""
-        table = self.tables[ref.side]
-        name = table.columns[ref.column].name
-        return f"{table.name}.{name}" if len(self.tables) > 1 else name
+        return column_name(self.tables, ref)
 
 
 class Attended(NamedTuple):
@@ -239,10 +268,11 @@ class CollectionChannel(Channel):
         """What one predicate selects now: key to what is shown."""
 
 
-def within_first_rows(rows: int) -> None:
-    """TooLarge when first answers together have more rows than one request may ask for."""
-    if rows > FIRST_ROWS:
-        raise TooLarge("rows in first answers", rows, FIRST_ROWS)
+def column_name(tables: Sequence[Table], ref: Ref) -> str:
+    """A column's name, with its table's where there are two."""
+    table = tables[ref.side]
+    name = table.columns[ref.column].name
+    return f"{table.name}.{name}" if len(tables) > 1 else name
 
 
 def _is_text(values: Sequence[object]) -> bool:

@@ -14,7 +14,8 @@ import numpy as np
 
 from broker.grouping import Grouping
 from broker.messages import Messages
-from broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening, within_first_rows
+from broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening
+from broker.reformulate.first import Boxes, captured, values_in_boxes
 from broker.reformulate.keeper import TreeKeeper
 from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from broker.travel import travelling
@@ -24,11 +25,11 @@ from network.answers.rows import ENTER, LEAVE, deliver
 from network.matching.duality import NO_PARTITIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker.messages import Column
     from broker.sql.query import Predicates
-    from broker.store import Updates
+    from broker.store import TableStore, Updates
     from network.wire.columns import Columns
 
 
@@ -46,7 +47,7 @@ class DistinctChannel(CollectionChannel):
         self._partitions = Grouping(len(self._partition))
         self.keeper = TreeKeeper(self.x, None, (*self._partition, self.y), null_group=self.y)
         self.keeper.wanted = 1
-        self.keeper.load(self.stores[0])
+        self.keeper.begin_load(self.stores[0])
         self._fields: Floats = np.empty((0, 0))
         self._values: Floats = np.empty(0)
         self._places: Floats = np.empty(0)
@@ -125,32 +126,34 @@ class DistinctChannel(CollectionChannel):
     def admit(self, predicates: Predicates) -> Ints:
         return self.audience.admit(self.points(predicates), predicates.never)
 
+    def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
+        return [] if self.keeper.loaded else [(self.keeper, self.stores[0])]
+
+    def absorb(self, side: int, updates: Updates) -> None:
+        self.keeper.update(updates)
+
     def contents(self, predicate: Predicates) -> dict[Any, Any]:
-        values = decode_column(self._y_type, self._codes(predicate), self.interner.texts)
+        _, codes = self._captured(predicate)()
+        values = decode_column(self._y_type, codes, self.interner.texts)
         return dict(zip(values, values, strict=True))
 
-    def first(self, predicates: Predicates) -> Columns:
-        codes: list[Floats] = []
-        gathered = 0
-        for i in range(len(predicates.low)):
-            codes.append(self._codes(predicates.only(i)))
-            gathered += len(codes[-1])
-            within_first_rows(gathered)
-        of = np.repeat(np.arange(len(codes)), [len(some) for some in codes])
-        values = np.concatenate((np.empty(0), *codes))
-        return {"of": of, "value": travelling(self._y_type, values, self.interner.texts)}
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        texts, found = self.interner.texts, self._captured(predicates)
 
-    def _codes(self, predicate: Predicates) -> Floats:
-        """The distinct values that one predicate selects now."""
-        if predicate.never is not None and predicate.never[0]:
-            return np.empty(0)
-        store = self.stores[0]
-        slots = store.live_slots()
-        keep = np.ones(len(slots), np.bool_)
-        if self.x is not None:
-            x = store.cells[self.x][slots]
-            keep &= (predicate.low[0, 0] <= x) & (x <= predicate.high[0, 0])
-        if self.shape.partition:
-            wanted = self.partition_of(predicate)[0]
-            keep &= self._partitions.numbers([store.cells[c][slots] for c in self._partition], len(slots)) == wanted
-        return np.unique(store.cells[self.y][slots[keep]])
+        def first() -> Columns:
+            of, codes = found()
+            return {"of": of, "value": travelling(self._y_type, codes, texts)}
+
+        return first
+
+    def _captured(self, predicates: Predicates) -> Callable[[], tuple[Ints, Floats]]:
+        """(member, code) of the values that predicates select, from the rows as they are now."""
+        columns = ([] if self.x is None else [self.x]) + list(self._partition)
+        taken = captured(self.stores[0], {*columns, self.y})
+        low, high = self.bounds(predicates)
+
+        def found() -> tuple[Ints, Floats]:
+            live = taken.live()
+            return values_in_boxes([live[c] for c in columns], live[self.y], Boxes.of(low, high, predicates.never))
+
+        return found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.messages import Column
     from broker.reformulate.keeper import TreeKeeper
     from broker.sql.query import Predicates
-    from broker.store import Updates
+    from broker.store import TableStore, Updates
     from network.wire.columns import Columns
 
 
@@ -116,8 +116,20 @@ class ExtremumChannel(ScalarChannel):
         self.answers.start(ids, best)
         return ids
 
-    def first(self, predicates: Predicates) -> Columns:
-        return {"best": self._best(self.points(predicates), predicates)}
+    capture_at_once = 4096
+
+    def capture_cost(self, n: int) -> int:
+        return 64 * n  # what a search in the tree costs, in rows looked at
+
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        best = self._best(self.points(predicates), predicates)  # the tree answers at once, and is not copied
+        return lambda: {"best": best}
+
+    def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
+        return [] if self.keeper.loaded else [(self.keeper, self.stores[0])]
+
+    def absorb(self, side: int, updates: Updates) -> None:
+        self.keeper.update(updates)
 
     def _best(self, points: Floats, predicates: Predicates) -> Floats:
         """The answers as of now; an infinity stands for NULL."""

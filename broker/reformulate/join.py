@@ -8,24 +8,26 @@ structure's business.)
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from broker.index.nodes import COUNT, NEXT, ROW, X, seek
 from broker.reformulate.channel import Floats, Ints, Opening
+from broker.reformulate.first import FIRST_ROWS, MOST_LOOKS, Boxes, check_work, expanded, pairs_in_box
 from broker.reformulate.selection import RowsChannel
 from broker.schema import ColumnType
 from network.compiled import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from broker.messages import Messages
     from broker.reformulate.boxes import Cells, Places
     from broker.reformulate.keeper import TreeKeeper
     from broker.sql.query import Predicates
-    from broker.store import Updates
+    from broker.store import TableStore, Updates
 
 OLD, NEW = 1, 2  # a pair was, or is, within the band
 
@@ -83,6 +85,7 @@ class JoinChannel(RowsChannel):
         kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
         self._whole = ColumnType.REAL not in kinds
         self._low, self._high = (np.inf, -np.inf) if self.band else (0.0, 0.0)
+        self._held: list[tuple[float, float]] = []  # widths of predicates that are about to be admitted, or refused
 
     def relevant(self, side: int) -> tuple[int, ...]:
         return tuple(sorted({*super().relevant(side), self._columns[side]}))
@@ -94,19 +97,40 @@ class JoinChannel(RowsChannel):
     def widen(self, predicates: Predicates) -> None:
         """Probe as far as these predicates ask. Never narrowed again: it costs messages, not correctness."""
         if self.band and len(predicates.low):
-            self._low = min(self._low, float(predicates.low[:, -1].min()))
-            self._high = max(self._high, float(predicates.high[:, -1].max()))
+            low, high = self._width(predicates)
+            self._low, self._high = min(self._low, low), max(self._high, high)
 
-    def _interval(self, side: int, values: Floats) -> tuple[Floats, Floats]:
+    @contextmanager
+    def held(self, predicates: Predicates) -> Iterator[None]:
+        """Probe as far as these predicates ask, but only while they wait to be admitted."""
+        width = self._width(predicates) if self.band and len(predicates.low) else (np.inf, -np.inf)
+        self._held.append(width)
+        try:
+            yield
+        finally:
+            self._held.remove(width)
+
+    @staticmethod
+    def _width(predicates: Predicates) -> tuple[float, float]:
+        return float(predicates.low[:, -1].min()), float(predicates.high[:, -1].max())
+
+    @property
+    def width(self) -> tuple[float, float]:
+        """How far a change is probed for partners: right - left at least, and at most."""
+        lows, highs = zip((self._low, self._high), *self._held, strict=True)
+        return min(lows), max(highs)
+
+    def _interval(self, side: int, values: Floats, least: float, most: float) -> tuple[Floats, Floats]:
         """Where partners of rows with these join values may lie.
 
-        right - left within [low, high]: a left row looks in [v + low, v + high], a right one in [v - high, v - low].
-        A hair wider than computed, since v + low is rounded; `Places` then tests the difference itself.
+        right - left within [least, most]: a left row looks in [v + least, v + most], a right one in
+        [v - most, v - least]. A hair wider than computed, since v + least is rounded; the difference itself is tested
+        afterwards.
         """
         values = np.ascontiguousarray(values)  # kernels take contiguous columns, and one copy of each kernel is enough
         if not self.band:
             return values, values
-        low, high = (self._low, self._high) if side == 0 else (-self._high, -self._low)
+        low, high = (least, most) if side == 0 else (-most, -least)
         if low > high:
             return np.full_like(values, np.nan), np.full_like(values, np.nan)
         slack = np.abs(values) * 1e-15
@@ -138,9 +162,9 @@ class JoinChannel(RowsChannel):
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         self.keepers[side].update(updates)
         at = np.flatnonzero(self.changed(side, updates))
-        column, other = self._columns[side], 1 - side
-        old_lows, old_highs = self._interval(side, updates.old[column][at])
-        lows, highs = self._interval(side, updates.new[column][at])
+        column, other, width = self._columns[side], 1 - side, self.width
+        old_lows, old_highs = self._interval(side, updates.old[column][at], *width)
+        lows, highs = self._interval(side, updates.new[column][at], *width)
         which, partners, flags = probe(self.keepers[other].tree.memory, old_lows, old_highs, lows, highs)
         rows = at[which]
         partner = self.taken(other, self.stores[other].cells, partners)
@@ -155,14 +179,50 @@ class JoinChannel(RowsChannel):
         self.count(len(which), np.array([len(updates) - heard, heard, 0]))
         return self.describe(rows + first_seq, before, after, old, new)
 
-    def rows(self, predicate: Predicates) -> tuple[list[Cells], list[Floats]]:
-        left, right = self.stores
-        slots = left.live_slots()
-        lows, highs = self._interval(0, left.cells[self._columns[0]][slots])
-        nowhere = np.full(len(slots), np.nan)
-        which, partners, _ = probe(self.keepers[1].tree.memory, nowhere, nowhere, lows, highs)
-        both = [self.taken(0, left.cells, slots[which]), self.taken(1, right.cells, partners)]
-        places = self.places(both, np.ones(len(which), np.bool_), self._difference(both))
-        keep = self.selected(places, predicate)
-        both = [{column: values[keep] for column, values in side.items()} for side in both]
-        return both, [both[0][left.table.key], both[1][right.table.key]]
+    def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
+        return [(keeper, store) for keeper, store in zip(self.keepers, self.stores, strict=True) if not keeper.loaded]
+
+    def absorb(self, side: int, updates: Updates) -> None:
+        self.keepers[side].update(updates)
+
+    def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:
+        """Box by box: the rows of each side that it admits, then the pairs among them that meet."""
+        refs = (*self.shape.ranges, *self.shape.partition)
+        bands = [len(self.shape.ranges)] if self.band else []
+        dimensions = [d for d in range(boxes.low.shape[1] - 1) if d not in bands]  # the last one all rows have at 0
+        right_join = sides[1][self._columns[1]]
+        order = np.argsort(right_join)
+        order = order[: len(order) - int(np.isnan(right_join).sum())]  # NULL meets nothing, and is sorted last
+        of: list[Ints] = [np.empty(0, np.int64)]
+        found: tuple[list[Ints], list[Ints]] = ([np.empty(0, np.int64)], [np.empty(0, np.int64)])
+        total = looks = 0
+        for i, weight in enumerate(boxes.weights.tolist()):
+            admitted = [np.ones(len(side[table.key]), np.bool_) for side, table in zip(sides, self.tables, strict=True)]
+            if boxes.high[i, -1] < 0:  # never
+                continue
+            for d, ref in zip(dimensions, refs, strict=True):
+                column = sides[ref.side][ref.column]
+                admitted[ref.side] &= (boxes.low[i, d] <= column) & (column <= boxes.high[i, d])
+            left, right = np.flatnonzero(admitted[0]), order[admitted[1][order]]
+            band = (boxes.low[i, bands[0]], boxes.high[i, bands[0]]) if bands else (0.0, 0.0)
+            lows, highs = self._interval(0, sides[0][self._columns[0]][left], *map(float, band))
+            which, at, pairs, seen = pairs_in_box(
+                lows, right_join[right], lows, highs, (FIRST_ROWS - total) // weight, MOST_LOOKS - looks
+            )
+            looks += seen + sum(map(len, admitted))
+            check_work(total + pairs * weight, looks)
+            rows = [left[which], right[at]]
+            if bands:
+                both = [
+                    {c: side[c][at] for c in {column}}
+                    for side, column, at in zip(sides, self._columns, rows, strict=True)
+                ]
+                ((lower, upper),) = self._difference(both)
+                keep = (band[0] <= lower) & (upper <= band[1])
+                rows = [some[keep] for some in rows]
+            total += len(rows[0]) * weight
+            of.append(np.full(len(rows[0]), i))
+            for side in (0, 1):
+                found[side].append(rows[side])
+        members, places = expanded(np.concatenate(of), np.arange(sum(map(len, of))), boxes)
+        return members, [np.concatenate(found[side])[places] for side in (0, 1)]

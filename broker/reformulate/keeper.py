@@ -36,22 +36,45 @@ class TreeKeeper:
         self.grouping = Grouping(len(groups))
         self.wanted = 0  # 1 for MIN, 2 for MAX, 3 for both
         self.askers: list[Callable[[], Floats]] = []  # groups that subscriptions name by number
+        self._loaded: int | None = None  # slots below are in the tree; None: all
         self._latest: weakref.ref[Updates] | None = None  # weak: a batch is not kept for this
         self._messages: Floats = np.empty((0, FIELDS))
         self._tally: Ints = np.zeros(6, np.int64)
 
-    def load(self, store: TableStore) -> None:
-        """Take in the rows that are there already."""
-        slots = store.live_slots()
+    @property
+    def loaded(self) -> bool:
+        """Whether all rows of the table are in the tree."""
+        return self._loaded is None
+
+    def begin_load(self, store: TableStore) -> None:
+        """There may be rows already: `load` takes them in."""
+        self._loaded = 0 if store.high_water else None
+
+    def load(self, store: TableStore, rows: int) -> None:
+        """Take in the next so many slots. Rows may change before the one after: see `update`."""
+        if self._loaded is None:
+            return
+        start, stop = self._loaded, min(store.high_water, self._loaded + rows)
+        slots = start + np.flatnonzero(store.alive[start:stop])
         cells = np.ascontiguousarray(store.cells[:, slots])
         present = np.ones(len(slots), np.bool_)
         self._run(slots, ~present, present, np.full_like(cells, np.nan), cells, 0)
+        self._loaded = None if stop == store.high_water else stop
 
     def update(self, updates: Updates) -> tuple[Floats, Ints]:
-        """(messages, tally) of a batch, computed once however many channels ask."""
+        """(messages, tally) of a batch, computed once however many channels ask.
+
+        While rows are still being loaded only the slots that were reached are changed, and nothing is described: the
+        others will be found as they are then.
+        """
         if self._latest is None or updates is not self._latest():
             u = updates
-            self._messages, self._tally = self._run(u.slots, u.existed, u.exists, u.old, u.new, self.wanted)
+            if self._loaded is None:
+                self._messages, self._tally = self._run(u.slots, u.existed, u.exists, u.old, u.new, self.wanted)
+            else:
+                here = u.slots < self._loaded
+                old, new = np.ascontiguousarray(u.old[:, here]), np.ascontiguousarray(u.new[:, here])
+                self._run(u.slots[here], u.existed[here], u.exists[here], old, new, 0)
             self._latest = weakref.ref(updates)
         return self._messages, self._tally
 

@@ -16,14 +16,14 @@ from broker.reformulate.channel import (
     Ints,
     Opening,
     differs,
-    within_first_rows,
 )
+from broker.reformulate.first import Boxes, captured, rows_in_boxes
 from broker.travel import travelling
 from broker.values import decode_column
 from network.answers.rows import RowAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker.interning import Texts
     from broker.messages import Column
@@ -145,40 +145,37 @@ class RowsChannel(Partitioned, CollectionChannel):
         return self.audience.admit(self.points(predicates), predicates.never)
 
     @abstractmethod
-    def rows(self, predicate: Predicates) -> tuple[list[Cells], list[Floats]]:
-        """What one predicate selects now: each side's columns, and the codes of the keys."""
+    def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:
+        """(member, each side's row) of what boxes select from rows given as each side's columns."""
+
+    def _captured(self, predicates: Predicates) -> Callable[[], tuple[Ints, list[Cells], list[Floats]]]:
+        """(member, each side's columns, each side's key codes) of what predicates select from the rows as they are."""
+        columns = [{*self.relevant(side), table.key} for side, table in enumerate(self.tables)]
+        taken = [captured(store, some) for store, some in zip(self.stores, columns, strict=True)]
+        low, high = self.bounds(predicates)
+
+        def selected() -> tuple[Ints, list[Cells], list[Floats]]:
+            sides = [side.live() for side in taken]
+            of, rows = self.found(sides, Boxes.of(low, high, predicates.never))
+            shown: list[Cells] = [
+                {column: values[at] for column, values in side.items()} for side, at in zip(sides, rows, strict=True)
+            ]
+            return of, shown, [cells[table.key] for cells, table in zip(shown, self.tables, strict=True)]
+
+        return selected
 
     def contents(self, predicate: Predicates) -> dict[Any, Any]:
-        return dict(self.shown(*self.rows(predicate)))
+        _, cells, keys = self._captured(predicate)()
+        return dict(self.shown(cells, keys))
 
-    def first(self, predicates: Predicates) -> Columns:
-        found: list[tuple[list[Cells], list[Floats]]] = []
-        gathered = 0
-        for i in range(len(predicates.low)):
-            found.append(self.rows(predicates.only(i)))
-            gathered += len(found[-1][1][0])
-            within_first_rows(gathered)
-        of = np.repeat(np.arange(len(found)), [len(keys[0]) for _, keys in found])
-        cells: list[Cells] = [
-            {
-                column: np.concatenate((np.empty(0), *(sides[side][column] for sides, _ in found)))
-                for column in {*self.relevant(side), table.key}
-            }
-            for side, table in enumerate(self.tables)
-        ]
-        keys = [np.concatenate((np.empty(0), *(codes[side] for _, codes in found))) for side in range(len(self.tables))]
-        return {"of": of, **self._travelling(cells, keys, self.interner.texts)}
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        texts, selected = self.interner.texts, self._captured(predicates)
 
-    def selected(self, places: Places, predicate: Predicates) -> Booleans:
-        """Which of the rows at these places one predicate selects."""
-        keep = places.there.copy()
-        if predicate.never is not None and predicate.never[0]:
-            keep[:] = False
-        for d, (column, upper) in enumerate(zip(places.columns, places.uppers, strict=True)):
-            keep &= (predicate.low[0, d] <= column) & (upper <= predicate.high[0, d])
-        if places.partition is not None:
-            keep &= places.partition == self.partition_of(predicate)[0]
-        return keep
+        def first() -> Columns:
+            of, cells, keys = selected()
+            return {"of": of, **self._travelling(cells, keys, texts)}
+
+        return first
 
 
 class SelectionChannel(RowsChannel):
@@ -192,10 +189,7 @@ class SelectionChannel(RowsChannel):
         self.count(len(at), np.array([len(updates) - len(at), len(at), 0]))
         return self.describe(at + first_seq, [before], [after], old, new)
 
-    def rows(self, predicate: Predicates) -> tuple[list[Cells], list[Floats]]:
-        store = self.stores[0]
-        cells = self.taken(0, store.cells, store.live_slots())
-        there = np.ones(len(store), np.bool_)
-        keep = self.selected(self.places([cells], there), predicate)
-        cells = {column: values[keep] for column, values in cells.items()}
-        return [cells], [cells[store.table.key]]
+    def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:
+        columns = [sides[0][ref.column] for ref in (*self.shape.ranges, *self.shape.partition)]
+        of, rows = rows_in_boxes(columns, len(sides[0][self.tables[0].key]), boxes)
+        return of, [rows]

@@ -31,6 +31,8 @@ class Attending:
     channel: Channel
     spec: ChannelSpec
     deserted_at: float | None = None  # since when nobody below asks for it
+    pins: int = 0  # requests that are being answered with it
+    taken: bool = False  # some request was answered with it
 
 
 class Attendance:
@@ -79,7 +81,7 @@ class Attendance:
         """Close the channels that nobody has asked for during the last `linger_s`; gives them back."""
         closed = []
         for attending in list(self):
-            if attending.number in wanted:
+            if attending.number in wanted or attending.pins:
                 attending.deserted_at = None
             elif attending.deserted_at is None:
                 attending.deserted_at = now
@@ -91,10 +93,16 @@ class Attendance:
     def close_now(self, table: str, wanted: set[int]) -> list[Attending]:
         """Close the deserted channels that read a table, which is about to be dropped."""
         folded = fold(table)
-        closed = [a for a in self if folded in map(fold, a.channel.shape.tables) and a.number not in wanted]
+        closed = [
+            a for a in self if folded in map(fold, a.channel.shape.tables) and a.number not in wanted and not a.pins
+        ]
         for attending in closed:
             self._close(attending)
         return closed
+
+    def withdraw(self, attending: Attending) -> None:
+        """Close a channel at once that was opened for a request which then was refused."""
+        self._close(attending)
 
     def _close(self, attending: Attending) -> None:
         del self._by_name[attending.channel.name], self._by_number[attending.number]

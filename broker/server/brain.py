@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.log.record import Kind
+from broker.scheduling.driver import finish
 from broker.server.explaining import explain
 from broker.server.outcome import Entry, Outcome
 from broker.server.subscribing import Limits, Subscribing
@@ -18,6 +19,7 @@ from network.wire.bodies import (
     Execute,
     Explain,
     Failed,
+    Fetch,
     Information,
     Publish,
     Status,
@@ -25,7 +27,7 @@ from network.wire.bodies import (
     Sync,
     Synced,
 )
-from network.wire.errors import HullcastError, InvariantBroken, TooLarge, UsageError, to_wire
+from network.wire.errors import HullcastError, InvariantBroken, TooLarge, UnknownTable, UsageError, to_wire
 from network.wire.values import to_ingest, upsert
 
 if TYPE_CHECKING:
@@ -34,11 +36,13 @@ if TYPE_CHECKING:
     from broker.engine import Engine
     from broker.log.publishers import Publishers
     from broker.messages import Batch
+    from broker.scheduling.driver import Work
     from broker.server.attendance import Attendance
     from broker.server.retention import Retention
     from network.security.rights import Action, Identity, Rights
     from network.wire.bodies import Body
     from network.wire.columns import Columns
+    from network.wire.frames import Origin
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +50,7 @@ log = logging.getLogger(__name__)
 class Brain:
     """Applies requests to the engine, in the order in which they come.
 
-    `handle` is the one method that changes anything. A request that is wrong is answered with `Failed`; a failure
+    `work` is the one method that changes anything. A request that is wrong is answered with `Failed`; a failure
     that is ours (a bug) is raised when it may have left the engine in pieces, and answered when it cannot.
     """
 
@@ -67,72 +71,95 @@ class Brain:
         self.epoch = epoch
         self.publishers = publishers
         self.refused = 0  # requests that the sender had no right to
+        self.failures = 0  # requests that failed through a fault of ours
         self._rights = rights
         self._attendance = attendance
         self._retention = retention
         self._status = status
         self._wanted = wanted
         self._limits = limits
-        self.subscribing = Subscribing(engine, epoch, attendance, retention, self.check, limits)
-        self.now = 0.0  # set by the service, now and then: how old kept messages are need not be exact
+        self.subscribing = Subscribing(engine, epoch, attendance, retention, limits)
         self._sweeps = engine.sweeps
 
-    def handle(self, body: Body, payload: bytes, sender: Identity) -> Outcome:
-        """Do what a request (with its bytes) asks for."""
+    def work(self, body: Body, payload: bytes, origin: Origin, owner: str, now: Callable[[], float]) -> Work:
+        """Do what a request (with its bytes) asks for, in slices; the result is an Outcome, whatever happens.
+
+        Rights are those in force when something is done, however long it waited.
+        """
         before = self.engine.seq
         try:
-            return self._handle(body, payload, sender)
-        except InvariantBroken:
-            raise
-        except HullcastError as error:
-            return self.refusal(error)
-        except (Exception, MemoryError) as error:
-            if self.engine.broken or self.engine.seq != before:  # rows may have changed without a record of it: stop
-                raise
-            log.exception("request failed", extra={"request": type(body).__name__})
-            bug = InvariantBroken(f"{type(error).__name__} in a {type(body).__name__}; nothing was changed")
-            return Outcome(Failed(*to_wire(bug)))
+            if isinstance(body, Subscribe):
 
-    def refusal(self, error: HullcastError) -> Outcome:
-        """The answer to a request that cannot be met."""
+                def may(action: Action, tables: Iterable[str] = ()) -> None:
+                    self.check(origin, action, tables)
+
+                outcome: Outcome = yield from self.subscribing.subscribe(body, may, owner, now)
+                return outcome
+            return self._handle(body, payload, origin, owner, now())
+        except HullcastError as error:
+            return self.refusal(error, origin)
+        except (Exception, MemoryError) as error:
+            if not isinstance(body, Subscribe) and self.engine.seq != before:
+                raise  # rows may have changed without a record of it: stop
+            return self.failure(error, type(body).__name__)
+
+    def handle(self, body: Body, payload: bytes, origin: Origin, now: float = 0.0) -> Outcome:
+        """`work`, all of it at once."""
+        outcome: Outcome = finish(self.work(body, payload, origin, "", lambda: now))
+        return outcome
+
+    def refusal(self, error: HullcastError, origin: Origin) -> Outcome:
+        """The answer to a request that cannot be met; InvariantBroken is raised where it says that the engine is."""
+        if isinstance(error, InvariantBroken):
+            return self.failure(error, "request")
         if isinstance(error, PermissionError):
             self.refused += 1
             log.warning("request refused", extra={"why": str(error)})
+        if isinstance(error, UnknownTable):  # it names the tables there are
+            sender = self._rights().who(origin.key, origin.name)
+            error = UnknownTable(error.table, tuple(table for table in error.known if _may_see(sender, table)))
         return Outcome(Failed(*to_wire(error)))
 
-    def check(self, sender: Identity, action: Action, tables: Iterable[str] = ()) -> None:
-        """NotPermitted unless the sender may do that."""
-        self._rights().check(sender, action, tables)
+    def failure(self, error: BaseException, what: str) -> Outcome:
+        """The answer to a request that failed through a fault of ours. Raised, if the engine's state is in doubt."""
+        if self.engine.broken:
+            raise error
+        self.failures += 1
+        log.error("request failed", extra={"request": what}, exc_info=error)
+        bug = error if isinstance(error, InvariantBroken) else None
+        bug = bug or InvariantBroken(f"{type(error).__name__} in a {what}; nothing was changed")
+        return Outcome(Failed(*to_wire(bug)))
 
-    def _handle(self, body: Body, payload: bytes, sender: Identity) -> Outcome:
-        may = self.check
+    def check(self, origin: Origin, action: Action, tables: Iterable[str] = ()) -> None:
+        """NotPermitted unless the sender may do that now."""
+        rights = self._rights()
+        rights.check(rights.who(origin.key, origin.name), action, tables)
+
+    def _handle(self, body: Body, payload: bytes, origin: Origin, owner: str, now: float) -> Outcome:
         match body:
-            case Publish():
-                may(sender, "publish", (body.table,))
-                return self._publish(body, payload)
-            case Delete():
-                may(sender, "publish", (body.table,))
-                return self._publish(body, payload)
+            case Publish() | Delete():
+                self.check(origin, "publish", (body.table,))
+                return self._publish(body, payload, now)
             case Execute():
-                may(sender, "admin")
+                self.check(origin, "admin")
                 return self._execute(body)
-            case Subscribe():
-                return self.subscribing.subscribe(body, sender)
+            case Fetch():
+                return Outcome(self.subscribing.fetch(body, owner, now))
             case Sync():
                 return Outcome(Synced(self.engine.seq), ordered=True)
             case Explain():
-                may(sender, "subscribe", self.engine.tables_of(body.sql))
+                self.check(origin, "subscribe", self.engine.tables_named(body.sql))
                 return Outcome(Information(explain(self.engine, self._attendance, self._retention, body)))
             case Status():
-                may(sender, "admin")  # it names everybody's queries
+                self.check(origin, "admin")  # it names everybody's queries
                 return Outcome(Information(self._status()))
             case Describe():
-                return Outcome(Information(self._describe(sender)))
-        raise UsageError(f"a {type(body).__name__} is no request of a client")
+                return Outcome(Information(self._describe(origin)))
+        raise UsageError(f"a {type(body).__name__} is not a request of a client")
 
     # --- writing ---------------------------------------------------------------------------------------
 
-    def _publish(self, body: Publish | Delete, payload: bytes) -> Outcome:
+    def _publish(self, body: Publish | Delete, payload: bytes, now: float) -> Outcome:
         again = self.publishers.receipt(body.publisher, body.number)
         if again is not None:
             return Outcome(Done(*again))
@@ -143,9 +170,9 @@ class Brain:
         first, last = batch.first_seq, batch.last_seq
         self.publishers.applied(body.publisher, body.number, first, last)
         entry = Entry(Kind.BATCH, payload, first, len(batch), body.publisher, body.number)
-        return Outcome(Done(first, last), entry, through=last, messages=self._messages(batch))
+        return Outcome(Done(first, last), entry, through=last, messages=self._messages(batch, now))
 
-    def _messages(self, batch: Batch) -> dict[int, Columns]:
+    def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
         """The batch's messages by channel number, which the retention keeps too."""
         if self.engine.sweeps != self._sweeps:
             self._sweeps = self.engine.sweeps
@@ -157,7 +184,7 @@ class Brain:
             attended = self._attendance.find(name)
             if attended is not None and len(messages):
                 columns = messages.wire()
-                self._retention.keep(attended.number, batch.last_seq, columns, self.now)
+                self._retention.keep(attended.number, batch.last_seq, columns, now)
                 described[attended.number] = columns
         return described
 
@@ -177,8 +204,9 @@ class Brain:
 
     # --- telling ---------------------------------------------------------------------------------------
 
-    def _describe(self, sender: Identity) -> dict[str, object]:
+    def _describe(self, origin: Origin) -> dict[str, object]:
         """The tables that the sender may do something with."""
+        sender = self._rights().who(origin.key, origin.name)
         return {
             "tables": {
                 table.name: {
@@ -187,9 +215,14 @@ class Brain:
                     "columns": {column.name: column.type.value for column in table.columns},
                 }
                 for table in self.engine.tables.values()
-                if sender.admin or any(sender.may(action, table.name) for action in TABLE_ACTIONS)
+                if _may_see(sender, table.name)
             }
         }
+
+
+def _may_see(sender: Identity, table: str) -> bool:
+    """Whether somebody may know of a table."""
+    return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
 
 
 def apply_batch(engine: Engine, body: Publish | Delete) -> Batch:

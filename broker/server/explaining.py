@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from broker.reformulate.channel import RECTANGULAR, column_name
 from broker.server.retention import concerned
 from network.wire.columns import concatenate, size_bytes
 
 if TYPE_CHECKING:
     from broker.engine import Engine
-    from broker.reformulate.channel import Attended
-    from broker.server.attendance import Attendance
+    from broker.reformulate.channel import Channel, Floats
+    from broker.server.attendance import Attendance, Attending
     from broker.server.retention import Retention
     from network.wire.bodies import Explain
+
+#: Of the messages kept, the latest up to so many bytes are looked at: a few milliseconds of work.
+LOOKED_AT_BYTES = 2 << 20
 
 _MEANING = {
     "rectangles": "the point (low, high); a message is a rectangle, and concerns it if the point is inside",
@@ -23,42 +27,42 @@ _MEANING = {
 
 
 def explain(engine: Engine, attendance: Attendance, retention: Retention, body: Explain) -> dict[str, object]:
-    """What is known now. Traffic is measured on the messages kept for resuming, where the channel is open already."""
-    attended = engine.attend(body.sql, [[value] for value in body.parameters])
-    try:
-        return _explained(engine, attendance, retention, attended)
-    finally:
-        if attendance.find(attended.channel.name) is None:  # asked about, not subscribed to
-            engine.forsake(attended.channel.name)
-
-
-def _explained(engine: Engine, attendance: Attendance, retention: Retention, attended: Attended) -> dict[str, object]:
-    channel = attended.channel
-    shape, statistics = channel.shape, channel.statistics()
-    attending = attendance.find(channel.name)
-    rectangular = shape.kind.value in ("MIN", "MAX", "DISTINCT")
-    points = channel.points_elsewhere(attended.predicates)
+    """What is known now; nothing is opened for it. Traffic is measured on the messages kept for resuming, where the
+    channel is open already."""
+    query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])
+    shape, tables = query.shape, query.tables
+    rectangular = shape.kind in RECTANGULAR
     told: dict[str, object] = {
-        "channel": channel.name,
+        "channel": engine.channel_name(query),
         "kind": shape.kind.value,
         "tables": list(shape.tables),
-        "answer": list(attended.columns),
+        "answer": list(query.columns),
         "becomes": _MEANING["rectangles" if rectangular else "places"],
-        "ranges": [channel.column_name(ref) for ref in shape.ranges],
-        "partitions": [channel.column_name(ref) for ref in shape.partition],
-        "low": attended.predicates.low[0].tolist(),
-        "high": attended.predicates.high[0].tolist(),
-        "never": bool(attended.predicates.never is not None and attended.predicates.never[0]),
+        "ranges": [column_name(tables, ref) for ref in shape.ranges],
+        "partitions": [column_name(tables, ref) for ref in shape.partition],
+        "low": predicates.low[0].tolist(),
+        "high": predicates.high[0].tolist(),
+        "never": bool(predicates.never is not None and predicates.never[0]),
         "rows": [engine.rows(table) for table in shape.tables],
-        "channel_open": attending is not None,
+        "channel_open": False,
         "seq": engine.seq,
     }
+    attending = None if channel is None else attendance.find(channel.name)
+    if channel is not None and attending is not None:
+        told["channel_open"] = True
+        told.update(_traffic(channel, attending, retention, channel.points_elsewhere(predicates)))
+    return told
+
+
+def _traffic(channel: Channel, attending: Attending, retention: Retention, points: Floats) -> dict[str, object]:
+    told: dict[str, object] = {}
+    statistics = channel.statistics()
     if statistics.updates:
         told["updates_seen"] = statistics.updates
         told["messages_per_update"] = statistics.messages / statistics.updates
         told["ignorable_share"] = statistics.ignorable / statistics.updates
-    kept = [] if attending is None else retention.after(attending.number, -1)
-    if attending is not None and kept:
+    kept = retention.latest(attending.number, LOOKED_AT_BYTES)
+    if kept:
         columns = concatenate(kept)
         hit = concerned(columns, attending.spec, points)
         seqs = np.asarray(columns["seq"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from network.monitor.metrics import Metric, Sample, counter, gauge
-from network.monitor.process import process_metrics
+from network.monitor.process import pause_metrics, process_metrics
 from network.node.children_metrics import children_metrics
 
 if TYPE_CHECKING:
@@ -19,11 +19,24 @@ def server_metrics(server: Server) -> list[Metric]:
     engine, log = server.engine, server.log.statistics()
     waiting = server.pipeline.waiting_bytes if server.pipeline is not None else 0
     lag = engine.seq - server.children.through
+    queries, working = server.queries, server.working.statistics()
     return [
         counter("hullcast_updates_total", "Updates since the database began: its sequence number.", engine.seq),
         gauge("hullcast_lag_updates", "Updates applied whose messages have not left yet.", lag),
         counter("hullcast_requests_total", "Requests of clients and reports of nodes.", server.requests),
         counter("hullcast_requests_refused_total", "Requests their senders had no right to.", server.brain.refused),
+        counter(
+            "hullcast_requests_failed_total", "Requests that failed by a fault of the server.", server.brain.failures
+        ),
+        gauge("hullcast_requests_in_work", "Requests answered in several turns, not done yet.", working.waiting),
+        counter("hullcast_queries_total", "One-time queries answered.", queries.answered),
+        counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
+        gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
+        gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
+        counter("hullcast_query_processes_total", "Query processes started.", queries.processes),
+        gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
+        gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
+        *pause_metrics(server.pauses),
         _each("hullcast_table_rows", "Rows.", "table", {name: engine.rows(name) for name in engine.tables}),
         gauge(
             "hullcast_channels", "Channels that subscribers elsewhere attend, or did lately.", len(server.attendance)

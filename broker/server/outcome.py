@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 class Outcome:
     """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced."""
 
-    reply: Body
+    reply: Body | bytes  # bytes: a body that is encoded already
     entry: Entry | None = None
     installs: tuple[Install, ...] = ()
     through: int = 0

@@ -1,62 +1,426 @@
-"""One-time queries: one at a time, in a thread, so that nobody's slow SELECT holds up the updates."""
+"""One-time queries: whose turn it is, what their process must know, and what comes back. SQLite is never touched here.
+
+The work is done in `broker/queries/process.py`. A query waits for its turn; its text goes there to be read (which
+tables?); the copies of these tables are brought up to date, some rows at a time; then it is asked, behind all rows
+that belong to the very moment. It sees everything that was applied before, and is killed at its time limit.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.server.outcome import Outcome
-from network.wire.bodies import Failed, Rows
-from network.wire.errors import HullcastError, InvariantBroken, Overloaded, to_wire
-from network.wire.values import table_of
+from broker.feed import Behind, TableCopy
+from broker.queries.process import (
+    REPLY,
+    SECRET_BYTES,
+    Ask,
+    Create,
+    Drop,
+    Put,
+    message_bytes,
+)
+from broker.queries.reading import LONGEST_SQL, shortened
+from broker.scheduling.policy import FairShare, Item
+from broker.schema import ColumnType, fold
+from broker.travel import travelling
+from network.wire.bodies import Failed, decode
+from network.wire.columns import TextColumn
+from network.wire.errors import ConnectionLost, HullcastError, InvariantBroken, Overloaded, SqlError, from_wire
+from network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.engine import Engine
-    from network.answers.named import QueryRows
+    from broker.feed import Follower, Rows
+    from broker.scheduling.driver import Work
+    from broker.schema import Table
+    from broker.server.working import Working
     from network.wire.bodies import Query
-    from network.wire.frames import Request
+    from network.wire.frames import Origin, Request
 
-#: Queries that may wait; when full, more are refused as Overloaded.
-WAITING = 1000
+    Check = Callable[[Origin, tuple[str, ...]], None]
+
+log = logging.getLogger(__name__)
+
+#: Queries that may wait, of all and of one owner; when full, more are refused as Overloaded.
+WAITING, WAITING_PER_OWNER = 1000, 200
+#: Rows that go to the process at once: about two milliseconds of work.
+PORTION = 4096
+#: Bytes that may wait in the pipe to the process before it is given a chance to take them.
+PIPE_BYTES = 4 << 20
+#: Texts whose tables are remembered.
+REMEMBERED = 1024
+#: Seconds that the process may take before a query begins, for rows that were sent before it.
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What one query may take, and how many run at once."""
+
+    time_s: float
+    memory_bytes: int
+    at_once: int
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting(Item):
+    request: Request | None = None
+    query: Query | None = None
 
 
 class Queries:
-    """A queue of queries and the one who works it off.
+    """The queries that wait, those that run, and the process they run in.
 
-    The copy of the tables that a query reads is brought up to date on the event loop, where rows change; the reading
-    itself looks at the copy only.
+    The process is started for the first query, and again when it ends; tables are copied when first named. One owner
+    may have all but one of the places, and waits behind those who were served less.
     """
 
-    def __init__(self, engine: Engine, done: Callable[[Request, Outcome], None]) -> None:
-        self._engine = engine
-        self._done = done
-        self._waiting: asyncio.Queue[tuple[Request, Query]] = asyncio.Queue(WAITING)
-        self.answered = 0
+    def __init__(
+        self,
+        engine: Engine,
+        working: Working,
+        limits: QueryLimits,
+        check: Check,
+        refusal: Callable[[HullcastError, Request], bytes],
+        done: Callable[[Request, bytes], None],
+    ) -> None:
+        self._engine, self._working, self._limits = engine, working, limits
+        self._check, self._refusal, self._done = check, refusal, done
+        self._policy = FairShare()
+        self._waiting: list[_Waiting] = []
+        self._running: dict[asyncio.Task[None], str] = {}
+        self._something = asyncio.Event()
+        self._process: QueryProcess | None = None
+        self._starting = asyncio.Lock()
+        self._planned: dict[str, tuple[str, ...]] = {}
+        self._planned_for: dict[str, Table] = {}
+        self.answered = self.failed = self.processes = 0
 
-    def put(self, request: Request, query: Query) -> None:
-        """Queue a query."""
-        try:
-            self._waiting.put_nowait((request, query))
-        except asyncio.QueueFull:
-            raise Overloaded("queries waiting", WAITING) from None
+    @property
+    def waiting(self) -> int:
+        """Queries whose turn has not come."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """Queries being answered."""
+        return len(self._running)
+
+    def put(self, request: Request, query: Query, owner: str) -> None:
+        """Queue a query; Overloaded if too many wait."""
+        if len(query.sql) > LONGEST_SQL:
+            raise SqlError(shortened(query.sql), f"{len(query.sql)} characters", f"at most {LONGEST_SQL}")
+        mine = sum(item.owner == owner for item in self._waiting)
+        if len(self._waiting) >= WAITING or mine >= WAITING_PER_OWNER:
+            raise Overloaded("queries waiting", WAITING_PER_OWNER if mine >= WAITING_PER_OWNER else WAITING)
+        self._waiting.append(_Waiting(owner, time.monotonic(), request=request, query=query))
+        self._something.set()
 
     async def run(self) -> None:
         """Answer queries until cancelled."""
-        while True:
-            request, query = await self._waiting.get()
-            try:
-                read = self._engine.prepare_query(query.sql, *query.parameters)
-                outcome = Outcome(await asyncio.to_thread(_rows, read), ordered=True)
-            except InvariantBroken:
+        try:
+            while True:
+                await self._something.wait()
+                self._something.clear()
+                while (item := self._next()) is not None:
+                    task = asyncio.create_task(self._serve(item), name="server.query")
+                    self._running[task] = item.owner
+                    task.add_done_callback(self._ended)
+        finally:
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+            if self._process is not None:
+                await self._process.stop()
+
+    def _next(self) -> _Waiting | None:
+        """The query whose turn it is, if there is room for one."""
+        if len(self._running) >= self._limits.at_once:
+            return None
+        most = max(1, self._limits.at_once - 1)  # of one owner, so that others find a place
+        owners = list(self._running.values())
+        may = [item for item in self._waiting if owners.count(item.owner) < most]
+        if not may:
+            return None
+        item = self._policy.pick(may, time.monotonic())
+        assert isinstance(item, _Waiting)
+        self._waiting.remove(item)
+        return item
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._something.set()
+
+    async def _serve(self, item: _Waiting) -> None:
+        assert item.request is not None
+        assert item.query is not None
+        began = time.monotonic()
+        try:
+            body = await self._answer(item.owner, item.request, item.query)
+        except HullcastError as error:
+            self.failed += 1
+            if isinstance(error, InvariantBroken) and self._engine.broken:
                 raise
-            except HullcastError as error:
-                outcome = Outcome(Failed(*to_wire(error)))
-            self.answered += 1
-            self._done(request, outcome)
+            body = self._refusal(error, item.request)
+        except Exception as error:
+            self.failed += 1
+            log.exception("query failed")
+            body = self._refusal(
+                InvariantBroken(f"{type(error).__name__} in a query; nothing was changed"), item.request
+            )
+        self._policy.served(item, time.monotonic() - began, time.monotonic())
+        self.answered += 1
+        self._done(item.request, body)
+
+    async def _answer(self, owner: str, request: Request, query: Query) -> bytes:
+        assert request.origin is not None
+        self._check(request.origin, ())
+        async with self._starting:
+            process = await self._started()
+        tables = await self._tables(process, query.sql)
+        self._check(request.origin, tables)  # with the rights in force now
+        await process.bring_up_to_date(owner, tables)
+        kind, body = await process.ask(query.sql, tuple(query.parameters), planning=False)
+        if kind != REPLY:
+            raise InvariantBroken("the query process answered another question")
+        return body
+
+    async def _started(self) -> QueryProcess:
+        if self._process is None or self._process.ended:
+            if self._process is not None:
+                log.warning("query process ended", extra={"code": self._process.returncode})
+                await self._process.stop()
+            self._process = None
+            self._process = await QueryProcess.start(self._engine, self._working, self._limits)
+            self.processes += 1
+        return self._process
+
+    async def _tables(self, process: QueryProcess, sql: str) -> tuple[str, ...]:
+        """The tables a text reads (folded names); read once, in the process: parsing may take its time."""
+        if self._planned_for != (schema := schema_of(self._engine)):
+            self._planned, self._planned_for = {}, schema  # a text may mean another table now
+        known = self._planned.get(sql)
+        if known is None:
+            kind, body = await process.ask(sql, (), planning=True)
+            if kind == REPLY:
+                refusal = decode(body)
+                assert isinstance(refusal, Failed), "a text is planned or refused"
+                raise from_wire(refusal.code, refusal.arguments)
+            known = tuple(map(str, json.loads(body)))
+            if self._planned_for == schema:
+                if len(self._planned) >= REMEMBERED:
+                    self._planned.clear()
+                self._planned[sql] = known
+        return known
 
 
-def _rows(read: Callable[[], QueryRows]) -> Rows:
-    rows = read()
-    return Rows(*table_of(rows, rows.columns))
+def schema_of(engine: Engine) -> dict[str, Table]:
+    """The tables by folded name."""
+    return {fold(table.name): table for table in engine.tables.values()}
+
+
+class QueryProcess:
+    """One life of the process: what it has copied, and which children owe an answer."""
+
+    def __init__(self, engine: Engine, working: Working, limits: QueryLimits, folder: str) -> None:
+        self._engine, self._working, self._limits, self._folder = engine, working, limits, folder
+        self._follower: Follower = engine.feed.follower("queries")
+        self._copies: dict[str, TableCopy] = {}
+        self._copying: dict[str, asyncio.Lock] = {}
+        self._owed: dict[bytes, asyncio.Future[tuple[bytes, bytes]]] = {}
+        self._process: asyncio.subprocess.Process
+        self._server: asyncio.Server
+        self._answering: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def start(cls, engine: Engine, working: Working, limits: QueryLimits) -> QueryProcess:
+        """Start the process."""
+        try:
+            folder = tempfile.mkdtemp(prefix="hullcast-")
+        except OSError as error:
+            raise ConnectionLost(f"queries need a temporary folder ({error.strerror}); set TMPDIR") from error
+        self = cls(engine, working, limits, folder)
+        path = os.path.join(folder, "replies")
+        self._server = await asyncio.start_unix_server(self._connected, path, limit=DEFAULT.body_bytes + 4096)
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "broker.queries.process", path),
+            stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,  # a group of its own, that ends as one, and hears no Ctrl-C
+        )
+        return self
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.returncode is not None
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended."""
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """End the process and all its children at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """End everything, and wait for it."""
+        self._follower.close()
+        self._server.close()
+        self.kill()
+        await self._process.wait()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+        for owed in self._owed.values():
+            if not owed.done():
+                owed.set_exception(ConnectionLost("the query process was stopped"))
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+            with contextlib.suppress(OSError):
+                await self._process.stdin.wait_closed()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # --- the copies --------------------------------------------------------------------------------------
+
+    async def bring_up_to_date(self, owner: str, tables: tuple[str, ...]) -> None:
+        """Let the process have everything in these tables. When this returns, it has been sent, up to this moment."""
+        while True:
+            for name in tables:
+                async with self._copying.setdefault(name, asyncio.Lock()):
+                    while self._left(name) > PORTION:
+                        await self._working.do(owner, self._copy(name))
+                        await self._drain()
+            if all(self._left(name) <= PORTION for name in tables):
+                for name in tables:  # little is left, and it goes in this very turn
+                    while self._copies[name].left:
+                        self._send_portion(name)
+                return
+
+    def _left(self, name: str) -> int:
+        """About how many rows of a table the process does not have as they are."""
+        store = self._engine.store_of(name)
+        copy = self._copies.get(name)
+        if copy is None or copy.store is not store:
+            if copy is not None:
+                self._write(Drop(copy.store.table.name))
+                self._follower.drop(copy.store.table)
+            self._write(Create(store.table))
+            self._follower.add(store.table)
+            copy = self._copies[name] = TableCopy(store)
+        self._follow()
+        return copy.left
+
+    def _follow(self) -> None:
+        """Note what changed."""
+        try:
+            for change in self._follower.read(1 << 62):
+                copy = self._copies.get(fold(change.store.table.name))
+                if copy is not None and copy.store is change.store:
+                    copy.note(change)
+        except Behind:
+            log.info("query process is behind; it reads its tables again", extra={"tables": len(self._copies)})
+            for copy in self._copies.values():
+                copy.restart()
+
+    def _copy(self, name: str) -> Work:
+        """Send rows of a table until the pipe is full enough."""
+        while self._left(name) > PORTION and self._pipe_bytes() < PIPE_BYTES:
+            self._send_portion(name)
+            yield 0.002
+
+    def _send_portion(self, name: str) -> None:
+        copy = self._copies[name]
+        rows = copy.portion(PORTION)
+        if rows is not None:
+            self._write(Put(copy.store.table.name, rows.slots, rows.alive, self._cells(copy.store.table, rows)))
+
+    def _cells(self, table: Table, rows: Rows) -> list[object]:
+        texts = self._engine.texts
+        cells: list[object] = []
+        for i, column in enumerate(table.columns):
+            if column.type is ColumnType.TEXT:
+                travels = travelling(ColumnType.TEXT, rows.cells[i], texts)
+                assert isinstance(travels, TextColumn)
+                cells.append((travels.codes, travels.words))
+            else:
+                cells.append(rows.cells[i])
+        return cells
+
+    # --- to and from the process ---------------------------------------------------------------------------
+
+    def _write(self, message: Create | Drop | Put | Ask) -> None:
+        assert self._process.stdin is not None
+        if self.ended or self._process.stdin.is_closing():
+            raise ConnectionLost("the query process ended")
+        self._process.stdin.write(message_bytes(message))
+
+    def _pipe_bytes(self) -> int:
+        assert self._process.stdin is not None
+        return self._process.stdin.transport.get_write_buffer_size()
+
+    async def _drain(self) -> None:
+        assert self._process.stdin is not None
+        try:
+            await self._process.stdin.drain()
+        except OSError:
+            raise ConnectionLost("the query process ended") from None
+
+    async def ask(self, sql: str, parameters: tuple[object, ...], *, planning: bool) -> tuple[bytes, bytes]:
+        """What the process says to a query: what kind of answer, and its bytes. It is written at once."""
+        secret = os.urandom(SECRET_BYTES)
+        owed = self._owed[secret] = asyncio.get_running_loop().create_future()
+        time_s, memory_bytes = self._limits.time_s, self._limits.memory_bytes
+        gone = asyncio.ensure_future(self._process.wait())
+        try:
+            self._write(Ask(secret, sql, parameters, schema_of(self._engine), planning, time_s, memory_bytes))
+            began = time.monotonic()
+            await asyncio.wait((owed, gone), timeout=time_s + PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+            if not owed.done():
+                self.kill()
+                raise ConnectionLost("the query process ended")
+            kind, body = owed.result()
+            if not kind:
+                raise self._unanswered(sql, time.monotonic() - began)
+            return kind, body
+        finally:
+            gone.cancel()
+            del self._owed[secret]
+
+    def _unanswered(self, sql: str, took_s: float) -> HullcastError:
+        """Why a child ended without an answer."""
+        if took_s >= self._limits.time_s:
+            reason = f"stopped after {self._limits.time_s:g} s"
+            return SqlError(shortened(sql), reason, "narrow it with WHERE, or join on keys")
+        return SqlError(shortened(sql), "its process was killed", "it may have taken too much memory; ask for less")
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A child has an answer, or will have."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        try:
+            secret = await reader.readexactly(SECRET_BYTES)
+            answer = await reader.read(-1)
+            owed = self._owed.get(secret)
+            if owed is not None and not owed.done():
+                owed.set_result((answer[:1], answer[1:]))
+        except (OSError, asyncio.IncompleteReadError):
+            log.info("a query ended without an answer")
+        finally:
+            self._answering.discard(task)
+            writer.close()

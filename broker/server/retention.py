@@ -129,6 +129,17 @@ class Retention:
                 found.append(take(columns, later))
         return found
 
+    def latest(self, channel: int, most_bytes: int) -> list[Columns]:
+        """The latest messages of a channel, of about so many bytes, oldest first."""
+        found: list[Columns] = []
+        for kept in reversed(self._windows[channel].kept if channel in self._windows else ()):
+            self._join(kept)
+            found.append(kept.parts[0])
+            most_bytes -= kept.size_bytes
+            if most_bytes <= 0:
+                break
+        return found[::-1]
+
     def replay(self, channel: int, since: int, spec: ChannelSpec, points: Floats) -> Columns | None:
         """The messages after `since` that concern one of these points; None if there are none."""
         batches = self.after(channel, since)

@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from broker.scheduling.driver import going_on
 from broker.server.attendance import Attendance
 from broker.server.brain import Brain
 from broker.server.outcome import Outcome
 from broker.server.pipeline import Pipeline, Step
-from broker.server.preparing import FEW, Preparing
-from broker.server.queries import Queries
+from broker.server.queries import Queries, QueryLimits
 from broker.server.retention import Retention
 from broker.server.status import server_status
 from broker.server.storage import open_storage
 from broker.server.subscribing import Limits
+from broker.server.working import Working
 from network.link.listener import Listener
+from network.monitor.pauses import Pauses
 from network.node.children import Children
 from network.routing.router import Router
 from network.wire import bodies
+from network.wire.bodies import Failed
 from network.wire.columns import concatenate
 from network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
 from network.wire.frames import Directory, NodeEntry, Reply
@@ -36,10 +39,11 @@ if TYPE_CHECKING:
 
     from broker.log.checkpoint import Captured
     from broker.log.recovery import DataDirectory
+    from broker.scheduling.driver import Work
     from broker.server.settings import ServerSettings
     from network.link.peer import Peer
     from network.security.curve import Curve
-    from network.security.rights import Identity, Rights
+    from network.security.rights import Rights
     from network.wire.columns import Columns
     from network.wire.frames import Request
 
@@ -110,9 +114,17 @@ class Server:
                 settings.batch_rows, settings.subscribe_rows, settings.subscribe_groups, settings.max_channels
             ),
         )
-        self.brain.now = self.started
-        self.preparing = Preparing(self.brain.subscribing, self._handle)
-        self.queries = Queries(self.engine, self._put)
+        self.working = Working()
+        self.queries = Queries(
+            self.engine,
+            self.working,
+            QueryLimits(settings.query_s, settings.query_memory_bytes, settings.query_processes),
+            lambda origin, tables: self.brain.check(origin, "query", tables),
+            self._refused_query,
+            lambda request, body: self._put(request, Outcome(body, ordered=True)),
+        )
+        self.pauses = Pauses()
+        self._going_on: set[asyncio.Task[None]] = set()  # requests that take several turns
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
@@ -137,7 +149,7 @@ class Server:
         try:
             self.listener.start(self.children)
             self._tell_directory()
-            for work in (self._rounds, self.queries.run, self.preparing.run):
+            for work in (self._rounds, self.queries.run, self.working.run, self.pauses.run):
                 tasks.append(asyncio.create_task(work(), name=f"server.{work.__qualname__}"))
             if started is not None:
                 started.set()
@@ -149,9 +161,9 @@ class Server:
                     end.result()
         finally:
             self._stopping = True
-            for task in tasks:
+            for task in (*self._going_on, *tasks):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._going_on, *tasks, return_exceptions=True)
             if self._checkpointing is not None:
                 await asyncio.gather(self._checkpointing, return_exceptions=True)
             await self.pipeline.stop()
@@ -169,11 +181,11 @@ class Server:
         assert self.pipeline is not None, "the listener starts after the pipeline"
         assert request.origin is not None, "Children fills it in"
         self.requests += 1
-        sender = self.children.rights.who(request.origin.key, request.origin.name)
+        origin, owner = request.origin, owner_of(request)
         if self._stopping:  # past the pipeline, which is being emptied
             if request.id:
-                refusal = bodies.encode(self.brain.refusal(ConnectionLost("the server is stopping")).reply)
-                self.children.answer(Reply(request.id, request.route, (), refusal))
+                refusal = Failed(*to_wire(ConnectionLost("the server is stopping")))
+                self.children.answer(Reply(request.id, request.route, (), bodies.encode(refusal)))
             return
         try:
             if self.pipeline.full:
@@ -181,21 +193,49 @@ class Server:
             body = bodies.decode(request.body)
             if isinstance(body, bodies.Report) and not request.id:  # `Children` takes such a one from nodes only
                 self._take_report(body)
-                return
-            if isinstance(body, bodies.Query):
-                self.brain.check(sender, "query", self.engine.tables_queried(body.sql))
-                self.queries.put(request, body)
-                return
-            if isinstance(body, bodies.Subscribe) and len(body.groups) > FEW:
-                self.preparing.put(request, body, sender)
-                return
+            elif isinstance(body, bodies.Query):
+                self.brain.check(origin, "query")
+                self.queries.put(request, body, owner)
+            else:
+                self._begin(request, self.brain.work(body, request.body, origin, owner, time.monotonic), owner)
         except HullcastError as error:
-            self._put(request, self.brain.refusal(error))
-            return
-        self._handle(request, body, sender)
+            self._put(request, self.brain.refusal(error, origin))
+        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine may be in pieces)
+            self._put(request, self.brain.failure(error, "request"))
 
-    def _handle(self, request: Request, body: bodies.Body, sender: Identity) -> None:
-        self._put(request, self.brain.handle(body, request.body, sender))
+    def _begin(self, request: Request, work: Work, owner: str) -> None:
+        """Do a request, at once if it is done in a slice; otherwise others have their turns in between."""
+        try:
+            yielded = work.send(None)
+        except StopIteration as stop:
+            self._put(request, stop.value)
+            return
+        task = asyncio.create_task(self._go_on(request, going_on(work, yielded), owner), name="server.request")
+        self._going_on.add(task)
+        task.add_done_callback(self._going_on.discard)
+
+    async def _go_on(self, request: Request, work: Work, owner: str) -> None:
+        assert request.origin is not None
+        try:
+            outcome = await self.working.do(owner, work)
+        except Overloaded as error:
+            work.close()
+            outcome = self.brain.refusal(error, request.origin)
+        except Exception as error:  # noqa: BLE001  (only where the engine may be in pieces)
+            self._fail(error)
+            return
+        self._put(request, outcome)
+
+    def _fail(self, error: Exception) -> None:
+        """The engine's state is in doubt: whoever runs the server stops it."""
+        assert self.pipeline is not None
+        if not self.pipeline.failed.done():
+            self.pipeline.failed.set_exception(error)
+
+    def _refused_query(self, error: HullcastError, request: Request) -> bytes:
+        assert request.origin is not None
+        reply = self.brain.refusal(error, request.origin).reply
+        return reply if isinstance(reply, bytes) else bodies.encode(reply)
 
     def on_children_changed(self) -> None:
         """Nothing to do: nodes report by themselves."""
@@ -250,12 +290,12 @@ class Server:
         while True:
             await asyncio.sleep(ROUND_S)
             now = time.monotonic()
-            self.brain.now = now
             if next(iter(self.pipeline), None) is None:  # nothing waits for the disk
                 self.children.through = self.engine.seq
             self._history.append((now, self.children.through))
             self.children.tell_progress()
             self.retention.expire(now - self.settings.retention_s)
+            self.brain.subscribing.expire(now)
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
             self._tell_directory()
@@ -317,14 +357,20 @@ class Server:
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
     """An outcome with its reply's bytes; one that no frame holds is refused: whoever asked must ask for less."""
     try:
-        body = bodies.encode(outcome.reply)
+        body = outcome.reply if isinstance(outcome.reply, bytes) else bodies.encode(outcome.reply)
         size = len(body) + sum(install.points.nbytes + 64 for install in outcome.installs)
         if size > DEFAULT.body_bytes:
             raise TooLarge("bytes of this answer", size, DEFAULT.body_bytes)
     except TooLarge as error:
-        refusal = Outcome(bodies.Failed(*to_wire(error)))
-        return refusal, bodies.encode(refusal.reply)
+        refusal = Failed(*to_wire(error))
+        return Outcome(refusal), bodies.encode(refusal)
     return outcome, body
+
+
+def owner_of(request: Request) -> str:
+    """On whose account a request goes: its key, or, where there are no keys, its connection."""
+    assert request.origin is not None
+    return request.origin.key or "/".join(map(str, request.route))
 
 
 def _entry(report: dict[str, object]) -> NodeEntry:

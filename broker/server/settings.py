@@ -129,6 +129,27 @@ class ServerSettings(Settings):
         least=1,
         most=1_000_000,
     )
+    query_s: float = option(
+        20.0,
+        "time that a one-time query may run; then it is stopped",
+        raised="heavier queries finish, but they take a processor from everybody else for longer",
+        least=0.01,
+        most=86400,
+    )
+    query_memory_bytes: int = option(
+        512 * MIB,
+        "memory that a one-time query may take, beside the tables it reads",
+        raised="larger sorts and answers, but query_processes of them must fit on this host",
+        least=16 * MIB,
+        most=1024 * GIB,
+    )
+    query_processes: int = option(
+        4,
+        "one-time queries that run at once, each in a process of its own",
+        raised="slow queries keep fewer others waiting, but they share processors and memory with the server",
+        least=1,
+        most=1000,
+    )
     channel_linger_s: float = option(
         30.0,
         "time a channel stays open after its last subscription",

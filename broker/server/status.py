@@ -35,6 +35,15 @@ def server_status(server: Server) -> dict[str, object]:
         },
         "retention_bytes": server.retention.size_bytes,
         "refused": server.brain.refused,
+        "failed": server.brain.failures,
+        "longest_pause_s": server.pauses.longest_s,
+        "recent_pause_s": server.pauses.recent_s,
+        "queries": {
+            "answered": server.queries.answered,
+            "failed": server.queries.failed,
+            "running": server.queries.running,
+            "waiting": server.queries.waiting,
+        },
         "nodes": server.live_reports(),
     }
 

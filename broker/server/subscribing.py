@@ -1,35 +1,61 @@
-"""Subscribing from elsewhere: SQL becomes channels and points, with first answers or with what was missed."""
+"""Subscribing from elsewhere: SQL becomes channels and points, with first answers or with what was missed.
+
+Everything here is work in slices (`broker/scheduling/driver.py`): a small request is done in one, a large one lets
+others run in between. So first answers may be older than the reply that carries them, and not all of one moment; each
+says how old it is, and the reply's replay has what came since. What the subscriber makes of both is of the reply's
+moment.
+
+    understand each group (parse, open its channel)  ->  take first answers  ->  [stage what is too large for a frame]
+                                                     ->  points, replay, reply: in one slice
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections import OrderedDict
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from broker.server.outcome import Outcome
-from network.wire.bodies import ChannelSpec, Failed, Group, Opened, Subscribe, Subscribed
-from network.wire.columns import size_bytes
-from network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, to_wire
+from network.wire import bodies
+from network.wire.bodies import ChannelSpec, Failed, Fetch, Group, Opened, Part, Staged, Subscribe, Subscribed
+from network.wire.columns import concatenate, length, size_bytes, take
+from network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, UsageError, to_wire
 from network.wire.frames import Install
 from network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
     from broker.engine import Engine
     from broker.reformulate.channel import Attended
+    from broker.scheduling.driver import Work
     from broker.server.attendance import Attendance, Attending
     from broker.server.retention import Retention
-    from network.security.rights import Action, Identity
+    from network.security.rights import Action
     from network.wire.columns import Columns
 
     Floats = npt.NDArray[np.float64]
 
 #: A replay beyond this is not worth its bytes, nor sure to fit a frame: a snapshot says as much.
 REPLAY_BYTES = 16 << 20
+#: First answers of one request up to this go in its reply; more are staged in parts of about this size.
+PART_BYTES = 8 << 20
+#: Staged answers, of everybody and of one owner.
+STAGED_BYTES, STAGED_BYTES_PER_OWNER = 512 << 20, 256 << 20
+#: Seconds after which staged answers that nobody fetches are forgotten.
+STAGED_S = 60.0
+#: Rows looked at for first answers without leaving the event loop, and what that, or reading a text, costs about.
+AT_ONCE_LOOKS, AT_ONCE_S, PARSE_S = 100_000, 0.001, 0.002
+#: Work in one slice, about.
+SLICE_S = 0.004
+#: How often first answers are taken again because too much happened meanwhile.
+TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,99 +68,128 @@ class Limits:
     channels: int  # open at once, whoever asked for them
 
 
-class Check(Protocol):
-    """Raises NotPermitted unless the sender may do that."""
+class May(Protocol):
+    """Raises NotPermitted unless the sender may do that, by the rights in force at that moment."""
 
-    def __call__(self, sender: Identity, action: Action, tables: Iterable[str] = ()) -> None: ...
+    def __call__(self, action: Action, tables: Iterable[str] = ()) -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Asked:
-    """A group that was understood."""
+    """A group that was understood, its channel held open until it is released."""
 
     group: Group
     attended: Attended
     attending: Attending
-    points: Floats
-    resumes: bool
+    since: int | None  # it goes on from there, if that can still be told; None: it begins with a snapshot
+    holding: ExitStack
+    snapshot: Columns | None = None
+    runs: list[tuple[int, int]] = field(default_factory=list)  # members, and the moment their snapshot is of
 
-    def opened(self) -> Opened:
-        snapshot = None if self.resumes else self.attended.channel.first(self.attended.predicates)
-        return Opened(self.group.group, self.attending.number, self.attended.columns, self.points, snapshot)
+    @property
+    def oldest(self) -> int:
+        """The moment after which it has not heard everything."""
+        return self.since if self.since is not None else min((seq for _, seq in self.runs), default=0)
 
-    def install(self) -> Install:
-        spec = self.attending.spec
-        return Install(self.group.group, self.attending.number, spec.form, spec.partitioned, self.points)
+    def again(self) -> None:
+        """What it has is of no use: it begins with a (new) snapshot."""
+        self.since, self.snapshot = None, None
+        self.runs.clear()
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A request on its way through the slices."""
+
+    may: May
+    asked: list[_Asked] = field(default_factory=list)
+    failed: list[Opened] = field(default_factory=list)
+    owner: str = ""
+    parts: list[bytes] = field(default_factory=list)  # staged answers
+    until: float = 0.0
+
+    @property
+    def staged_bytes(self) -> int:
+        return sum(map(len, self.parts))
+
+    def release(self) -> None:
+        """Let go of all channels."""
+        for one in self.asked:
+            one.holding.close()
 
 
 class Subscribing:
     """Answers requests to subscribe; the service enters the points into its routing table when the answer leaves."""
 
     def __init__(
-        self,
-        engine: Engine,
-        epoch: bytes,
-        attendance: Attendance,
-        retention: Retention,
-        check: Check,
-        limits: Limits,
+        self, engine: Engine, epoch: bytes, attendance: Attendance, retention: Retention, limits: Limits
     ) -> None:
         self._engine = engine
         self._epoch = epoch
         self._attendance = attendance
         self._retention = retention
-        self._check = check
         self._limits = limits
+        self._staged: OrderedDict[bytes, _Request] = OrderedDict()
 
-    def prepare(self, group: Group, sender: Identity) -> None:
-        """Do what takes long and changes no answer: parse, and open the channel. Errors are for `subscribe` to tell."""
-        try:
-            self._understand(group, sender, None)
-        except InvariantBroken:
-            raise
-        except HullcastError:
-            return
+    @property
+    def staged_bytes(self) -> int:
+        """First answers that wait to be fetched."""
+        return sum(request.staged_bytes for request in self._staged.values())
 
-    def subscribe(self, body: Subscribe, sender: Identity) -> Outcome:
-        """All groups of a request in one reply: the subscriber's answers then are all of one moment."""
+    def subscribe(self, body: Subscribe, may: May, owner: str, now: Callable[[], float]) -> Work:
+        """All groups of a request in one reply. The result is an Outcome."""
+        if body.ticket is not None:
+            request = self._staged.pop(body.ticket, None)
+            if request is None or request.owner != owner:
+                raise Overloaded("answers kept for fetching", len(self._staged))
+            try:
+                return (yield from self._finish(request))
+            finally:
+                request.release()
         count = sum(group.count for group in body.groups)
         if count > self._limits.subscriptions:
             raise TooLarge("subscriptions in one request", count, self._limits.subscriptions)
         if len(body.groups) > self._limits.groups:
             raise TooLarge("groups in one request", len(body.groups), self._limits.groups)
         since = body.since if body.epoch == self._epoch else None
-        asked: list[_Asked] = []
-        failed: list[Opened] = []
-        for group in body.groups:
-            try:
-                asked.append(self._understand(group, sender, since))
-            except InvariantBroken:
-                raise
-            except HullcastError as error:  # of several groups, one may be wrong (its table is gone) without the others
-                if len(body.groups) == 1:
-                    raise
-                failed.append(_failed(group, error))
-        replay = self._replay(asked, since)
-        opened: list[Opened] = []
-        installs: list[Install] = []
-        specs: dict[int, ChannelSpec] = {}
-        for one in asked:
-            try:
-                opened.append(one.opened())
-            except TooLarge as error:  # its first answer alone
-                if len(body.groups) == 1:
-                    raise
-                failed.append(_failed(one.group, error))
-                continue
-            installs.append(one.install())
-            specs[one.attending.number] = one.attending.spec
-        reply = Subscribed(self._engine.seq, self._epoch, (*opened, *failed), specs, replay)
-        return Outcome(reply, installs=tuple(installs), ordered=True)
+        request = _Request(may, owner=owner)
+        keep = False
+        try:
+            spent = 0.0
+            for group in body.groups:
+                try:
+                    one = yield from self._understand(group, may, since)
+                    request.asked.append(one)
+                    if one.since is None:
+                        yield from self._answer(one)
+                except HullcastError as error:  # of several groups, one may be wrong (its table is gone) alone
+                    if len(body.groups) == 1 or isinstance(error, InvariantBroken):
+                        raise
+                    request.failed.append(_failed(group, error))
+                    self._drop(request, group)
+                spent += PARSE_S
+                if spent >= SLICE_S:
+                    yield spent
+                    spent = 0.0
+            if sum(size_bytes(one.snapshot) for one in request.asked if one.snapshot is not None) > PART_BYTES:
+                keep = True
+                return (yield from self._stage(request, now))
+            return (yield from self._finish(request))
+        finally:
+            if not keep:
+                request.release()
 
-    def _understand(self, group: Group, sender: Identity, since: int | None) -> _Asked:
-        """A group's channel (opened if need be) and points, and whether what it missed since then is still here."""
-        self._check(sender, "subscribe", self._engine.tables_of(group.sql))
-        attended = self._engine.attend(group.sql, parameter_columns(group), group.count)
+    def _drop(self, request: _Request, group: Group) -> None:
+        for one in [one for one in request.asked if one.group is group]:
+            one.holding.close()
+            request.asked.remove(one)
+
+    # --- the groups --------------------------------------------------------------------------------------
+
+    def _understand(self, group: Group, may: May, since: int | None) -> Work:
+        """A group's channel (opened if need be), and whether what it missed since then is still here."""
+        may("subscribe", self._engine.tables_named(group.sql))
+        attended: Attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
         channel = attended.channel
         if self._attendance.find(channel.name) is None and len(self._attendance) >= self._limits.channels:
             self._engine.forsake(channel.name)
@@ -142,23 +197,136 @@ class Subscribing:
         attending, new = self._attendance.attend(channel)
         if new:
             self._retention.open(attending.number, self._engine.seq)
+        holding = ExitStack()
+        attending.pins += 1
+        holding.callback(self._unpin, attending, channel, new)
+        holding.enter_context(channel.held(attended.predicates))
         resumes = (
             since is not None
             and since <= self._engine.seq
             and self._retention.reaches(attending.number, since, listened=group.channel == attending.number)
         )
-        return _Asked(group, attended, attending, channel.points_elsewhere(attended.predicates), resumes)
+        return _Asked(group, attended, attending, since if resumes else None, holding)
 
-    def _replay(self, asked: list[_Asked], since: int | None) -> dict[int, Columns]:
-        """Per channel what those who come back have missed. Where that is too much, they get snapshots instead."""
+    def _unpin(self, attending: Attending, channel: object, new: bool) -> None:
+        """A request is done with a channel. One that was opened for it alone, in vain, is closed again."""
+        attending.pins -= 1
+        if new and not attending.taken and not attending.pins:
+            self._attendance.withdraw(attending)
+            self._retention.close(attending.number)
+
+    def _answer(self, one: _Asked) -> Work:
+        """Take a group's first answers, each run of members at one moment."""
+        channel, predicates, n = one.attended.channel, one.attended.predicates, one.group.count
+        one.again()
+        parts: list[Columns] = []
+        step = min(channel.capture_at_once, max(n, 1))
+        for start in range(0, max(n, 1), step):
+            some = predicates.some(slice(start, start + step))
+            compute = channel.capture(some)
+            one.runs.append((min(step, n - start), self._engine.seq))
+            at_once = channel.capture_cost(step) <= AT_ONCE_LOOKS or step < n
+            parts.append(compute() if at_once else (yield compute))
+            if start + step < n:
+                yield SLICE_S
+        one.snapshot = parts[0] if len(parts) == 1 else concatenate(parts)
+        if self._engine.broken:
+            raise InvariantBroken("the engine stopped")
+
+    # --- what is too large for a frame -----------------------------------------------------------------------
+
+    def _stage(self, request: _Request, now: Callable[[], float]) -> Work:
+        """Keep first answers in parts, to be fetched one by one."""
+        snapshots = [(one.group.group, one.snapshot) for one in request.asked if one.snapshot is not None]
+        request.parts = yield lambda: _parts(snapshots)
+        mine = sum(other.staged_bytes for other in self._staged.values() if other.owner == request.owner)
+        if mine + request.staged_bytes > STAGED_BYTES_PER_OWNER:
+            request.release()
+            raise TooLarge("bytes of first answers waiting to be fetched", request.staged_bytes, STAGED_BYTES_PER_OWNER)
+        if self.staged_bytes + request.staged_bytes > STAGED_BYTES:
+            request.release()
+            raise Overloaded("first answers waiting to be fetched", STAGED_BYTES)
+        for one in request.asked:
+            if one.snapshot is not None:
+                one.snapshot = {}  # fetched, not sent again
+        ticket = os.urandom(16)
+        request.until = now() + STAGED_S
+        self._staged[ticket] = request
+        return Outcome(Staged(ticket, len(request.parts)))
+
+    def fetch(self, body: Fetch, owner: str, now: float) -> bytes:
+        """An encoded part of staged answers."""
+        request = self._staged.get(body.ticket)
+        if request is None or request.owner != owner:
+            raise UsageError("no answers are kept under this ticket (any more); subscribe again")
+        if body.part >= len(request.parts):
+            raise UsageError(f"part {body.part} of {len(request.parts)}")
+        request.until = now + STAGED_S
+        return request.parts[body.part]
+
+    def expire(self, now: float) -> None:
+        """Forget staged answers that nobody fetches."""
+        for ticket in [ticket for ticket, request in self._staged.items() if request.until < now]:
+            self._staged.pop(ticket).release()
+
+    # --- the reply -------------------------------------------------------------------------------------------
+
+    def _finish(self, request: _Request) -> Work:
+        """Points, replay and reply, all at one moment."""
+        staged = bool(request.parts)
+        for _ in range(TRIES):
+            replay = self._replay(request.asked)
+            stale = [one for one in request.asked if one.since is None and one.snapshot is None]
+            if not stale:
+                break
+            if staged:
+                raise Overloaded("messages kept for subscribers that resume", self._retention.limit_bytes)
+            for one in stale:
+                yield from self._answer(one)
+        else:
+            raise Overloaded("messages kept for subscribers that resume", self._retention.limit_bytes)
+        opened: list[Opened] = []
+        installs: list[Install] = []
+        specs: dict[int, ChannelSpec] = {}
+        for one in request.asked:
+            try:
+                request.may("subscribe", one.attended.channel.shape.tables)  # it may have taken a while
+            except HullcastError as error:
+                if len(request.asked) == 1:
+                    raise
+                request.failed.append(_failed(one.group, error))
+                continue
+            points = self._points(one)
+            one.attending.taken = True
+            one.attended.channel.widen(one.attended.predicates)
+            late = [] if one.since is not None or (one.oldest == self._engine.seq and not staged) else one.runs
+            snapshot = None if staged else one.snapshot
+            names, spec = one.attended.columns, one.attending.spec
+            opened.append(Opened(one.group.group, one.attending.number, names, points, snapshot, None, tuple(late)))
+            installs.append(Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points))
+            specs[one.attending.number] = spec
+        reply = Subscribed(self._engine.seq, self._epoch, (*opened, *request.failed), specs, replay)
+        return Outcome(reply, installs=tuple(installs), ordered=True)
+
+    def _points(self, one: _Asked) -> Floats:
+        return one.attended.channel.points_elsewhere(one.attended.predicates)
+
+    def _replay(self, asked: list[_Asked]) -> dict[int, Columns]:
+        """Per channel what the groups have missed. Where that cannot be told, or is too much, a group begins again."""
         replay: dict[int, Columns] = {}
-        if since is None:
-            return replay
         left = REPLAY_BYTES
-        for number in {one.attending.number for one in asked if one.resumes}:
-            members = [one for one in asked if one.attending.number == number]
-            points = np.concatenate([one.points for one in members])
-            missed = self._retention.replay(number, since, members[0].attending.spec, points)
+        late = [one for one in asked if one.oldest < self._engine.seq]
+        for number in {one.attending.number for one in late}:
+            members = [one for one in late if one.attending.number == number]
+            for one in members:
+                if not self._retention.reaches(number, one.oldest, listened=True):
+                    one.again()
+            members = [one for one in members if one.since is not None or one.snapshot is not None]
+            if not members:
+                continue
+            oldest = min(one.oldest for one in members)
+            points = np.concatenate([self._points(one) for one in members])
+            missed = self._retention.replay(number, oldest, members[0].attending.spec, points)
             if missed is None:
                 continue
             left -= size_bytes(missed)
@@ -166,9 +334,29 @@ class Subscribing:
                 replay[number] = missed
             else:
                 for one in members:
-                    one.resumes = False
+                    one.again()
         return replay
 
 
 def _failed(group: Group, error: HullcastError) -> Opened:
     return Opened(group.group, 0, (), np.empty((0, 1)), None, Failed(*to_wire(error)))
+
+
+def _parts(snapshots: list[tuple[int, Columns]]) -> list[bytes]:
+    """Snapshots cut into encoded parts of about PART_BYTES."""
+    parts: list[bytes] = []
+    gathered: list[tuple[int, Columns]] = []
+    size = 0
+    for group, columns in snapshots:
+        rows, whole = length(columns), size_bytes(columns)
+        step = max(1, rows * PART_BYTES // max(1, whole))
+        for start in range(0, max(rows, 1), step):
+            some = take(columns, np.arange(start, min(rows, start + step)))
+            gathered.append((group, some))
+            size += size_bytes(some)
+            if size >= PART_BYTES:
+                parts.append(bodies.encode(Part(tuple(gathered))))
+                gathered, size = [], 0
+    if gathered:
+        parts.append(bodies.encode(Part(tuple(gathered))))
+    return parts

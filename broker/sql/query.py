@@ -88,6 +88,9 @@ class Predicates:
 
     def only(self, i: int) -> Predicates:
         """Predicate i by itself."""
-        at = slice(i, i + 1)
+        return self.some(slice(i, i + 1))
+
+    def some(self, at: slice) -> Predicates:
+        """Some of them."""
         partition = tuple(values[at] for values in self.partition)
         return Predicates(self.low[at], self.high[at], partition, None if self.never is None else self.never[at])

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from broker.schema import ColumnType, Table
+from broker.schema import ColumnType, Table, fold
 from broker.sql.binder import Binder
 from broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
 from broker.sql.conditions import Condition, ConditionReader, read_conditions
@@ -101,6 +101,12 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
     if len(binder.slots) != statement.placeholders:
         raise SqlError("?", "a parameter stands where no value is compared", "bind parameters in ON and WHERE only")
     return ParsedQuery(sql, shape, output.names, scope.tables, binder)
+
+
+def names_in(sql: str) -> tuple[str, ...]:
+    """The folded names of all tables that a text mentions, wherever it does; SqlError if it cannot be parsed."""
+    tree = read_statement(sql, _FIRST_WORDS).tree
+    return tuple(dict.fromkeys(fold(table.name) for table in tree.find_all(exp.Table)))
 
 
 def _check_clauses(select: exp.Select) -> None:

@@ -76,7 +76,12 @@ def _server(now: Sample, before: Sample | None) -> Text:
         kept += f", {log['checkpoints']} checkpoints"
     retention = f"{size(status['retention_bytes'])} kept for those who reconnect"
     refused = f", {status['refused']:,} requests refused" if status["refused"] else ""
-    text.append(f"\n{kept}; rows take {size(status['memory_bytes'])}; {retention}{refused}", "dim")
+    failed = f", {status['failed']:,} failed by a fault of the server" if status["failed"] else ""
+    text.append(f"\n{kept}; rows take {size(status['memory_bytes'])}; {retention}{refused}{failed}", "dim")
+    text.append(f"\nlongest pause of the event loop in the last minute {status['recent_pause_s'] * 1000:.0f} ms", "dim")
+    queries = status["queries"]
+    if queries["answered"] or queries["running"]:
+        text.append(f"; {queries['answered']:,} queries answered, {queries['running']} running", "dim")
     return text
 
 

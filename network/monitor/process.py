@@ -11,10 +11,20 @@ from network.monitor.metrics import counter, gauge
 
 if TYPE_CHECKING:
     from network.monitor.metrics import Metric
+    from network.monitor.pauses import Pauses
 
 STARTED = time.time()  # when this module was loaded, which is when the process began, near enough
 _FILES = "/proc/self/fd"
 _MEMORY = "/proc/self/statm"
+
+
+def pause_metrics(pauses: Pauses) -> list[Metric]:
+    """How long the event loop stood still."""
+    recent = "The longest time in the last minute during which the event loop stood still."
+    return [
+        gauge("hullcast_loop_pause_recent_seconds", recent, pauses.recent_s),
+        gauge("hullcast_loop_pause_longest_seconds", "The same, since the start.", pauses.longest_s),
+    ]
 
 
 def process_metrics() -> list[Metric]:

@@ -10,7 +10,7 @@ import numpy as np
 from network.routing.portions import portions
 from network.wire import bodies
 from network.wire.columns import take
-from network.wire.errors import BadFrame, NotPermitted, TooLarge, to_wire
+from network.wire.errors import BadFrame, InvariantBroken, NotPermitted, PeerError, TooLarge, to_wire
 from network.wire.frames import (
     LONGEST_ROUTE,
     Deliver,
@@ -68,6 +68,7 @@ class Children:
         self.peers: dict[int, Peer] = {}
         self.through = 0
         self.refused = 0
+        self.failures = 0  # frames that failed by a fault of ours
         self.too_large = 0  # replies and deliveries that a child would not have taken
         self.delivered_messages = 0  # messages handed to children, each counted for each child
         self.delivered_bytes = 0
@@ -103,6 +104,16 @@ class Children:
         self._upward.on_children_changed()
 
     def on_frame(self, peer: Peer, payload: bytes) -> None:
+        try:
+            self._take(peer, payload)
+        except (PeerError, InvariantBroken):
+            raise
+        except Exception as error:  # a fault of ours: whatever sent this frame loses its link, and nobody else
+            self.failures += 1
+            log.exception("frame failed", extra={"peer": peer.number, "child": peer.name})
+            raise BadFrame(f"{type(error).__name__} while reading a frame") from error
+
+    def _take(self, peer: Peer, payload: bytes) -> None:
         match decode(payload):
             case Request(number, route, origin, body):
                 if peer.role == "client":

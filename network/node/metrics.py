@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from network.monitor.metrics import counter, gauge
-from network.monitor.process import process_metrics
+from network.monitor.process import pause_metrics, process_metrics
 from network.node.children_metrics import children_metrics
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def node_metrics(node: Node) -> list[Metric]:
         gauge("hullcast_parent_queue_bytes", "Bytes on their way to the parent, not acknowledged yet.", waiting),
         counter("hullcast_greedy_refused_total", "Requests of a child beyond its share.", node.greedy_refused),
         counter("hullcast_reports_skipped_total", "Reports skipped, the way up being full.", node.skipped_reports),
+        *pause_metrics(node.pauses),
         *children_metrics(node.children),
         *process_metrics(),
     ]

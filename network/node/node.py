@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from network.link.dialer import Dialer
 from network.link.endpoints import is_loopback
 from network.link.listener import Listener
+from network.monitor.pauses import Pauses
 from network.node.children import Children
 from network.node.shares import Shares
 from network.overlay import ways_up
@@ -81,6 +82,7 @@ class Node:
         self._shares = Shares(limits.queue_bytes, limits.queue_frames)
         self._untold: dict[int, Interest] = {}  # by channel: for the parent, when its link takes them
         self.skipped_reports = 0
+        self.pauses = Pauses()
 
     @property
     def endpoint(self) -> str:
@@ -95,18 +97,21 @@ class Node:
         self.listener.start(self.children)
         self.dialer.listen = self.endpoint
         self.dialer.start(self)
-        rounds = asyncio.create_task(self._rounds(), name="node.rounds")
+        tasks = [
+            asyncio.create_task(work(), name=f"node.{work.__qualname__}") for work in (self._rounds, self.pauses.run)
+        ]
         if started is not None:
             started.set()
-        ends = (rounds, self.listener.failed, self.dialer.failed)
+        ends = (*tasks, self.listener.failed, self.dialer.failed)
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for end in ends:
                 if end.done():
                     end.result()
         finally:
-            rounds.cancel()
-            await asyncio.gather(rounds, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.dialer.stop()
             await self.listener.stop()
 

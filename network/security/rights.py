@@ -133,6 +133,8 @@ class Rights:
         if not identity.known or (action in SWITCHES and not identity.may(action)):
             raise NotPermitted(identity.name, action, tables[0] if tables else "")
         if action in TABLE_ACTIONS:
+            if not tables and not identity.tables.get(action):  # a SELECT without a table costs as much as any
+                raise NotPermitted(identity.name, action, "")
             for table in tables:
                 if not identity.may(action, table):
                     raise NotPermitted(identity.name, action, table)

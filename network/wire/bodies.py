@@ -92,11 +92,23 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Subscribe, or subscribe again after having seen all of `epoch` up to `since`."""
+    """Subscribe, or subscribe again after having seen all of `epoch` up to `since`.
+
+    With a `ticket` it is the last word on an earlier one, whose answers were `Staged` and have been fetched.
+    """
 
     groups: tuple[Group, ...]
     since: int | None = None
     epoch: bytes | None = None
+    ticket: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One part of answers that are `Staged`."""
+
+    ticket: bytes
+    part: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +170,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A group of subscriptions at its beginning; without a snapshot it is resumed, see the replay.
+    """A group of subscriptions at its beginning; without a snapshot it is resumed, see the replay, or (`as_of` is not
+    empty) its snapshot has been fetched before.
 
-    Of several groups one may have failed, and then says so here.
+    A snapshot may be older than the reply: `as_of` then says in runs (members, seq) how old, and the replay has what
+    came after. Of several groups one may have failed, and then says so here.
     """
 
     group: int
@@ -169,6 +183,22 @@ class Opened:
     points: Matrix
     snapshot: Columns | None
     failed: Failed | None = None
+    as_of: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """First answers that are too large for one frame: fetch so many parts, then subscribe with the ticket."""
+
+    ticket: bytes
+    parts: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some rows of the snapshots of groups; a group's rows follow each other, from part to part."""
+
+    snapshots: tuple[tuple[int, Columns], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +248,7 @@ Body: TypeAlias = (
     | Delete
     | Query
     | Subscribe
+    | Fetch
     | Sync
     | Status
     | Explain
@@ -226,12 +257,16 @@ Body: TypeAlias = (
     | Done
     | Rows
     | Subscribed
+    | Staged
+    | Part
     | Synced
     | Information
     | Failed
 )
 
 
+#: Parts of staged answers: as many as a server keeps for one client, at some megabytes each.
+MOST_PARTS = 4096
 _SURELY_FINE_BYTES = 1 << 20  # no limit is reached with fewer
 
 # -- to bytes ----------------------------------------------------------------------------------------------
@@ -268,7 +303,10 @@ def _listed(body: Body) -> list[object]:
         case Query():
             return ["query", body.sql, body.parameters]
         case Subscribe():
-            return ["subscribe", [_listed_group(group) for group in body.groups], body.since, body.epoch]
+            groups = [_listed_group(group) for group in body.groups]
+            return ["subscribe", groups, body.since, body.epoch, body.ticket]
+        case Fetch():
+            return ["fetch", body.ticket, body.part]
         case Explain():
             return ["explain", body.sql, body.parameters]
         case Sync() | Status() | Describe():
@@ -279,8 +317,12 @@ def _listed(body: Body) -> list[object]:
             return ["rows", body.names, [pack_values(column) for column in body.columns]]
         case Subscribed():
             specs = [[channel, _listed_spec(spec)] for channel, spec in body.channels.items()]
-            groups = [_listed_opened(opened) for opened in body.groups]
-            return ["subscribed", body.seq, body.epoch, groups, specs, pack_channels(body.replay)]
+            opened = [_listed_opened(opened) for opened in body.groups]
+            return ["subscribed", body.seq, body.epoch, opened, specs, pack_channels(body.replay)]
+        case Staged():
+            return ["staged", body.ticket, body.parts]
+        case Part():
+            return ["part", [[group, column_format.pack(columns)] for group, columns in body.snapshots]]
         case Synced():
             return ["synced", body.seq]
         case Information():
@@ -308,6 +350,7 @@ def _listed_opened(opened: Opened) -> list[object]:
         fields.pack_matrix(opened.points),
         None if opened.snapshot is None else column_format.pack(opened.snapshot),
         None if opened.failed is None else [opened.failed.code, opened.failed.arguments],
+        opened.as_of,
     ]
 
 
@@ -362,12 +405,17 @@ def _explain(parts: list[Any], limits: WireLimits) -> Explain:
 
 
 def _subscribe(parts: list[Any], limits: WireLimits) -> Subscribe:
-    _, groups, since, epoch = parts
+    _, groups, since, epoch, ticket = parts
     return Subscribe(
         fields.items(groups, "groups", lambda group: _group(group, limits)),
         fields.optional(since, integer, "since"),
         fields.optional(epoch, fields.identity, "an epoch"),
+        fields.optional(ticket, fields.identity, "a ticket"),
     )
+
+
+def _fetch(parts: list[Any], limits: WireLimits) -> Fetch:
+    return Fetch(fields.identity(parts[1], "a ticket"), integer(parts[2], "a part"))
 
 
 def _group(value: object, limits: WireLimits) -> Group:
@@ -437,7 +485,7 @@ def _spec(value: object) -> ChannelSpec:
 
 
 def _opened(value: object, limits: WireLimits) -> Opened:
-    group, channel, columns, points, snapshot, failed = array(value, "an opened group", 6)
+    group, channel, columns, points, snapshot, failed, as_of = array(value, "an opened group", 7)
     return Opened(
         integer(group, "a group"),
         integer(channel, "a channel"),
@@ -445,7 +493,25 @@ def _opened(value: object, limits: WireLimits) -> Opened:
         fields.matrix(points, "points", limits),
         fields.optional(snapshot, column_format.unpack, limits),
         fields.optional(failed, _error),
+        fields.items(as_of, "runs", _run),
     )
+
+
+def _run(value: object) -> tuple[int, int]:
+    members, seq = array(value, "a run", 2)
+    return integer(members, "members"), integer(seq, "seq")
+
+
+def _staged(parts: list[Any], limits: WireLimits) -> Staged:
+    return Staged(fields.identity(parts[1], "a ticket"), integer(parts[2], "parts", 1, MOST_PARTS))
+
+
+def _part(parts: list[Any], limits: WireLimits) -> Part:
+    def snapshot(value: object) -> tuple[int, Columns]:
+        group, columns = array(value, "a group's rows", 2)
+        return integer(group, "a group"), column_format.unpack(columns, limits)
+
+    return Part(fields.items(parts[1], "snapshots", snapshot))
 
 
 def _error(value: object) -> Failed:
@@ -476,7 +542,8 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "publish": (6, _publish),
     "delete": (5, _delete),
     "query": (3, _query),
-    "subscribe": (4, _subscribe),
+    "subscribe": (5, _subscribe),
+    "fetch": (3, _fetch),
     "sync": (1, lambda parts, limits: Sync()),
     "status": (1, lambda parts, limits: Status()),
     "explain": (3, _explain),
@@ -485,6 +552,8 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "done": (3, _done),
     "rows": (3, _rows),
     "subscribed": (6, _subscribed),
+    "staged": (3, _staged),
+    "part": (2, _part),
     "synced": (2, _synced),
     "information": (2, lambda parts, limits: Information(dict(_map(parts[1], "information")))),
     "failed": (3, _failed),

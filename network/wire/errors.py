@@ -74,8 +74,7 @@ class UnknownTable(UsageError):
         self.table, self.known = table, known
 
     def __str__(self) -> str:
-        have = f"tables: {', '.join(self.known)}" if self.known else "no table exists yet"
-        return f"no table {self.table}; {have}"
+        return f"no table {self.table}" + (f"; tables: {', '.join(self.known)}" if self.known else "")
 
 
 class UnknownColumn(UsageError):

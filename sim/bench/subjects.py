@@ -37,7 +37,8 @@ class KernelSubject:
         store.apply(ingest(store.table, rows.columns(), interner))
         self._keeper = TreeKeeper(1, 2, ())
         self._keeper.wanted = 1
-        self._keeper.load(store)
+        self._keeper.begin_load(store)
+        self._keeper.load(store, store.high_water)
         self._rounds: list[list[Updates]] = [
             [store.apply(ingest(store.table, part.columns(), interner)) for part in one_round.batches(batch)]
             for one_round in changes.batches(per_round)

@@ -19,6 +19,7 @@ from broker.server.subscribing import Limits
 from network.security.rights import Rights
 from network.wire import bodies
 from network.wire.errors import from_wire
+from network.wire.frames import Origin
 from network.wire.packing import Scalar
 from network.wire.values import keys_to_column, rows_to_columns
 
@@ -53,7 +54,7 @@ class Desk:
         self.number = 0
 
     def ask(self, body: bodies.Body, key: str | None = None) -> Outcome:
-        return self.brain.handle(body, bodies.encode(body), self.rights.who(key))
+        return self.brain.handle(body, bodies.encode(body), Origin(key, "somebody"))
 
     def execute(self, sql: str) -> Outcome:
         self.number += 1
@@ -300,7 +301,7 @@ def test_status_is_for_administrators_and_tables_for_those_who_may_use_them(desk
 
 
 def test_a_bug_in_reading_is_answered_and_harms_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk.engine, "attend", lambda *_: 1 // 0)
+    monkeypatch.setattr(desk.engine, "attending", lambda *_: 1 // 0)
     assert "ZeroDivisionError" in refusal(desk.subscribe(MIN, 20, 60))
     monkeypatch.undo()
     subscribed(desk.subscribe(MIN, 20, 60))
@@ -314,13 +315,13 @@ def test_a_bug_after_rows_have_changed_stops_the_server(desk: Desk, monkeypatch:
 
 
 def test_first_answers_are_limited_before_they_are_gathered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.reformulate.channel.FIRST_ROWS", 25)
+    monkeypatch.setattr("broker.reformulate.first.FIRST_ROWS", 25)
     desk.publish(*({"SYMBOL": str(i), "RISK": float(i), "PER": 1.0} for i in range(10)))
     rows = "SELECT SYMBOL FROM STOCK WHERE RISK >= ?"
     column = np.zeros(3)
-    assert "30" in refusal(desk.ask(bodies.Subscribe((bodies.Group(1, rows, (column,), 3),))))
+    assert "at most 25" in refusal(desk.ask(bodies.Subscribe((bodies.Group(1, rows, (column,), 3),))))
     distinct = "SELECT DISTINCT SYMBOL FROM STOCK WHERE RISK >= ?"
-    assert "30" in refusal(desk.ask(bodies.Subscribe((bodies.Group(1, distinct, (column,), 3),))))
+    assert "at most 25" in refusal(desk.ask(bodies.Subscribe((bodies.Group(1, distinct, (column,), 3),))))
     both = (bodies.Group(1, rows, (column,), 3), bodies.Group(2, MIN, (20, 60), 1))
     large, small = sorted(subscribed(desk.ask(bodies.Subscribe(both))).groups, key=lambda opened: opened.group)
     assert (large.failed is not None, small.failed) == (True, None)

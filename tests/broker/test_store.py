@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from broker.feed import OVERHEAD_BYTES, Behind, ChangeFeed, Rows, TableCopy
 from broker.ingest import ingest, ingest_keys
 from broker.interning import Interner
 from broker.schema import Column, ColumnType, Table
@@ -39,7 +40,10 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.interner = Interner()
         self.store = TableStore(TABLE)
-        self.store.track_dirty()
+        self.feed = ChangeFeed(limit_bytes=4 * OVERHEAD_BYTES)  # so small that a follower is behind now and then
+        self.follower = self.feed.follower("copy")
+        self.follower.add(TABLE)
+        self.copy = TableCopy(self.store)
         self.model: dict[str, Row] = {}
         self.slots: dict[str, int] = {}
         self.followed: dict[int, list[float]] = {}
@@ -73,6 +77,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.store.version == version
             return
         updates = self.store.apply(encoded)
+        self.feed.append(self.store, 1, updates)
         assert self.store.version == version + 1
         assert len(updates) == len(batch)
         for index, (old, new) in enumerate(expected):
@@ -88,6 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(batch=st.lists(keys, max_size=5))
     def remove(self, batch: list[str]) -> None:
         updates = self.store.remove(ingest_keys(TABLE, batch, self.interner))
+        self.feed.append(self.store, 1, updates)
         assert len(updates) == len(batch)
         assert not updates.exists.any()
         assert np.isnan(updates.new).all()
@@ -97,19 +103,34 @@ class StoreMachine(RuleBasedStateMachine):
             assert updates.existed[index] == (old is not None)
             assert updates.slots[index] == (-1 if old is None else self.slots.pop(key))
 
+    @rule(rows=st.integers(1, 3))
+    def follow_a_little(self, rows: int) -> None:
+        """Read some changes and some rows."""
+        try:
+            for change in self.follower.read(rows):
+                self.copy.note(change)
+        except Behind:
+            self.copy.restart()
+        self.take(self.copy.portion(rows))
+
+    def take(self, rows: Rows | None) -> None:
+        if rows is not None:
+            for slot in rows.slots[~rows.alive].tolist():
+                self.followed.pop(slot, None)
+            live = rows.slots[rows.alive].tolist()
+            self.followed.update(zip(live, rows.cells.T.tolist(), strict=True))
+
     @rule()
     def follow(self) -> None:
-        """A follower that reads only dirty slots has the same rows."""
-        for slot in self.store.take_dirty().tolist():
-            if self.store.alive[slot]:
-                self.followed[slot] = self.store.cells[:, slot].tolist()
-            else:
-                self.followed.pop(slot, None)
+        """A follower that has read all there is has the same rows."""
+        while self.follower.pending or self.copy.left:
+            self.follow_a_little(2)
         live = self.store.live_slots().tolist()
         assert sorted(self.followed) == live
         for slot in live:
             np.testing.assert_array_equal(self.followed[slot], self.store.cells[:, slot])
-        assert not len(self.store.take_dirty())
+        assert self.copy.portion(1) is None
+        assert len(self.feed) == self.feed.size_bytes == 0
 
     @invariant()
     def the_rows_are_the_models(self) -> None:
@@ -146,11 +167,6 @@ def test_the_store_grows_by_doubling_and_keeps_its_rows() -> None:
     assert code is not None
     (slot,) = np.flatnonzero(store.cells[TABLE.key] == code)
     assert store.cells[2, slot] == 7
-
-
-def test_dirty_slots_cannot_be_taken_without_asking_for_them() -> None:
-    with pytest.raises(InvariantBroken):
-        TableStore(TABLE).take_dirty()
 
 
 @pytest.mark.parametrize("harm", ["S1", "S2", "S3", "S4"])

@@ -1,4 +1,4 @@
-"""The mirror against a SQLite database built directly, and against strangers."""
+"""One-time SELECTs against a SQLite database built directly, and against strangers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.feed import ChangeFeed
 from broker.ingest import ingest, ingest_keys
 from broker.interning import Interner
-from broker.mirror import LONGEST_SQL, Mirror
+from broker.queries.mirror import Mirror
+from broker.queries.reading import LONGEST_SQL, Plan
 from broker.schema import Column, ColumnType, Table
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES
@@ -40,13 +42,16 @@ class Engine:
     def __init__(self, **limits: int) -> None:
         self.interner = Interner()
         self.stores = {"trade": TableStore(TRADE), "quote": TableStore(QUOTE)}
-        self.mirror = Mirror(self.stores, self.interner, **limits)
+        self.feed = ChangeFeed()
+        self.mirror = Mirror(self.stores, self.interner, self.feed, **limits)
 
     def put(self, table: Table, rows: object) -> None:
-        self.stores[table.name.lower()].apply(ingest(table, rows, self.interner))
+        store = self.stores[table.name.lower()]
+        self.feed.append(store, 0, store.apply(ingest(table, rows, self.interner)))
 
     def drop(self, table: Table, keys: object) -> None:
-        self.stores[table.name.lower()].remove(ingest_keys(table, keys, self.interner))
+        store = self.stores[table.name.lower()]
+        self.feed.append(store, 0, store.remove(ingest_keys(table, keys, self.interner)))
 
 
 @pytest.fixture
@@ -161,8 +166,14 @@ def test_the_guard_holds_even_if_the_parser_were_fooled(engine: Engine) -> None:
         "PRAGMA query_only = OFF",
         "SELECT * FROM sqlite_master",
     ):
-        with pytest.raises(SqlError, match=r"not authorized|prohibited"), engine.mirror._guard(sql):
-            engine.mirror._database.execute(sql)
+        with pytest.raises(SqlError, match=r"not authorized|prohibited"):
+            fooled(engine, sql)
+
+
+def fooled(engine: Engine, sql: str, *tables: str) -> Any:
+    """What SQLite does with a statement when the parser found just these tables in it."""
+    assert engine.mirror._sqlite is not None
+    return engine.mirror._sqlite.read(Plan(sql, sql, tables, frozenset({"sqlite_master"}), (), frozenset()), ())
 
 
 def test_the_guard_lets_nothing_be_read_but_what_was_found_in_the_statement(engine: Engine) -> None:
@@ -173,14 +184,11 @@ def test_the_guard_lets_nothing_be_read_but_what_was_found_in_the_statement(engi
         "SELECT EXISTS (SELECT 1 FROM main.quote)",
         "SELECT id FROM trade WHERE who IN (SELECT who FROM quote)",
         "SELECT 1 IN json_each('[1]')",
+        "WITH sqlite_master AS (SELECT 1 AS sql) SELECT sql FROM main.sqlite_master",
     ):
-        with (
-            pytest.raises(SqlError, match=r"not authorized|prohibited|vtable constructor failed"),
-            engine.mirror._guard(sql, frozenset({"trade"})),
-        ):
-            engine.mirror._database.execute(sql)
-    with engine.mirror._guard("", frozenset({"trade"})):
-        assert engine.mirror._database.execute("SELECT count(*) FROM TRADE").fetchall() == [(3,)]
+        with pytest.raises(SqlError, match=r"not authorized|prohibited|vtable constructor failed"):
+            fooled(engine, sql, "trade")
+    assert fooled(engine, "SELECT count(*) FROM TRADE", "trade") == [(3,)]
 
 
 @pytest.mark.parametrize(
@@ -200,9 +208,8 @@ def test_the_guard_lets_nothing_be_read_but_what_was_found_in_the_statement(engi
 )
 def test_a_table_behind_in_is_refused_with_what_to_write_instead(engine: Engine, sql: str, name: str) -> None:
     engine.mirror.query("SELECT * FROM quote")  # somebody who may had it copied
-    for ask in (engine.mirror.query, engine.mirror.tables_of):
-        with pytest.raises(SqlError, match=r"a name behind IN; write IN \(SELECT \.\. FROM"):
-            ask(sql.format(name))
+    with pytest.raises(SqlError, match=r"a name behind IN; write IN \(SELECT \.\. FROM"):
+        engine.mirror.query(sql.format(name))
 
 
 @pytest.mark.parametrize(
@@ -254,10 +261,11 @@ def test_columns_may_be_named_as_sqlite_names_its_rowid() -> None:
     for count in range(1, 5):
         table = Table("T", tuple(Column(name, ColumnType.INTEGER) for name in names[:count]), 0)
         interner, store = Interner(), TableStore(table)
-        mirror = Mirror({"T": store}, interner)
+        feed = ChangeFeed()
+        mirror = Mirror({"t": store}, interner, feed)
         for key in (5, 6):
-            store.apply(ingest(table, dict.fromkeys(names[:count], key), interner))
-            store.remove(ingest_keys(table, key - 1, interner))
+            feed.append(store, 0, store.apply(ingest(table, dict.fromkeys(names[:count], key), interner)))
+            feed.append(store, 0, store.remove(ingest_keys(table, key - 1, interner)))
             assert mirror.query("SELECT * FROM t") == [(key,) * count]
         mirror.close()
 
@@ -267,7 +275,7 @@ def test_a_row_of_many_long_texts_can_be_read_and_sorted() -> None:
     interner, store = Interner(), TableStore(table)
     longest = "x" * LONGEST_TEXT_BYTES
     store.apply(ingest(table, [dict.fromkeys((c.name for c in table.columns), longest)], interner))
-    mirror = Mirror({"T": store}, interner)
+    mirror = Mirror({"t": store}, interner, ChangeFeed())
     assert mirror.query("SELECT a.* FROM t a JOIN t b USING (c0) ORDER BY b.c1") == [(longest,) * 12]
     with pytest.raises(SqlError, match="too big"):
         mirror.query("SELECT " + " || ".join(["c0"] * 20) + " FROM t")
@@ -308,3 +316,28 @@ def test_the_mirror_agrees_with_a_database_built_directly(history: list[tuple[st
             assert answer == direct.execute(f"SELECT * FROM trade {argument} ORDER BY id").fetchall()
     engine.mirror.close()
     direct.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH sqlite_master AS (SELECT 1 AS sql) SELECT sql FROM main.sqlite_master",
+        "WITH sqlite_master AS (SELECT 1 AS sql) SELECT sql FROM sqlite_schema",
+        "SELECT sql FROM main.sqlite_master",
+        "WITH quote AS (SELECT 1 AS who) SELECT who FROM main.sqlite_master",
+    ],
+)
+def test_the_schema_of_all_tables_is_nobodys_to_read(engine: Engine, sql: str) -> None:
+    engine.mirror.query("SELECT * FROM quote")
+    with pytest.raises((SqlError, UnknownTable)):
+        engine.mirror.query(sql)
+
+
+def test_a_statement_that_breaks_the_parser_is_refused_as_any_other(engine: Engine) -> None:
+    with pytest.raises(SqlError, match="cannot be parsed"):
+        engine.mirror.query("SELECT * FROM trade LATERAL . UNION SELECT * FROM trade")
+
+
+def test_a_text_among_instants_is_given_as_it_is(engine: Engine) -> None:
+    rows = engine.mirror.query("SELECT at FROM trade WHERE id = 1 UNION ALL SELECT 'total'")
+    assert rows == [(FIRST,), ("total",)]

@@ -1,0 +1,113 @@
+"""One-time SELECTs of an embedded engine: a SQLite copy in this process that follows the tables by the change feed.
+
+A table is copied when a query first names it; afterwards only the rows that changed are written again, when
+the next query names it. (A server answers queries in a process of their own: `broker/server/queries.py`.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.feed import Behind, TableCopy
+from broker.queries.reading import Parameters, read_statement
+from broker.queries.sqlite_copy import ROW_LIMIT, STEP_LIMIT, SqliteCopy
+from broker.schema import ColumnType, fold
+from broker.values import decode_column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.feed import ChangeFeed, Follower, Rows
+    from broker.interning import Interner
+    from broker.queries.sqlite_copy import Cells
+    from broker.schema import Table
+    from broker.store import TableStore
+    from network.answers.named import QueryRows
+
+#: Rows copied at once: as objects they take a hundred times their size in codes.
+PORTION = 50_000
+
+
+class Mirror:
+    """Answers SELECTs from the stores of one engine. One caller at a time; its owner sees to that.
+
+    `stores` is the engine's own mapping and is looked at anew for each query, so created and dropped tables
+    need no notice.
+
+    Invariant M1: after `_refresh` of a table, its SQLite rows are the store's rows, rowid = slot.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[str, TableStore],
+        interner: Interner,
+        feed: ChangeFeed,
+        step_limit: int = STEP_LIMIT,
+        row_limit: int = ROW_LIMIT,
+    ) -> None:
+        """A larger `step_limit` lets heavier queries finish; `row_limit` bounds the answer held in memory."""
+        self._stores, self._interner, self._feed = stores, interner, feed
+        self._limits = (step_limit, row_limit)
+        self._sqlite: SqliteCopy | None = None
+        self._follower: Follower | None = None
+        self._copies: dict[str, TableCopy] = {}
+
+    def query(self, sql: str, parameters: Parameters = ()) -> QueryRows:
+        """The rows of a SELECT over the current state. Raises SqlError, UnknownTable, or BadParameter."""
+        if self._sqlite is None:
+            self._sqlite, self._follower = SqliteCopy(*self._limits), self._feed.follower("queries")
+        plan = read_statement(sql, {name: store.table for name, store in self._stores.items()})
+        self._forget_dropped()
+        self._follow(plan.tables)
+        for name in plan.tables:
+            self._refresh(name)
+        return self._sqlite.read(plan, parameters)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._sqlite is not None and self._follower is not None:
+            self._sqlite.close()
+            self._follower.close()
+
+    def _forget_dropped(self) -> None:
+        assert self._sqlite is not None
+        assert self._follower is not None
+        for name, copy in list(self._copies.items()):
+            if self._stores.get(name) is not copy.store:
+                self._sqlite.drop(copy.store.table.name)
+                self._follower.drop(copy.store.table)
+                del self._copies[name]
+
+    def _follow(self, names: tuple[str, ...]) -> None:
+        """Learn what changed, and begin to follow tables that were not named before."""
+        assert self._sqlite is not None
+        assert self._follower is not None
+        try:
+            for change in self._follower.read(1 << 62):
+                copy = self._copies.get(fold(change.store.table.name))
+                if copy is not None and copy.store is change.store:
+                    copy.note(change)
+        except Behind:
+            for copy in self._copies.values():
+                copy.restart()
+        for name in names:
+            if name not in self._copies:
+                store = self._stores[name]
+                self._follower.add(store.table)
+                self._sqlite.create(store.table)
+                self._copies[name] = TableCopy(store)
+
+    def _refresh(self, name: str) -> None:
+        assert self._sqlite is not None
+        copy = self._copies[name]
+        while (rows := copy.portion(PORTION)) is not None:
+            table = copy.store.table
+            self._sqlite.put(table.name, rows.slots, rows.alive, self._cells(table, rows))
+
+    def _cells(self, table: Table, rows: Rows) -> list[Cells]:
+        return [
+            decode_column(column.type, rows.cells[i], self._interner)
+            if column.type is ColumnType.TEXT
+            else rows.cells[i]
+            for i, column in enumerate(table.columns)
+        ]

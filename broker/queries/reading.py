@@ -1,0 +1,338 @@
+"""Reads a one-time SELECT: refuses what is none, finds its tables, and brings texts beside TIMESTAMPs into their form.
+
+SQLite has no instants. A TIMESTAMP is kept as text of fixed width, 'YYYY-MM-DD HH:MM:SS.ffffff' in UTC, which
+sorts as time does (and which SQLite's own date functions read). For the comparison to be one of instants, ISO
+text beside a TIMESTAMP column is brought into this form: literals when the statement is read, parameters by
+wrapping them in a function. Answers that are TIMESTAMP columns, or MIN or MAX of one, come back as datetimes.
+
+Statements come from strangers: they are bounded in length before they are parsed, and must be one SELECT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import Scope, build_scope
+
+from broker.interning import Interner
+from broker.schema import Column, ColumnType, Table, fold
+from broker.values import Refused, decode, encode_number, has_utf8
+from network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
+
+LONGEST_SQL = 4096
+MOST_COLUMNS = 2000  # of one query: SQLite's own limit
+_ACCEPTED = "one SELECT (WITH .. SELECT, UNION and the like included) over the tables"
+INSTANT_FUNCTION = "hullcast_instant"  # the SQL function that brings a parameter into the form of a TIMESTAMP
+_TIME = Column("", ColumnType.TIMESTAMP)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+Parameters = Sequence[object] | Mapping[str, object]
+
+
+# -- reading a statement ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A statement as SQLite shall run it; `instants` says which output columns are TIMESTAMPs.
+
+    `asked` is the statement as it came, `tables` the folded names of the tables it may read, `local` those of its
+    CTEs, which SQLite asks for as if they were tables.
+    """
+
+    asked: str
+    sql: str
+    tables: tuple[str, ...]
+    local: frozenset[str]
+    instants: tuple[bool, ...]
+    instant_names: frozenset[str]
+
+
+def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
+    """Parse, refuse what is no SELECT, find the tables, and bring texts beside TIMESTAMPs into their form."""
+    if not isinstance(sql, str):
+        raise SqlError(type(sql).__name__, "the statement must be a str", _ACCEPTED)
+    if len(sql) > LONGEST_SQL:
+        raise SqlError(shortened(sql), f"{len(sql)} characters", f"at most {LONGEST_SQL}")
+    if "\0" in sql or not has_utf8(sql):
+        raise SqlError(shortened(ascii(sql)), "a NUL character or a lone surrogate", _ACCEPTED)
+    try:
+        statements = sqlglot.parse(sql, read="sqlite")
+        if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+            raise SqlError(shortened(sql), "not a single SELECT", _ACCEPTED)
+        tree = statements[0]
+        if tree.find(exp.Into, exp.Insert, exp.Update, exp.Delete, exp.DDL, exp.Command):
+            raise SqlError(shortened(sql), "it would write", _ACCEPTED)
+        _refuse_bare_in(tree)
+        named = _tables_of(tree, tables)
+        local = frozenset(name for name in _local_names(tree) - tables.keys() if not name.startswith("sqlite_"))
+        used = [tables[name] for name in named]
+        instant_names = _instant_names(used)
+        if not instant_names:  # nothing to rewrite and nothing to decode: SQLite gets the text as it came
+            return Plan(sql, sql, named, local, (), instant_names)
+        scope = build_scope(tree)
+        if scope is None:
+            raise SqlError(shortened(sql), "not a single SELECT", _ACCEPTED)
+        types = _InstantTypes(tables)
+        changes = [_align_scope(inner, types) for inner in scope.traverse()]
+        instants = tuple(types.outputs(scope))
+        # the statement is written anew only if something changed: the text as it came is surely meant so
+        text = tree.sql(dialect="sqlite") if any(changes) else sql
+        return Plan(sql, text, named, local, instants, instant_names)
+    except SqlglotError as error:
+        raise SqlError(shortened(sql), _first_line(error), _ACCEPTED) from error
+    except RecursionError as error:
+        raise SqlError(shortened(sql), "nested too deeply", _ACCEPTED) from error
+    except HullcastError:
+        raise
+    except Exception as error:  # the parser's own fault; the statement is not understood all the same
+        raise SqlError(shortened(sql), f"it cannot be parsed ({type(error).__name__})", _ACCEPTED) from error
+
+
+def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
+    """The folded names of the tables a statement reads, or UnknownTable."""
+    local = _local_names(tree)
+    named: dict[str, None] = {}
+    for node in tree.find_all(exp.Table):
+        if not isinstance(node.this, exp.Identifier):
+            raise SqlError(shortened(node.sql(dialect="sqlite")), "a function in FROM", _ACCEPTED)
+        folded = fold(node.name)
+        known = folded in tables or (not node.db and folded in local)  # a CTE is in no database
+        if fold(node.db) not in ("", "main") or node.catalog or not known:
+            raise UnknownTable(node.sql(dialect="sqlite")[:80], tuple(t.name for t in tables.values()))
+        if folded in tables:
+            named[folded] = None
+    return tuple(named)
+
+
+def _local_names(tree: exp.Query) -> frozenset[str]:
+    """The folded names of its CTEs."""
+    return frozenset(fold(cte.alias) for cte in tree.find_all(exp.CTE))
+
+
+def _refuse_bare_in(tree: exp.Query) -> None:
+    """SQLite takes a table's name behind IN; the parser takes it for a column, and so the table would be missed."""
+    for node in tree.find_all(exp.In):
+        field = node.args.get("field")
+        if field is not None:
+            name = field.sql(dialect="sqlite")[:80]
+            raise SqlError(f"IN {name}", "a name behind IN", f"write IN (SELECT .. FROM {name})")
+
+
+def _instant_names(tables: Sequence[Table]) -> frozenset[str]:
+    """Names that mean a TIMESTAMP in each table that has them."""
+    columns = [column for table in tables for column in table.columns]
+    other = {fold(column.name) for column in columns if column.type is not ColumnType.TIMESTAMP}
+    return frozenset(fold(column.name) for column in columns) - other
+
+
+def instants_of(names: Sequence[str], plan: Plan) -> tuple[bool, ...]:
+    """Which output columns are TIMESTAMPs; told by name for a `*` whose columns we did not foresee."""
+    if len(plan.instants) == len(names):
+        return plan.instants
+    return tuple(fold(name) in plan.instant_names for name in names)
+
+
+class _InstantTypes:
+    """Which expressions of a statement are TIMESTAMPs, through aliases, subqueries and CTEs."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
+        self._known: dict[Scope, list[tuple[str, bool]]] = {}
+
+    def outputs(self, scope: Scope) -> list[bool]:
+        """For each output column of a query whether it is a TIMESTAMP."""
+        return [instant for _, instant in self._columns(scope)]
+
+    def is_instant(self, node: object, scope: Scope) -> bool:
+        """Whether an expression is a TIMESTAMP column, or MIN or MAX of one."""
+        match node:
+            case exp.Alias() | exp.Paren():
+                return self.is_instant(node.this, scope)
+            case exp.Min() | exp.Max():
+                return not node.expressions and self.is_instant(node.this, scope)
+            case exp.Subquery():
+                inner = next((s for s in scope.subquery_scopes if s.expression is node.this), None)
+                return inner is not None and self.outputs(inner)[:1] == [True]
+            case exp.Column():
+                return self._column_is_instant(node, scope)
+        return False
+
+    def _column_is_instant(self, column: exp.Column, scope: Scope | None) -> bool:
+        folded, qualifier = fold(column.name), fold(column.table)
+        while scope is not None:  # outwards: a correlated subquery sees the columns around it
+            for name, (_, source) in scope.selected_sources.items():
+                if qualifier in ("", fold(name)):
+                    for output, instant in self._source(source):
+                        if output == folded:
+                            return instant
+            scope = scope.parent
+        return False
+
+    def _source(self, source: object) -> list[tuple[str, bool]]:
+        if isinstance(source, Scope):
+            return self._columns(source)
+        table = self._tables.get(fold(source.name)) if isinstance(source, exp.Table) else None
+        columns = table.columns if table is not None else ()
+        return [(fold(column.name), column.type is ColumnType.TIMESTAMP) for column in columns]
+
+    def _columns(self, scope: Scope) -> list[tuple[str, bool]]:
+        """Folded name and whether TIMESTAMP of each output column of a query.
+
+        Remembered, and bounded in number: in a chain of CTEs that each name the one before twice, both the
+        work and the columns would double at every link.
+        """
+        columns = self._known.get(scope)
+        if columns is None:
+            columns = self._known[scope] = self._derive(scope)
+        return columns
+
+    def _derive(self, scope: Scope) -> list[tuple[str, bool]]:
+        columns: list[tuple[str, bool]] = []
+        if scope.set_operation_scopes:
+            columns = self._columns(scope.set_operation_scopes[0])  # a union is named and typed by its first part
+        elif isinstance(scope.expression, exp.Query):
+            for node in scope.expression.selects:
+                if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and node.is_star):
+                    qualifier = fold(node.table) if isinstance(node, exp.Column) else ""
+                    for name, (reference, source) in scope.selected_sources.items():
+                        if qualifier == fold(name):
+                            columns.extend(self._source(source))
+                        elif not qualifier:
+                            merged = _merged(reference.parent, columns)
+                            columns.extend(c for c in self._source(source) if c[0] not in merged)
+                else:
+                    columns.append((fold(node.alias_or_name), self.is_instant(node, scope)))
+                if len(columns) > MOST_COLUMNS:
+                    raise SqlError("SELECT", f"more than {MOST_COLUMNS} columns", "name the columns you need")
+        renamed = scope.outer_columns  # WITH w(a, b) AS ..
+        if len(renamed) == len(columns):
+            columns = [(fold(name), instant) for name, (_, instant) in zip(renamed, columns, strict=True)]
+        return columns
+
+
+def _merged(join: exp.Expr | None, before: Sequence[tuple[str, bool]]) -> set[str]:
+    """The folded names that a `*` does not repeat for a joined table: those of USING, or NATURAL's own."""
+    if not isinstance(join, exp.Join):
+        return set()
+    if join.method.upper() == "NATURAL":
+        return {name for name, _ in before}
+    return {fold(identifier.name) for identifier in join.args.get("using") or ()}
+
+
+def _align_scope(scope: Scope, types: _InstantTypes) -> bool:
+    """Bring what is compared with TIMESTAMPs in one query into their form; says whether anything changed."""
+    changed = False
+    for node in list(scope.find_all(*_COMPARISONS, exp.Between, exp.In, exp.Case)):
+        if isinstance(node, exp.Between):
+            operands = [node.this, node.args["low"], node.args["high"]]
+        elif isinstance(node, exp.In):
+            operands = [node.this, *node.expressions]
+        elif isinstance(node, exp.Case):  # CASE x WHEN y compares; CASE WHEN y does not
+            operands = [node.this, *(branch.this for branch in node.args["ifs"])] if node.this else []
+        else:
+            operands = [node.this, node.expression]
+        changed |= _align(operands, scope, types)
+    return changed
+
+
+def _align(operands: Sequence[exp.Expr], scope: Scope, types: _InstantTypes) -> bool:
+    """Bring literals and parameters among operands compared with each other into the form of a TIMESTAMP."""
+    operands = [operand.unnest() for operand in operands]
+    if all(isinstance(operand, exp.Tuple) for operand in operands):  # (a, b) < (x, y) compares part by part
+        parts = zip(*(operand.expressions for operand in operands), strict=False)
+        changes = [_align(part, scope, types) for part in parts]
+        return any(changes)
+    if not any(types.is_instant(operand, scope) for operand in operands):
+        return False
+    changed = False
+    for operand in operands:
+        if isinstance(operand, exp.Literal):
+            operand.replace(exp.Literal.string(_literal(operand)))
+            changed = True
+        elif isinstance(operand, exp.Placeholder | exp.Parameter):
+            operand.replace(exp.Anonymous(this=INSTANT_FUNCTION, expressions=[operand.copy()]))
+            changed = True
+    return changed
+
+
+def _literal(literal: exp.Literal) -> str:
+    try:
+        return _instant_text(literal.this if literal.is_string else None)
+    except Refused:
+        raise SqlError(
+            literal.sql(dialect="sqlite")[:80],
+            "it is compared with a TIMESTAMP",
+            "write ISO-8601 text, as in '2026-01-31 12:00:00'",
+        ) from None
+
+
+# -- values on their way in and out ------------------------------------------------------------------------
+
+
+def _instant_text(value: object) -> str:
+    """An instant in the mirror's form; Refused if it is none."""
+    if value is None:
+        raise Refused("NULL is no instant")
+    instant = decode(ColumnType.TIMESTAMP, encode_number(_TIME, value), Interner())
+    assert isinstance(instant, datetime)
+    return instant.strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def instant_parameter(value: object) -> str | None:
+    """The SQL function around parameters; an exception in it reaches us as an OperationalError."""
+    return None if value is None else _instant_text(value)
+
+
+def read_instant(text: object) -> object:
+    """The datetime of a text in the form of a TIMESTAMP; anything else (a UNION may add it) as it is."""
+    if isinstance(text, str):
+        try:
+            return datetime.strptime(text, "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=UTC)
+        except ValueError:
+            return text
+    return text
+
+
+def bind(parameters: Parameters) -> Any:
+    """Parameters as SQLite takes them."""
+    if isinstance(parameters, Mapping):
+        return {name: _bind_one(i, value) for i, (name, value) in enumerate(parameters.items(), 1)}
+    if isinstance(parameters, str | bytes):
+        raise BadParameter(0, "parameters are a sequence or a dict of values, not one text")
+    return tuple(_bind_one(i, value) for i, value in enumerate(parameters, 1))
+
+
+def _bind_one(position: int, value: object) -> str | int | float | None:
+    if isinstance(value, date | np.datetime64):
+        try:
+            return None if value != value else _instant_text(value)  # NaT
+        except Refused as refused:
+            raise BadParameter(position, refused.reason) from None
+    kind = type(value).__name__
+    if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):  # some of these would be integers
+        value = value.item()
+    if isinstance(value, str):
+        if not has_utf8(value):
+            raise BadParameter(position, "a lone surrogate has no UTF-8 form")
+        return str.__str__(value)
+    if isinstance(value, float) and value != value:
+        raise BadParameter(position, "NaN is no SQL number; None is NULL")
+    if value is None or (isinstance(value, int | float) and not isinstance(value, np.generic)):
+        return value
+    raise BadParameter(position, f"takes None, a number, a text or a datetime, got {kind}")
+
+
+def shortened(sql: str) -> str:
+    return sql if len(sql) <= 80 else sql[:77] + "..."
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

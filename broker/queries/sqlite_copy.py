@@ -1,0 +1,221 @@
+"""An in-memory SQLite copy of tables, and the guard around statements that strangers run on it.
+
+The slot of a row is its rowid in SQLite, so a slot that passed from one key to another is simply replaced. How
+TIMESTAMPs are kept is told in `reading.py`, which also says what a statement may be.
+
+A statement can reach nothing but the tables that were found in it (SQLite's authorizer, so that a statement which
+SQLite reads otherwise than our parser gets no further). It is stopped after a number of SQLite's steps, which is a
+clock that a pure module may have; what no step counts is bounded by SQLite's own limits on lengths.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker.queries.reading import (
+    INSTANT_FUNCTION,
+    Parameters,
+    Plan,
+    bind,
+    instant_parameter,
+    instants_of,
+    read_instant,
+    shortened,
+)
+from broker.schema import Column, ColumnType, Table, fold
+from broker.values import LONGEST_TEXT_BYTES, decode_column
+from network.answers.named import QueryRows
+from network.wire.errors import BadParameter, SqlError
+
+STEPS_PER_CALL = 10_000  # SQLite's steps between two looks at the work done
+STEP_LIMIT = 50_000_000  # very roughly a second per 20 million
+ROW_LIMIT = 1_000_000  # of one answer
+_REFUSED_FUNCTIONS = frozenset({"load_extension", "zeroblob", "randomblob", "fts3_tokenizer"})
+_ALLOWED_ACTIONS = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,  # matching is exponential in its wildcards, in one step
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+}
+
+#: A column of rows on its way in: codes of numbers and instants, texts as they are.
+Cells = NDArray[np.float64] | list[str | None]
+
+
+class SqliteCopy:
+    """Tables by name, rows by slot, and SELECTs over them. One caller at a time."""
+
+    def __init__(self, step_limit: int | None = STEP_LIMIT, row_limit: int = ROW_LIMIT) -> None:
+        """Without a `step_limit` somebody else must stop a statement that runs for too long."""
+        self.tables: dict[str, Table] = {}
+        self._keys: dict[str, dict[int, Any]] = {}  # by slot, of tables without a name for their rowid
+        self._step_limit, self._row_limit = step_limit, row_limit
+        self._guarded = False
+        self._readable: frozenset[str] = frozenset()
+        self._local: frozenset[str] = frozenset()  # CTEs: they are in no database
+        self._steps_left = 0
+        # no statement is remembered: the authorizer is asked when one is prepared, and shall see each
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=0)
+        self._database.execute("PRAGMA temp_store = MEMORY")
+        self._database.execute("PRAGMA trusted_schema = OFF")
+        for limit, value in _LIMITS.items():
+            self._database.setlimit(limit, value)
+        self._database.create_function(INSTANT_FUNCTION, 1, instant_parameter, deterministic=True)
+        self._database.set_authorizer(self._authorize)
+        if step_limit is not None:
+            self._database.set_progress_handler(self._count_steps, STEPS_PER_CALL)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._database.close()
+
+    # -- the copy --------------------------------------------------------------------------------------
+
+    def create(self, table: Table) -> None:
+        """A new table, without rows."""
+        columns = [f"{_quoted(column.name)} {_affinity(column)}" for column in table.columns]
+        columns[table.key] += " UNIQUE"  # an index; not PRIMARY KEY, which would make an INTEGER the rowid
+        self._database.execute(f"CREATE TABLE {_quoted(table.name)} ({', '.join(columns)})")
+        self.tables[fold(table.name)] = table
+
+    def drop(self, name: str) -> None:
+        """Forget a table."""
+        table = self.tables.pop(fold(name))
+        self._keys.pop(fold(name), None)
+        self._database.execute(f"DROP TABLE {_quoted(table.name)}")
+
+    def put(self, name: str, slots: NDArray[np.int64], alive: NDArray[np.bool_], cells: Sequence[Cells]) -> None:
+        """What is in some slots now: `cells` are the columns of the rows alive, in the order of `slots[alive]`."""
+        table = self.tables[fold(name)]
+        values = [_stored(column, cells[i]) for i, column in enumerate(table.columns)]
+        names = [_quoted(column.name) for column in table.columns]
+        rowid, quoted = _rowid(table), _quoted(table.name)
+        gone = slots[~alive].tolist()
+        if rowid is not None:
+            names.insert(0, rowid)
+            values.insert(0, slots[alive].tolist())
+        else:  # columns hide all names of the rowid: rows go by their keys, which a slot may have changed
+            keys = self._keys.setdefault(fold(name), {})
+            gone = [key for slot in slots.tolist() if (key := keys.pop(slot, None)) is not None]
+            keys.update(zip(slots[alive].tolist(), values[table.key], strict=True))
+            rowid = names[table.key]
+        marks = ", ".join("?" * len(names))
+        self._database.execute("BEGIN")
+        self._database.executemany(f"DELETE FROM {quoted} WHERE {rowid} = ?", zip(gone, strict=True))
+        write = f"INSERT OR REPLACE INTO {quoted} ({', '.join(names)}) VALUES ({marks})"
+        self._database.executemany(write, zip(*values, strict=True))
+        self._database.execute("COMMIT")
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def read(self, plan: Plan, parameters: Parameters) -> QueryRows:
+        """The rows of a SELECT, as named tuples: a field whose column name is no identifier is named by its
+        position (`_0`). Raises SqlError or BadParameter."""
+        bound = bind(parameters)
+        width = sum(len(self.tables[name].columns) for name in plan.tables)
+        with self._guard(plan, width):
+            cursor = self._database.execute(plan.sql, bound)
+            names = tuple(described[0] for described in cursor.description)
+            rows = cursor.fetchmany(self._row_limit + 1)
+            cursor.close()
+        if len(rows) > self._row_limit:
+            raise SqlError(shortened(plan.asked), f"more than {self._row_limit} rows", "add a WHERE or a LIMIT")
+        instants = instants_of(names, plan)
+        if any(instants):
+            columns = [
+                map(read_instant, column) if instant else column
+                for column, instant in zip(zip(*rows, strict=True), instants, strict=False)
+            ]
+            rows = list(zip(*columns, strict=True))
+        return QueryRows(names, rows)
+
+    # -- the guard -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _guard(self, plan: Plan, width: int) -> Iterator[None]:
+        """Run a stranger's statement: nothing but reading the plan's tables, a limit of work, and errors as our own.
+
+        SQLite's limit of length holds for texts it builds and for whole rows: a row of all `width` columns
+        of the tables, each with the longest TEXT, must fit.
+        """
+        self._database.execute("PRAGMA query_only = ON")
+        length = self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, (width + 4) * (LONGEST_TEXT_BYTES + 16))
+        self._guarded, self._steps_left = True, self._step_limit or 0
+        self._readable, self._local = frozenset(plan.tables), plan.local
+        try:
+            yield
+        except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:
+            raise BadParameter(0, str(error)) from error
+        except OverflowError as error:
+            raise BadParameter(0, "an integer parameter is beyond 64 bits") from error
+        except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+            if self._steps_left < 0:
+                reason = f"stopped after {self._step_limit} steps of work"
+                raise SqlError(shortened(plan.asked), reason, "narrow it with WHERE, or join on keys") from error
+            if "user-defined function" in str(error):
+                reason = "a parameter compared with a TIMESTAMP must be a datetime or ISO-8601 text"
+                raise BadParameter(0, reason) from error
+            raise SqlError(shortened(plan.asked), str(error)) from error
+        finally:
+            self._guarded = False
+            self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
+            self._database.execute("PRAGMA query_only = OFF")
+
+    def _authorize(
+        self, action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
+    ) -> int:
+        if not self._guarded:
+            return sqlite3.SQLITE_OK
+        if action not in _ALLOWED_ACTIONS:
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_FUNCTIONS:
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_READ:
+            name = fold(first or "")
+            if name not in self._readable and (database is not None or name not in self._local):
+                return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    def _count_steps(self) -> bool:
+        """True stops the statement."""
+        if not self._guarded:
+            return False
+        self._steps_left -= STEPS_PER_CALL
+        return self._steps_left < 0
+
+
+def _stored(column: Column, cells: Cells) -> list[Any]:
+    """A column as SQLite keeps it."""
+    if isinstance(cells, list):
+        return cells
+    if column.type is not ColumnType.TIMESTAMP:
+        return decode_column(column.type, cells, None)
+    if not len(cells):  # numpy.char cannot replace in nothing
+        return []
+    null = np.isnan(cells)
+    instants = np.where(null, 0.0, cells).astype(np.int64).astype("datetime64[us]")
+    texts = np.char.replace(np.datetime_as_string(instants, unit="us"), "T", " ").astype(object)
+    texts[null] = None
+    stored: list[Any] = texts.tolist()
+    return stored
+
+
+def _affinity(column: Column) -> str:
+    return "TEXT" if column.type is ColumnType.TIMESTAMP else column.type.value
+
+
+def _rowid(table: Table) -> str | None:
+    """A name of SQLite's rowid that no column hides."""
+    taken = {column.name.lower() for column in table.columns}
+    return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), None)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

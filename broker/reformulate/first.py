@@ -1,0 +1,263 @@
+"""First answers: what boxes select from rows, for many boxes at once. Pure functions of arrays, fit for any thread.
+
+A channel copies the columns it needs (`captured`), which takes as long as copying memory; what is computed from them
+here may take its time elsewhere, while the rows change. Equal boxes are computed once. Work is bounded before it
+is done: rows looked at, and rows found, each counted as often as somebody asked for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from network.answers.aggregate import LOST_BITS, exact_state, sums_in_boxes
+from network.compiled import kernel
+from network.wire.errors import TooLarge
+
+if TYPE_CHECKING:
+    from broker.store import TableStore
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+#: Rows in the first answers of one group of subscriptions, so that nobody asks us out of memory.
+FIRST_ROWS = 1_000_000
+#: Rows looked at for them: some seconds of work, elsewhere.
+MOST_LOOKS = 2_000_000_000
+#: From so many boxes on, sorting the rows once is cheaper than looking at all of them each time.
+WORTH_SORTING = 8
+
+
+class Captured(NamedTuple):
+    """Some columns of a table as they were at one moment, dead slots included."""
+
+    cells: dict[int, Floats]
+    alive: Booleans
+
+    def live(self) -> dict[int, Floats]:
+        """The columns of the rows alone."""
+        if self.alive.all():
+            return self.cells
+        return {column: values[self.alive] for column, values in self.cells.items()}
+
+
+def captured(store: TableStore, columns: set[int]) -> Captured:
+    """Copy columns: contiguous memory, so about a millisecond per million rows each."""
+    used = store.high_water
+    return Captured({column: store.cells[column, :used].copy() for column in columns}, store.alive[:used].copy())
+
+
+class Boxes(NamedTuple):
+    """Boxes (n, d) without repetition, and how they came: box `which[i]` is what member i asked for."""
+
+    low: Floats
+    high: Floats
+    which: Ints
+    weights: Ints  # members per box
+
+    @classmethod
+    def of(cls, low: Floats, high: Floats, never: Booleans | None = None) -> Boxes:
+        """The distinct ones among boxes; one that can `never` hold a row is an empty one."""
+        low, high = np.hstack((low, np.zeros((len(low), 1)))), np.hstack((high, np.zeros((len(high), 1))))
+        if never is not None:  # the last dimension is one that all rows have at 0
+            high[never, -1] = -1.0
+        if not len(low):  # NumPy finds no distinct rows in nothing
+            return cls(low, high, np.empty(0, np.int64), np.empty(0, np.int64))
+        distinct, which = np.unique(np.hstack((low, high)), axis=0, return_inverse=True)
+        d = low.shape[1]
+        low, high = np.ascontiguousarray(distinct[:, :d]), np.ascontiguousarray(distinct[:, d:])
+        which = which.reshape(-1)
+        return cls(low, high, which, np.bincount(which, minlength=len(distinct)).astype(np.int64))
+
+    def ranges(self, column: Floats) -> tuple[Ints, Ints]:
+        """Where in a sorted column each box's first dimension begins and ends."""
+        return np.searchsorted(column, self.low[:, 0]), np.searchsorted(column, self.high[:, 0], "right")
+
+
+def table_of(columns: list[Floats], n: int) -> Floats:
+    """Columns of n rows as one table (d, n), with the dimension that all rows have at 0."""
+    return np.array([*columns, np.zeros(n)]).reshape(len(columns) + 1, n)
+
+
+def sorted_for(boxes: Boxes, table: Floats) -> tuple[Floats, Ints, Ints, Ints]:
+    """(table in some order, that order, starts, stops): for box i only rows starts[i] to stops[i] can be inside."""
+    n = table.shape[1]
+    if len(boxes.low) < WORTH_SORTING or len(table) == 1:
+        starts, stops = np.zeros(len(boxes.low), np.int64), np.full(len(boxes.low), n)
+        return table, np.arange(n), starts, stops
+    order = np.argsort(table[0], kind="stable")
+    table = np.ascontiguousarray(table[:, order])
+    starts, stops = boxes.ranges(table[0])
+    return table, order, starts, stops
+
+
+def rows_in_boxes(columns: list[Floats], n: int, boxes: Boxes) -> tuple[Ints, Ints]:
+    """(member, row) of every row that a member's box selects, members in order. TooLarge if there are too many."""
+    table, order, starts, stops = sorted_for(boxes, table_of(columns, n))
+    of, rows, found, looks = _select(table, boxes.low, boxes.high, starts, stops, boxes.weights, FIRST_ROWS, MOST_LOOKS)
+    check_work(found, looks)
+    return expanded(of, order[rows], boxes)
+
+
+def values_in_boxes(columns: list[Floats], values: Floats, boxes: Boxes) -> tuple[Ints, Floats]:
+    """(member, value) of every distinct value among the rows that a member's box selects; NULL is a value."""
+    table, order, starts, stops = sorted_for(boxes, table_of(columns, len(values)))
+    distinct, ranks = np.unique(values, return_inverse=True)  # NaN once, at the end
+    ranks = ranks.reshape(-1).astype(np.int64)[order]
+    of, found_ranks, found, looks = _distinct(
+        table, ranks, len(distinct), boxes.low, boxes.high, starts, stops, boxes.weights, FIRST_ROWS, MOST_LOOKS
+    )
+    check_work(found, looks)
+    of, found_ranks = expanded(of, found_ranks, boxes)
+    return of, distinct[found_ranks]
+
+
+def states_in_boxes(columns: list[Floats], y: Floats, boxes: Boxes, *, exact: bool = False) -> Floats:
+    """The state (`AggregateAnswers`) of each member's box over rows with these columns; a NaN in y does not count.
+
+    Where bits were lost, or `exact` is asked for, all bits of the rows are added up before rounding.
+    """
+    table, order, starts, stops = sorted_for(boxes, table_of(columns, len(y)))
+    y = np.ascontiguousarray(y[order])
+    check_work(0, int((stops - starts).sum()))
+    low, high = boxes.low, boxes.high
+    state = np.zeros((len(low), 4))
+    sums_in_boxes(table, y, low, high, starts, stops, state)
+    doubted = range(len(low)) if exact else np.flatnonzero(state[:, LOST_BITS]).tolist()
+    for i in doubted:
+        inside = ~np.isnan(y)
+        for column, lower, upper in zip(table, low[i].tolist(), high[i].tolist(), strict=True):
+            inside &= (lower <= column) & (column <= upper)
+        state[i] = exact_state(y[inside].tolist())
+    return state[boxes.which]
+
+
+def expanded(of: Ints, found: Ints, boxes: Boxes) -> tuple[Ints, Ints]:
+    """What boxes found, given to every member that asked for that box; members in order."""
+    n = len(boxes.low)
+    starts = np.searchsorted(of, np.arange(n + 1))  # of is ascending
+    counts = np.diff(starts)[boxes.which]
+    members = np.repeat(np.arange(len(boxes.which)), counts)
+    first = np.repeat(starts[:-1][boxes.which] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+    return members, found[first + np.arange(len(members))]
+
+
+def check_work(found: int, looks: int) -> None:
+    """TooLarge if first answers are more, or more work, than one request may ask for."""
+    if found > FIRST_ROWS:
+        raise TooLarge("rows in first answers", found, FIRST_ROWS)
+    if looks > MOST_LOOKS:
+        raise TooLarge("rows to look at for first answers", looks, MOST_LOOKS)
+
+
+@kernel
+def _select(
+    table: Floats,
+    low: Floats,
+    high: Floats,
+    starts: Ints,
+    stops: Ints,
+    weights: Ints,
+    most_found: int,
+    most_looks: int,
+) -> tuple[Ints, Ints, int, int]:
+    """(box, row), how many rows that is for all members, rows looked at. Ends early when either is too much."""
+    room, count, found, looks = 64, 0, 0, 0
+    pairs = np.empty((2, room), np.int64)
+    for i in range(len(low)):
+        looks += stops[i] - starts[i]
+        if looks > most_looks:
+            break
+        for row in range(starts[i], stops[i]):
+            inside = True
+            for d in range(table.shape[0]):
+                inside = inside and low[i, d] <= table[d, row] <= high[i, d]
+            if inside:
+                if count == room:
+                    larger = np.empty((2, 2 * room), np.int64)
+                    larger[:, :room] = pairs
+                    pairs, room = larger, 2 * room
+                pairs[0, count], pairs[1, count] = i, row
+                count += 1
+                found += weights[i]
+                if found > most_found:
+                    return pairs[0, :count], pairs[1, :count], found, looks
+    return pairs[0, :count], pairs[1, :count], found, looks
+
+
+@kernel
+def _distinct(
+    table: Floats,
+    ranks: Ints,
+    distinct: int,
+    low: Floats,
+    high: Floats,
+    starts: Ints,
+    stops: Ints,
+    weights: Ints,
+    most_found: int,
+    most_looks: int,
+) -> tuple[Ints, Ints, int, int]:
+    """As `_select`, but (box, rank) of every value once."""
+    room, count, found, looks = 64, 0, 0, 0
+    pairs = np.empty((2, room), np.int64)
+    seen = np.full(distinct, -1, np.int64)
+    for i in range(len(low)):
+        looks += stops[i] - starts[i]
+        if looks > most_looks:
+            break
+        for row in range(starts[i], stops[i]):
+            if seen[ranks[row]] == i:
+                continue
+            inside = True
+            for d in range(table.shape[0]):
+                inside = inside and low[i, d] <= table[d, row] <= high[i, d]
+            if inside:
+                seen[ranks[row]] = i
+                if count == room:
+                    larger = np.empty((2, 2 * room), np.int64)
+                    larger[:, :room] = pairs
+                    pairs, room = larger, 2 * room
+                pairs[0, count], pairs[1, count] = i, ranks[row]
+                count += 1
+                found += weights[i]
+                if found > most_found:
+                    return pairs[0, :count], pairs[1, :count], found, looks
+    return pairs[0, :count], pairs[1, :count], found, looks
+
+
+@kernel
+def pairs_in_box(
+    left: Floats,
+    right: Floats,
+    lows: Floats,
+    highs: Floats,
+    most_found: int,
+    most_looks: int,
+) -> tuple[Ints, Ints, int, int]:
+    """(left row, right row) where a right value (ascending) lies between the left row's low and high.
+
+    `left` gives the number of rows only. Ends early when there are too many.
+    """
+    room, count, looks = 64, 0, 0
+    pairs = np.empty((2, room), np.int64)
+    for i in range(len(left)):
+        if not lows[i] <= highs[i]:
+            continue
+        row = np.searchsorted(right, lows[i])
+        looks += 1
+        while row < len(right) and right[row] <= highs[i]:
+            if count == room:
+                larger = np.empty((2, 2 * room), np.int64)
+                larger[:, :room] = pairs
+                pairs, room = larger, 2 * room
+            pairs[0, count], pairs[1, count] = i, row
+            count += 1
+            looks += 1
+            row += 1
+            if count > most_found or looks > most_looks:
+                return pairs[0, :count], pairs[1, :count], count, looks
+    return pairs[0, :count], pairs[1, :count], count, looks

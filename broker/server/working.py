@@ -1,0 +1,92 @@
+"""Long work on the event loop: the driver by the real clock, a few milliseconds a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from broker.scheduling.driver import Driver
+from broker.scheduling.policy import FairShare
+
+if TYPE_CHECKING:
+    from broker.scheduling.driver import Done, DriverStatistics, Elsewhere, Work
+
+#: Seconds of work between two turns of the event loop.
+TURN_S = 0.004
+#: Threads for what needs nobody else; they spend their time in compiled code, which lets others run.
+THREADS = 2
+
+
+class _RealClock:
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def pass_by(self, cost_s: float) -> None:
+        """It passes by itself."""
+
+
+class Working:
+    """Runs work for requests in turns, so that nobody else waits for it; owners get equal shares."""
+
+    def __init__(self) -> None:
+        self._driver = Driver(FairShare(), _RealClock(), self._elsewhere)
+        self._something = asyncio.Event()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
+
+    async def do(self, owner: str, work: Work) -> Any:
+        """The result of some work, when its turns have come. Overloaded if too much waits already."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        item = self._driver.put(owner, work, done)
+        self._something.set()
+        try:
+            return await future
+        finally:
+            self._driver.withdraw(item)
+
+    def _elsewhere(self, call: Elsewhere, done: Done) -> None:
+        """Call it in a thread; `done` is called here, on the loop."""
+        loop = asyncio.get_running_loop()
+
+        def back(future: Future[Any]) -> None:
+            if future.cancelled():
+                return
+            error = future.exception()
+            result = None if error is not None else future.result()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(returned, result, error)
+
+        def returned(result: Any, error: BaseException | None) -> None:
+            done(result, error)
+            self._something.set()
+
+        self._threads.submit(call).add_done_callback(back)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            while True:
+                await self._something.wait()
+                began = time.perf_counter()
+                while not self._driver.idle and time.perf_counter() - began < TURN_S:
+                    self._driver.step()
+                if self._driver.idle:
+                    self._something.clear()
+                await asyncio.sleep(0)
+        finally:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def statistics(self) -> DriverStatistics:
+        """A snapshot."""
+        return self._driver.statistics()

@@ -1,0 +1,157 @@
+"""The driver and its policies, by a simulated clock: who is served when, and what became of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.scheduling.driver import WAITING_PER_OWNER, Done, Driver, Elsewhere, SimulatedClock, Work, finish
+from broker.scheduling.policy import FairShare, Fifo
+from network.wire.errors import Overloaded
+
+
+class Run:
+    """A driver by a simulated clock, and when which work was done."""
+
+    def __init__(self, policy: Any) -> None:
+        self.clock = SimulatedClock()
+        self.driver = Driver(policy, self.clock)
+        self.finished: dict[str, float] = {}
+
+    def put(self, owner: str, name: str, slices: int, cost_s: float) -> None:
+        def work() -> Work:
+            for _ in range(slices):
+                yield cost_s
+
+        self.driver.put(owner, work(), lambda result, error: self.finished.update({name: self.clock.time}))
+
+    def run(self) -> None:
+        while len(self.driver):
+            self.driver.step()
+
+
+def test_one_owner_with_much_to_do_does_not_keep_others_waiting() -> None:
+    def small_is_done_at(policy: Any) -> float:
+        run = Run(policy)
+        for i in range(100):
+            run.put("greedy", f"g{i}", slices=10, cost_s=0.005)
+        run.put("modest", "small", slices=2, cost_s=0.005)
+        run.run()
+        return run.finished["small"]
+
+    assert small_is_done_at(Fifo()) > 5
+    assert small_is_done_at(FairShare()) < 0.05
+
+
+def test_what_an_owner_was_given_is_forgotten_in_time() -> None:
+    policy = FairShare(half_life_s=10)
+    run = Run(policy)
+    run.put("a", "a", slices=100, cost_s=1.0)
+    run.run()
+    given = policy.given("a", run.clock.time)
+    assert policy.given("a", run.clock.time + 10) == pytest.approx(given / 2)
+    assert policy.given("nobody", run.clock.time) == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4), st.integers(1, 3)), max_size=12))
+def test_all_work_is_done_once_and_in_all_the_time_it_costs(items: list[tuple[str, int, int]]) -> None:
+    for policy in (Fifo(), FairShare()):
+        run = Run(policy)
+        for i, (owner, slices, cost) in enumerate(items):
+            run.put(owner, str(i), slices, float(cost))
+        run.run()
+        assert sorted(run.finished) == sorted(map(str, range(len(items))))
+        assert run.clock.time == sum(slices * cost for _, slices, cost in items)
+
+
+def asks() -> Generator[float | Elsewhere, Any, Any]:
+    first = yield lambda: 20
+    yield 0.1
+    try:
+        yield lambda: 1 / 0
+    except ZeroDivisionError:
+        return first + 1
+    return None
+
+
+def test_what_is_done_elsewhere_comes_back_as_a_result_or_as_an_error() -> None:
+    results: list[Any] = []
+    driver = Driver(Fifo(), SimulatedClock())
+    driver.put("a", asks(), lambda result, error: results.append((result, error)))
+    while len(driver):
+        driver.step()
+    assert results == [(21, None)]
+
+
+def test_work_that_is_elsewhere_waits_without_being_picked() -> None:
+    parked: list[tuple[Elsewhere, Done]] = []
+    driver = Driver(Fifo(), SimulatedClock(), lambda call, done: parked.append((call, done)))
+    results: list[Any] = []
+    driver.put("a", asks(), lambda result, error: results.append(result))
+    driver.step()
+    assert driver.idle
+    assert len(driver) == 1
+    call, done = parked.pop()
+    done(call(), None)
+    driver.step()
+    driver.step()
+    _, done = parked.pop()
+    done(None, ZeroDivisionError())
+    driver.step()
+    assert results == [21]
+
+
+def test_an_error_reaches_whoever_waits_and_nobody_else() -> None:
+    def fails() -> Work:
+        yield 0.1
+        raise ValueError("no")
+
+    run = Run(Fifo())
+    errors: list[BaseException | None] = []
+    run.driver.put("a", fails(), lambda result, error: errors.append(error))
+    run.put("b", "other", slices=3, cost_s=1.0)
+    run.run()
+    assert [type(error) for error in errors] == [ValueError]
+    assert "other" in run.finished
+
+
+def test_withdrawn_work_is_closed_and_never_reported() -> None:
+    closed: list[bool] = []
+
+    def works() -> Work:
+        try:
+            while True:
+                yield 0.1
+        finally:
+            closed.append(True)
+
+    driver = Driver(Fifo(), SimulatedClock())
+    item = driver.put("a", works(), lambda result, error: closed.append(False))
+    driver.step()
+    driver.withdraw(item)
+    driver.withdraw(item)
+    assert closed == [True]
+    assert not len(driver)
+
+
+def test_an_owner_cannot_queue_without_end() -> None:
+    run = Run(Fifo())
+    for i in range(WAITING_PER_OWNER):
+        run.put("a", str(i), slices=1, cost_s=1.0)
+    with pytest.raises(Overloaded):
+        run.put("a", "one more", slices=1, cost_s=1.0)
+    run.put("b", "other", slices=1, cost_s=1.0)
+
+
+def test_work_can_be_finished_at_once() -> None:
+    assert finish(asks_kindly()) == 21
+
+
+def asks_kindly() -> Work:
+    first = yield lambda: 20
+    yield 0.1
+    return first + 1
