@@ -145,7 +145,8 @@ specs = st.builds(
 )  # fmt: skip
 failures = st.builds(bodies.Failed, names, st.lists(scalars | several_names, max_size=3).map(tuple))
 opened = st.builds(
-    bodies.Opened, numbers, numbers, several_names, matrices(), st.none() | tables(arrays), st.none() | failures
+    bodies.Opened, numbers, numbers, several_names, matrices(), st.none() | tables(arrays), st.none() | failures,
+    st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
 )
 answers = st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(
     lambda shape: st.builds(
@@ -163,7 +164,13 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     publishes(),
     st.builds(bodies.Delete, names, st.integers(0, 3).flatmap(values), ids, numbers),
     st.builds(bodies.Query, names, st.lists(scalars, max_size=3).map(tuple)),
-    st.builds(bodies.Subscribe, st.lists(groups(), max_size=2).map(tuple), st.none() | numbers, st.none() | ids),
+    st.builds(
+        bodies.Subscribe, st.lists(groups(), max_size=2).map(tuple), st.none() | numbers, st.none() | ids,
+        st.none() | ids,
+    ),
+    st.builds(bodies.Fetch, ids, numbers),
+    st.builds(bodies.Staged, ids, st.integers(1, 9)),
+    st.builds(bodies.Part, st.lists(st.tuples(numbers, tables(arrays)), max_size=2).map(tuple)),
     st.sampled_from([bodies.Sync(), bodies.Status(), bodies.Describe()]),
     st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple)),
     st.builds(bodies.Report, maps),
