@@ -142,6 +142,11 @@ class Engine:
         self._check_sound()
         return self._mirror.query(sql, parameters)
 
+    @property
+    def stores(self) -> Mapping[str, TableStore]:
+        """The rows of all tables, by folded name, for followers of the feed."""
+        return self._stores
+
     def store_of(self, table: str) -> TableStore:
         """The rows of a table, for followers of the feed; UnknownTable if there is none of that name."""
         return self._store(table)

@@ -24,23 +24,29 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from broker.feed import Behind, TableCopy
 from broker.log.declare import create_text
 from broker.log.segment import sync_directory
 from broker.schema import ColumnType, Table, fold
 from broker.values import decode_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from broker.engine import Engine
+    from broker.feed import Follower
     from broker.interning import Texts
     from broker.log.publishers import Entry, Past, Publishers
+    from broker.scheduling.driver import Work
+    from broker.store import TableStore
 
 FORMAT = 2
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
 CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
 ROWS_AT_ONCE = 50_000
+#: Rows copied in one slice, and about what that takes.
+CAPTURED_AT_ONCE, CAPTURE_COST_S = 16_384, 0.002
 _BLOCK_BYTES = 1 << 20
 _OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_receipts", "hullcast_pasts")
 _AFFINITY = {
@@ -74,14 +80,68 @@ class Written:
     size_bytes: int
 
 
-def capture(engine: Engine, publishers: Publishers, number: int) -> Captured:
-    """Copy the tables; `number` is the last record that the engine has applied. Takes as long as copying memory."""
-    tables = []
-    for store in engine._stores.values():
-        used = int(store.live_slots()[-1]) + 1 if len(store) else 0
-        tables.append((store.table, store.cells[:, :used].copy(), store.alive[:used].copy()))
-    texts = engine._interner.texts
-    return Captured(number, engine.seq, tuple(tables), texts, publishers.entries(), publishers.pasts())
+def capturing(engine: Engine, publishers: Publishers, number: Callable[[], int]) -> Work:
+    """Copy the tables, some rows at a time, following what changes meanwhile; the result is a `Captured` of the moment
+    in which the last slice ended. `number` gives the last record that the engine has applied then."""
+    follower = engine.feed.follower("checkpoint")
+    copies: dict[str, _Copy] = {}
+    try:
+        while True:
+            _follow(follower, copies, engine.stores)
+            left = sum(copy.rows.left for copy in copies.values())
+            for copy in copies.values():
+                copy.take(min(left, CAPTURED_AT_ONCE))
+                if left > CAPTURED_AT_ONCE and copy.rows.left:
+                    break
+            if left <= CAPTURED_AT_ONCE:
+                tables = tuple((copy.rows.store.table, *copy.whole()) for copy in copies.values())
+                return Captured(number(), engine.seq, tables, engine.texts, publishers.entries(), publishers.pasts())
+            yield CAPTURE_COST_S
+    finally:
+        follower.close()
+
+
+class _Copy:
+    """A table as it will be written."""
+
+    def __init__(self, store: TableStore) -> None:
+        self.rows = TableCopy(store)
+        self._cells: NDArray[np.float64] = np.empty((len(store.table.columns), 0))
+        self._alive: NDArray[np.bool_] = np.zeros(0, np.bool_)
+
+    def take(self, rows: int) -> None:
+        """Copy so many rows more."""
+        while rows > 0 and (portion := self.rows.portion(rows)) is not None:
+            last = int(portion.slots[-1])
+            if last >= len(self._alive):
+                room = len(self.rows.store.alive) - len(self._alive)
+                self._cells = np.hstack((self._cells, np.full((len(self._cells), room), np.nan)))
+                self._alive = np.concatenate((self._alive, np.zeros(room, np.bool_)))
+            self._alive[portion.slots] = portion.alive
+            self._cells[:, portion.slots[portion.alive]] = portion.cells
+            rows -= len(portion.slots)
+
+    def whole(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The cells, and which slots are alive."""
+        return self._cells, self._alive
+
+
+def _follow(follower: Follower, copies: dict[str, _Copy], stores: Mapping[str, TableStore]) -> None:
+    """Note what changed, and which tables came or went."""
+    try:
+        for change in follower.read(1 << 62):
+            copy = copies.get(fold(change.store.table.name))
+            if copy is not None and copy.rows.store is change.store:
+                copy.rows.note(change)
+    except Behind:
+        for copy in copies.values():
+            copy.rows.restart()
+    for name in [name for name, copy in copies.items() if stores.get(name) is not copy.rows.store]:
+        del copies[name]
+    for name, store in stores.items():
+        if name not in copies:
+            copies[name] = _Copy(store)
+            follower.add(store.table)
 
 
 def write(captured: Captured, directory: Path, identity: bytes) -> Written:

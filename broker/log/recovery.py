@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.engine import Engine
-from broker.log.checkpoint import Captured, Written, capture, checkpoints, remove_leftovers, write
+from broker.log.checkpoint import Captured, Written, capturing, checkpoints, remove_leftovers, write
 from broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
 from broker.log.identity import LOG, found_identity
 from broker.log.lock import DirectoryLock
@@ -22,12 +22,14 @@ from broker.log.publishers import Publishers
 from broker.log.replay import HELP, Cut, End, Replay
 from broker.log.restore import check, load
 from broker.log.segment import SegmentWriter, sync_directory
+from broker.scheduling.driver import finish
 from network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.log.record import Record
+    from broker.scheduling.driver import Work
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on
 
@@ -76,11 +78,20 @@ class DataDirectory:
         """How many records a recovery would have to replay now."""
         return self.log.number - self._checkpoint
 
+    def capturing(self) -> Work:
+        """Copy the state, slice by slice; on the thread that owns the engine, between two requests. The result is a
+        `Captured`."""
+        return capturing(self.engine, self.publishers, self._number)
+
     def capture(self) -> Captured:
-        """Copy the state as it is now; on the thread that owns the engine, between two requests."""
+        """The same at once: the state as it is now."""
+        captured: Captured = finish(self.capturing())
+        return captured
+
+    def _number(self) -> int:
         if self.engine.seq != self.log.seq:
             raise InvariantBroken(f"the engine is at update {self.engine.seq}, the log at {self.log.seq}")
-        return capture(self.engine, self.publishers, self.log.number)
+        return self.log.number
 
     def write_checkpoint(self, captured: Captured) -> Written:
         """Put a captured state on disk and remove what it makes unnecessary. Blocks; in any thread, one at a time.

@@ -181,9 +181,3 @@ def _prefer_to_lose(score: int) -> None:
     """If the machine runs out of memory, the kernel shall end queries before their process, and that before others."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(score))
-
-
-if __name__ == "__main__":
-    from broker.queries import process  # by its own name, as what the server sends is pickled
-
-    process.main()

@@ -256,7 +256,8 @@ class QueryProcess:
         path = os.path.join(folder, "replies")
         self._server = await asyncio.start_unix_server(self._connected, path, limit=DEFAULT.body_bytes + 4096)
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "broker.queries.process", path),
+            # not -m: what is pickled here names the module by its own name, which then is not __main__
+            *(sys.executable, "-P", "-c", "from broker.queries.process import main; main()", path),
             stdin=asyncio.subprocess.PIPE,
             start_new_session=True,  # a group of its own, that ends as one, and hears no Ctrl-C
         )

@@ -341,11 +341,11 @@ class Server:
         updates = self.engine.seq - seq
         if updates >= self.settings.checkpoint_updates or (updates and now - at >= self.settings.checkpoint_s):
             self._checkpointed = (self.engine.seq, now)
-            task = self._checkpoint(directory, directory.capture())
-            self._checkpointing = asyncio.create_task(task, name="server.checkpoint")
+            self._checkpointing = asyncio.create_task(self._checkpoint(directory), name="server.checkpoint")
 
-    async def _checkpoint(self, directory: DataDirectory, captured: Captured) -> None:
+    async def _checkpoint(self, directory: DataDirectory) -> None:
         try:
+            captured: Captured = await self.working.do("checkpoint", directory.capturing())
             written = await asyncio.to_thread(directory.write_checkpoint, captured)
         except Unavailable as error:
             log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything

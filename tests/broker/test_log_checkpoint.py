@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from broker.engine import Engine
 from broker.log import checkpoint as checkpoint_module
-from broker.log.checkpoint import capture, checkpoints, write
+from broker.log.checkpoint import Captured, capturing, checkpoints, write
 from broker.log.declare import create_text
 from broker.log.publishers import Publishers
 from broker.log.restore import check, load
 from broker.log.segment import segments
+from broker.scheduling.driver import finish
 from broker.schema import Column, ColumnType, Table
 from broker.sql.create import CreateTable, parse_statement
 from network.wire.errors import CheckpointFailed, LogDamaged
@@ -48,6 +49,11 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 )
 
 
+def capture(engine: Engine, number: int) -> Captured:
+    captured: Captured = finish(capturing(engine, Publishers(), lambda: number))
+    return captured
+
+
 def values(engine: Engine, table: str) -> dict[str, bytes]:
     """The rows of a table by key, every number as its bits."""
     store = engine._stores[table.lower()]
@@ -72,7 +78,7 @@ def test_a_checkpoint_brings_back_the_same_bits(given_rows: list[dict[str, Any]]
     engine.upsert("T", given_rows)
     engine.delete("T", removed)
     with TemporaryDirectory() as name:
-        written = write(capture(engine, Publishers(), 5), Path(name), IDENTITY)
+        written = write(capture(engine, 5), Path(name), IDENTITY)
         check(written.path, 5, IDENTITY)
         restored = Engine()
         loaded = load(written.path, restored)
@@ -87,7 +93,7 @@ def test_a_capture_is_not_touched_by_what_comes_after_it(tmp_path: Path) -> None
     engine = Engine()
     engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, S TEXT)")
     engine.upsert("T", {"K": [1, 2], "S": ["one", "two"]})
-    captured = capture(engine, Publishers(), 2)
+    captured = capture(engine, 2)
     for round_ in range(4):  # enough fresh texts that the interner sweeps and gives their codes to others
         engine.upsert("T", {"K": list(range(5000)), "S": [f"{round_} {i}" for i in range(5000)]})
     engine.delete("T", [1])
@@ -95,6 +101,51 @@ def test_a_capture_is_not_touched_by_what_comes_after_it(tmp_path: Path) -> None
     load(write(captured, tmp_path, IDENTITY).path, restored)
     assert restored.query("SELECT K, S FROM T ORDER BY K") == [(1, "one"), (2, "two")]
     assert restored.seq == 2
+
+
+changes = st.lists(st.tuples(st.integers(0, 40), st.none() | st.integers(0, 60)), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(changes, max_size=12), st.integers(1, 6), st.sampled_from([1 << 20, 8 << 10]))
+def test_a_capture_in_slices_is_the_state_of_its_last_moment(
+    history: list[list[tuple[int, int | None]]], slice_rows: int, feed_bytes: int
+) -> None:
+    """Rows come, change and go between two slices, texts are swept, a table is dropped and made again."""
+    engine = Engine()
+    engine.feed.limit_bytes = feed_bytes  # with little room the checkpoint falls behind
+    engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, S TEXT)")
+    engine.execute("CREATE TABLE OTHER (K INTEGER PRIMARY KEY)")
+    engine.upsert("T", {"K": list(range(30)), "S": [f"s{i}" for i in range(30)]})
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(checkpoint_module, "CAPTURED_AT_ONCE", slice_rows)
+    work = capturing(engine, Publishers(), lambda: 9)
+    try:
+        for batch in [*history, [], [], []]:
+            try:
+                next(work)
+            except StopIteration as stop:
+                captured, seq = stop.value, engine.seq
+                break
+            for key, text in batch:
+                if text is None:
+                    engine.delete("T", [key])
+                    engine.execute("DROP TABLE OTHER")
+                    engine.execute("CREATE TABLE OTHER (K INTEGER PRIMARY KEY)")
+                else:
+                    engine.upsert("T", [{"K": key, "S": f"t{text}"}])
+                    engine.upsert("OTHER", [{"K": text}])
+        else:
+            captured, seq = finish(work), engine.seq
+    finally:
+        monkeypatch.undo()
+    assert captured.seq == seq
+    with TemporaryDirectory() as name:
+        restored = Engine()
+        load(write(captured, Path(name), IDENTITY).path, restored)
+    for table in ("T", "OTHER"):
+        assert values(restored, table) == values(engine, table)
+    assert not len(engine.feed)
 
 
 @given(names, st.lists(st.tuples(names, st.sampled_from(ColumnType), st.booleans()), min_size=1, max_size=4))

@@ -1,0 +1,172 @@
+"""Channels opened and first answers taken while rows change: in slices, they end with what SQL says at the end."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker import engine as engine_module
+from broker.engine import Engine
+from broker.reformulate import first as first_module
+from broker.reformulate.channel import Attended
+from broker.reformulate.first import Boxes, rows_in_boxes, states_in_boxes, values_in_boxes
+from broker.scheduling.driver import finish
+from network.wire.errors import TooLarge
+
+TABLES = (
+    "CREATE TABLE R (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT, G INTEGER)",
+    "CREATE TABLE Q (K INTEGER PRIMARY KEY, X REAL, Y REAL)",
+)
+QUERIES = (
+    "SELECT MIN(Y) FROM R WHERE X BETWEEN ? AND ?",
+    "SELECT MAX(Y) FROM R WHERE X BETWEEN ? AND ? AND S = 's1' AND G = 2",
+    "SELECT DISTINCT S FROM R WHERE X BETWEEN ? AND ? AND G = 1",
+    "SELECT COUNT(*) FROM R WHERE X BETWEEN ? AND ? AND S = 's1' AND G = 2",
+    "SELECT SUM(Y) FROM R WHERE X BETWEEN ? AND ?",
+    "SELECT K, S FROM R WHERE X BETWEEN ? AND ? AND S = 's0'",
+    "SELECT R.K, Q.K FROM R JOIN Q USING (X) WHERE R.Y BETWEEN ? AND ?",
+    "SELECT R.K, Q.K FROM R JOIN Q ON Q.X - R.X BETWEEN ? AND ?",
+)
+
+
+def change(engine: Engine, chance: random.Random) -> None:
+    """One small batch of something."""
+    table = chance.choice("RQ")
+    keys = [chance.randrange(40) for _ in range(chance.randrange(1, 4))]
+    if chance.random() < 0.3:
+        engine.delete(table, keys)
+        return
+    rows: list[dict[str, Any]] = [{"K": key, "X": chance.randrange(6), "Y": chance.randrange(4)} for key in keys]
+    for row in rows:
+        if chance.random() < 0.1:
+            row["X"] = None
+        if table == "R":
+            row |= {"S": f"s{chance.randrange(3)}", "G": chance.choice([1, 2, None])}
+    engine.upsert(table, rows)
+
+
+def expected(engine: Engine, sql: str, low: int, high: int) -> Any:
+    rows = engine.query(sql.replace("?", "{}").format(low, high))
+    if sql.startswith(("SELECT K", "SELECT R")):
+        return sorted(tuple(row) for row in rows)
+    return {row[0] for row in rows} if "DISTINCT" in sql else rows[0][0]
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_channel_opened_while_rows_change_is_as_one_opened_at_the_end(
+    sql: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "LOADED_AT_ONCE", 1 + seed)
+    chance = random.Random(seed)
+    engine = Engine()
+    for table in TABLES:
+        engine.execute(table)
+    for _ in range(30):
+        change(engine, chance)
+    work = engine.attending(sql, [[0], [3]])
+    attended: Attended | None = None
+    while attended is None:
+        try:
+            next(work)
+        except StopIteration as stop:
+            attended = stop.value
+        else:
+            change(engine, chance)
+    for _ in range(10):
+        change(engine, chance)
+    subscription = engine.subscribe(sql, 0, 3)
+    for _ in range(20):
+        answer = subscription.answer
+        found = sorted(tuple(row) for row in answer) if isinstance(answer, list) else answer
+        assert found == expected(engine, sql, 0, 3)
+        change(engine, chance)
+    for keeper in getattr(attended.channel, "keepers", [getattr(attended.channel, "keeper", None)]):
+        if keeper is not None:
+            keeper.tree.check()
+
+
+def test_a_table_cannot_be_dropped_under_a_channel_that_is_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "LOADED_AT_ONCE", 1)
+    engine = Engine()
+    engine.execute(TABLES[0])
+    engine.upsert("R", [{"K": key, "X": 1, "Y": 1} for key in range(3)])
+    work = engine.attending(QUERIES[0], [[0], [3]])
+    next(work)
+    with pytest.raises(ValueError, match="R"):
+        engine.execute("DROP TABLE R")
+    work.close()
+    engine.execute("DROP TABLE R")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_boxes_select_what_plain_loops_select(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    n, m = int(chance.integers(0, 60)), int(chance.integers(0, 20))
+    columns = [chance.integers(0, 5, n).astype(float) for _ in range(2)]
+    columns[0][chance.random(n) < 0.1] = np.nan
+    y = np.where(chance.random(n) < 0.2, np.nan, chance.integers(0, 4, n))
+    low = chance.integers(0, 4, (m, 2)).astype(float)
+    high = low + chance.integers(0, 3, (m, 2))
+    never = chance.random(m) < 0.1
+    boxes = Boxes.of(low, high, never)
+    inside = [
+        [row for row in range(n) if not never[i] and all(low[i, d] <= columns[d][row] <= high[i, d] for d in range(2))]
+        for i in range(m)
+    ]
+    of, rows = rows_in_boxes(columns, n, boxes)
+    assert [sorted(rows[of == i].tolist()) for i in range(m)] == inside
+    assert of.tolist() == sorted(of.tolist())
+    of, values = values_in_boxes(columns, y, boxes)
+    for i in range(m):
+        assert {repr(float(value)) for value in values[of == i]} == {repr(float(y[row])) for row in inside[i]}
+    state = states_in_boxes(columns, y, boxes)
+    for i in range(m):
+        present = [float(y[row]) for row in inside[i] if y[row] == y[row]]
+        assert (state[i, 0], state[i, 1]) == (len(present), sum(present))
+
+
+def test_equal_boxes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand equal ranges over ten thousand rows: a billion looks if each were taken by itself."""
+    n = 10_000
+    x = np.arange(n, dtype=float)
+    boxes = Boxes.of(np.full((100_000, 1), 20.0), np.full((100_000, 1), 24.0))
+    monkeypatch.setattr(first_module, "MOST_LOOKS", n)
+    assert len(boxes.low) == 1
+    of, rows = rows_in_boxes([x], n, boxes)
+    assert len(of) == 500_000
+    assert set(rows.tolist()) == set(range(20, 25))
+    assert states_in_boxes([x], x, boxes)[:, 0].tolist() == [5.0] * 100_000
+
+
+def test_first_answers_end_before_they_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    for table in TABLES:
+        engine.execute(table)
+    keys = np.arange(3000)
+    for table in "RQ":
+        engine.upsert(table, {"K": keys, "X": keys.astype(float), "Y": keys.astype(float)})
+    wide: Attended = finish(engine.attending(QUERIES[7], [[-1e9], [1e9]]))  # nine million pairs
+    with pytest.raises(TooLarge, match="rows in first answers"):
+        wide.channel.first(wide.predicates)
+    narrow: Attended = finish(engine.attending(QUERIES[7], [[0], [0]]))
+    assert len(np.asarray(narrow.channel.first(narrow.predicates)["of"])) == 3000
+    monkeypatch.setattr("broker.reformulate.join.MOST_LOOKS", 5000)
+    monkeypatch.setattr(first_module, "MOST_LOOKS", 5000)
+    with pytest.raises(TooLarge, match="rows to look at"):
+        narrow.channel.first(narrow.predicates)
+
+
+def test_a_band_that_was_refused_leaves_no_width_behind() -> None:
+    engine = Engine()
+    for table in TABLES:
+        engine.execute(table)
+    narrow: Attended = engine.attend(QUERIES[7], [[0], [1]])
+    channel: Any = narrow.channel
+    wide: Attended = finish(engine.attending(QUERIES[7], [[-1e9], [1e9]]))
+    with channel.held(wide.predicates):
+        assert channel.width == (-1e9, 1e9)
+    assert channel.width == (0.0, 1.0)
