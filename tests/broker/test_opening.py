@@ -110,7 +110,7 @@ def test_boxes_select_what_plain_loops_select(seed: int) -> None:
     columns[0][chance.random(n) < 0.1] = np.nan
     y = np.where(chance.random(n) < 0.2, np.nan, chance.integers(0, 4, n))
     low = chance.integers(0, 4, (m, 2)).astype(float)
-    high = low + chance.integers(0, 3, (m, 2))
+    high = low + chance.integers(0, 3, (m, 2)).astype(float)
     never = chance.random(m) < 0.1
     boxes = Boxes.of(low, high, never)
     inside = [
