@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.log.publishers import scoped
 from broker.log.record import Kind
 from broker.server.explaining import explain
 from broker.server.outcome import Entry, Outcome
@@ -25,7 +26,7 @@ from network.wire.bodies import (
     Sync,
     Synced,
 )
-from network.wire.errors import HullcastError, InvariantBroken, TooLarge, UsageError, to_wire
+from network.wire.errors import HullcastError, InvariantBroken, TooLarge, Unavailable, UsageError, to_wire
 from network.wire.values import to_ingest, upsert
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from network.security.rights import Action, Identity, Rights
     from network.wire.bodies import Body
     from network.wire.columns import Columns
+    from network.wire.frames import Request
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +79,11 @@ class Brain:
         self.now = 0.0  # set by the service, now and then: how old kept messages are need not be exact
         self._sweeps = engine.sweeps
 
-    def handle(self, body: Body, payload: bytes, sender: Identity) -> Outcome:
-        """Do what a request (with its bytes) asks for."""
+    def handle(self, body: Body, request: Request) -> Outcome:
+        """Do what a request (with its body decoded) asks for, if its sender may do that now."""
         before = self.engine.seq
         try:
-            return self._handle(body, payload, sender)
+            return self._handle(body, request, self.sender(request))
         except InvariantBroken:
             raise
         except HullcastError as error:
@@ -100,22 +102,20 @@ class Brain:
             log.warning("request refused", extra={"why": str(error)})
         return Outcome(Failed(*to_wire(error)))
 
+    def sender(self, request: Request) -> Identity:
+        """Who sent a request, with the rights they have now: not to be kept while the request waits."""
+        assert request.origin is not None, "Children fills it in"
+        return self._rights().who(request.origin.key, request.origin.name)
+
     def check(self, sender: Identity, action: Action, tables: Iterable[str] = ()) -> None:
         """NotPermitted unless the sender may do that."""
         self._rights().check(sender, action, tables)
 
-    def _handle(self, body: Body, payload: bytes, sender: Identity) -> Outcome:
+    def _handle(self, body: Body, request: Request, sender: Identity) -> Outcome:
         may = self.check
         match body:
-            case Publish():
-                may(sender, "publish", (body.table,))
-                return self._publish(body, payload)
-            case Delete():
-                may(sender, "publish", (body.table,))
-                return self._publish(body, payload)
-            case Execute():
-                may(sender, "admin")
-                return self._execute(body)
+            case Publish() | Delete() | Execute():
+                return self._change(body, request, sender)
             case Subscribe():
                 return self.subscribing.subscribe(body, sender)
             case Sync():
@@ -132,17 +132,32 @@ class Brain:
 
     # --- writing ---------------------------------------------------------------------------------------
 
-    def _publish(self, body: Publish | Delete, payload: bytes) -> Outcome:
-        again = self.publishers.receipt(body.publisher, body.number)
-        if again is not None:
-            return Outcome(Done(*again))
+    def _change(self, body: Publish | Delete | Execute, request: Request, sender: Identity) -> Outcome:
+        """Apply a change once, and after the earlier ones of its publisher."""
+        publisher = scoped(sender.public, body.publisher)
+        answered = self.publishers.judge(publisher, body.number, request.after, request.again)
+        if answered is not None:
+            return Outcome(Done(*answered))
+        try:
+            if isinstance(body, Execute):
+                self.check(sender, "admin")
+                return self._execute(body, publisher)
+            self.check(sender, "publish", (body.table,))
+            return self._publish(body, request.body, publisher)
+        except Unavailable:
+            raise
+        except HullcastError:
+            self.publishers.refused(publisher, body.number)
+            raise
+
+    def _publish(self, body: Publish | Delete, payload: bytes, publisher: bytes) -> Outcome:
         rows = max(map(len, body.columns.values()), default=0) if isinstance(body, Publish) else len(body.keys)
         if rows > self._limits.rows:
             raise TooLarge("rows in one batch", rows, self._limits.rows)
         batch = apply_batch(self.engine, body)
         first, last = batch.first_seq, batch.last_seq
-        self.publishers.applied(body.publisher, body.number, first, last)
-        entry = Entry(Kind.BATCH, payload, first, len(batch), body.publisher, body.number)
+        self.publishers.applied(publisher, body.number, first, last)
+        entry = Entry(Kind.BATCH, payload, first, len(batch), publisher, body.number)
         return Outcome(Done(first, last), entry, through=last, messages=self._messages(batch))
 
     def _messages(self, batch: Batch) -> dict[int, Columns]:
@@ -161,18 +176,15 @@ class Brain:
                 described[attended.number] = columns
         return described
 
-    def _execute(self, body: Execute) -> Outcome:
-        again = self.publishers.receipt(body.publisher, body.number)
-        if again is not None:
-            return Outcome(Done(*again))
+    def _execute(self, body: Execute, publisher: bytes) -> Outcome:
         statement = parse_statement(body.sql)
         if isinstance(statement, DropTable):  # a channel that lingers for nobody does not keep a table
             for attending in self._attendance.close_now(statement.name, self._wanted()):
                 self._retention.close(attending.number)
         self.engine.execute(body.sql)
         first, last = self.engine.seq + 1, self.engine.seq
-        self.publishers.applied(body.publisher, body.number, first, last)
-        entry = Entry(Kind.STATEMENT, body.sql.encode(), first, 0, body.publisher, body.number)
+        self.publishers.applied(publisher, body.number, first, last)
+        entry = Entry(Kind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
         return Outcome(Done(first, last), entry)
 
     # --- telling ---------------------------------------------------------------------------------------

@@ -29,8 +29,15 @@ class Queries:
     itself looks at the copy only.
     """
 
-    def __init__(self, engine: Engine, done: Callable[[Request, Outcome], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        check: Callable[[Request, Query], None],
+        done: Callable[[Request, Outcome], None],
+    ) -> None:
+        """`check` raises what speaks against a query when its turn has come; it may have waited for long."""
         self._engine = engine
+        self._check = check
         self._done = done
         self._waiting: asyncio.Queue[tuple[Request, Query]] = asyncio.Queue(WAITING)
         self.answered = 0
@@ -47,6 +54,7 @@ class Queries:
         while True:
             request, query = await self._waiting.get()
             try:
+                self._check(request, query)
                 read = self._engine.prepare_query(query.sql, *query.parameters)
                 outcome = Outcome(await asyncio.to_thread(_rows, read), ordered=True)
             except InvariantBroken:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from broker.server.settings import ServerSettings
     from network.link.peer import Peer
     from network.security.curve import Curve
-    from network.security.rights import Identity, Rights
+    from network.security.rights import Rights
     from network.wire.columns import Columns
     from network.wire.frames import Request
 
@@ -111,8 +111,8 @@ class Server:
             ),
         )
         self.brain.now = self.started
-        self.preparing = Preparing(self.brain.subscribing, self._handle)
-        self.queries = Queries(self.engine, self._put)
+        self.preparing = Preparing(self.brain, self._handle)
+        self.queries = Queries(self.engine, self._check_query, self._put)
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
@@ -167,9 +167,7 @@ class Server:
     def on_request(self, peer: Peer, request: Request) -> None:
         """Do what a child, or somebody below it, asks for."""
         assert self.pipeline is not None, "the listener starts after the pipeline"
-        assert request.origin is not None, "Children fills it in"
         self.requests += 1
-        sender = self.children.rights.who(request.origin.key, request.origin.name)
         if self._stopping:  # past the pipeline, which is being emptied
             if request.id:
                 refusal = bodies.encode(self.brain.refusal(ConnectionLost("the server is stopping")).reply)
@@ -183,19 +181,23 @@ class Server:
                 self._take_report(body)
                 return
             if isinstance(body, bodies.Query):
-                self.brain.check(sender, "query", self.engine.tables_queried(body.sql))
+                self._check_query(request, body)
                 self.queries.put(request, body)
                 return
             if isinstance(body, bodies.Subscribe) and len(body.groups) > FEW:
-                self.preparing.put(request, body, sender)
+                self.preparing.put(request, body)
                 return
         except HullcastError as error:
             self._put(request, self.brain.refusal(error))
             return
-        self._handle(request, body, sender)
+        self._handle(request, body)
 
-    def _handle(self, request: Request, body: bodies.Body, sender: Identity) -> None:
-        self._put(request, self.brain.handle(body, request.body, sender))
+    def _handle(self, request: Request, body: bodies.Body) -> None:
+        self._put(request, self.brain.handle(body, request))
+
+    def _check_query(self, request: Request, query: bodies.Query) -> None:
+        """NotPermitted unless its sender may ask that now: when it comes, and again when its turn has come."""
+        self.brain.check(self.brain.sender(request), "query", self.engine.tables_queried(query.sql))
 
     def on_children_changed(self) -> None:
         """Nothing to do: nodes report by themselves."""
