@@ -204,13 +204,15 @@ class Server:
 
     def _put(self, request: Request, outcome: Outcome) -> None:
         assert self.pipeline is not None
-        self.pipeline.put(Step(request, *_encoded(outcome)))
+        self.pipeline.put(Step(request, *_encoded(outcome), self.children.rights))
 
     def _release(self, steps: list[Step]) -> None:
         """Send what a synced group leads to; the messages of consecutive batches go out as one."""
         gathered: dict[int, list[Columns]] = {}
         through = 0
-        for request, outcome, reply in steps:
+        for request, outcome, reply, rights in steps:
+            if outcome.installs and rights is not self.children.rights:  # what it installs may not be allowed any more
+                outcome, reply = _encoded(self.brain.refusal(ConnectionLost("the allow list was read again")))
             if outcome.ordered and through:
                 self._deliver(through, gathered)
                 through, gathered = 0, {}
