@@ -5,7 +5,7 @@ The user's tables stand there under their own names, TIMESTAMPs as microseconds 
     hullcast_meta        identity, number and seq of the last record inside, format
     hullcast_tables      each table's CREATE TABLE, and the name it has in this file (its own, unless that is taken)
     hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
-    hullcast_pasts       per publisher up to which number receipts are gone, and which before it were never applied
+    hullcast_forgotten   keys (their digests) that had publishers whose receipts are forgotten
 
 A file is complete or has another name: it is written as `.tmp`, synced, and renamed. SQLite does not notice a
 flipped bit in a value, so the file's checksum stands in its header, in the field that `PRAGMA user_version` shows.
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from broker.engine import Engine
     from broker.feed import Follower
     from broker.interning import Texts
-    from broker.log.publishers import Entry, Past, Publishers
+    from broker.log.publishers import Publishers, Receipts
     from broker.scheduling.driver import Work
     from broker.store import TableStore
 
-FORMAT = 2
+FORMAT = 3
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
 CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
 ROWS_AT_ONCE = 50_000
 #: Rows copied in one slice, and about what that takes.
 CAPTURED_AT_ONCE, CAPTURE_COST_S = 16_384, 0.002
 _BLOCK_BYTES = 1 << 20
-_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_receipts", "hullcast_pasts")
+_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_receipts", "hullcast_forgotten")
 _AFFINITY = {
     ColumnType.TEXT: "TEXT",
     ColumnType.REAL: "REAL",
@@ -65,8 +65,7 @@ class Captured:
     seq: int
     tables: tuple[tuple[Table, NDArray[np.float64], NDArray[np.bool_]], ...]  # cells and which slots are alive
     texts: Texts
-    receipts: list[Entry]
-    pasts: list[Past]
+    receipts: Receipts
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def capturing(engine: Engine, publishers: Publishers, number: Callable[[], int])
                     break
             if left <= CAPTURED_AT_ONCE:
                 tables = tuple((copy.rows.store.table, *copy.whole()) for copy in copies.values())
-                return Captured(number(), engine.seq, tables, engine.texts, publishers.entries(), publishers.pasts())
+                return Captured(number(), engine.seq, tables, engine.texts, publishers.capture())
             yield CAPTURE_COST_S
     finally:
         follower.close()
@@ -200,12 +199,12 @@ def _fill(path: Path, captured: Captured, identity: bytes) -> int:
         database.execute(
             'CREATE TABLE hullcast_receipts (publisher BLOB, number INTEGER, "first" INTEGER, last INTEGER)'
         )
-        database.execute("CREATE TABLE hullcast_pasts (publisher BLOB, through INTEGER, holes TEXT)")
+        database.execute("CREATE TABLE hullcast_forgotten (key BLOB)")
         meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": FORMAT}
         database.executemany("INSERT INTO hullcast_meta VALUES (?, ?)", meta.items())
-        database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts)
-        pasts = ((past.publisher, past.through, " ".join(map(str, past.holes))) for past in captured.pasts)
-        database.executemany("INSERT INTO hullcast_pasts VALUES (?, ?, ?)", pasts)
+        database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts.entries())
+        forgotten = ((key,) for key in sorted(captured.receipts.forgotten))
+        database.executemany("INSERT INTO hullcast_forgotten VALUES (?)", forgotten)
         taken = {*_OWN_TABLES, *(fold(table.name) for table, _, _ in captured.tables)}
         for table, cells, alive in captured.tables:
             stored = _stored_name(table.name, taken)

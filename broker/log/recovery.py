@@ -167,7 +167,7 @@ def _open(
             damaged.append(error)
             continue
         loaded = load(file, engine)
-        publishers.restore(loaded.receipts, loaded.pasts)
+        publishers.restore(loaded.receipts, loaded.forgotten)
         number, seq, rows = loaded.number, loaded.seq, loaded.rows
         checkpoint = number
         break

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.log.checkpoint import CHECKSUM, FORMAT, ROWS_AT_ONCE, checksum
-from broker.log.publishers import Entry, Past
+from broker.log.publishers import Entry
 from broker.schema import ColumnType, Table
 from network.wire.errors import HullcastError, LogDamaged
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.engine import Engine
+
+#: Receipts of format 2 are left out: their ids have another form, and no client of that time can send a change again.
+READABLE = (2, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Loaded:
     seq: int
     rows: int
     receipts: list[Entry]
-    pasts: list[Past]
+    forgotten: list[bytes]
 
 
 def check(path: Path, number: int, identity: bytes) -> None:
@@ -40,7 +43,7 @@ def check(path: Path, number: int, identity: bytes) -> None:
         raise _damaged(path, "its checksum is wrong")
     with closing(_open(path)) as database:
         meta = _meta(path, database)
-    if meta.get("format") != FORMAT:
+    if meta.get("format") not in READABLE:
         raise _damaged(path, f"it has format {meta.get('format')}, this program reads {FORMAT}")
     if meta.get("identity") != identity:
         raise _damaged(path, "it belongs to another data directory")
@@ -62,18 +65,20 @@ def load(path: Path, engine: Engine) -> Loaded:
                 engine.execute(create)
                 (declared,) = set(engine.tables) - before
                 rows += _load_rows(database, name, engine, engine.tables[declared])
-            receipts = database.execute("SELECT * FROM hullcast_receipts ORDER BY rowid").fetchall()
-            pasts = [
-                Past(publisher, through, tuple(map(int, holes.split())))
-                for publisher, through, holes in database.execute("SELECT * FROM hullcast_pasts ORDER BY rowid")
-            ]
+            receipts, forgotten = _load_receipts(database) if meta["format"] == FORMAT else ([], [])
     except (sqlite3.Error, HullcastError, ValueError) as error:
         raise _damaged(path, f"its content is not what it should be: {error}") from error
     finally:
         if collecting:
             gc.enable()
     engine.start_at(meta["seq"])
-    return Loaded(meta["number"], meta["seq"], rows, list(map(Entry._make, receipts)), pasts)
+    return Loaded(meta["number"], meta["seq"], rows, receipts, forgotten)
+
+
+def _load_receipts(database: sqlite3.Connection) -> tuple[list[Entry], list[bytes]]:
+    receipts = database.execute("SELECT * FROM hullcast_receipts ORDER BY rowid")
+    forgotten = database.execute("SELECT key FROM hullcast_forgotten")
+    return list(map(Entry._make, receipts)), [key for (key,) in forgotten]
 
 
 def _load_rows(database: sqlite3.Connection, stored: str, engine: Engine, table: Table) -> int:

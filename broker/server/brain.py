@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.log.publishers import scoped
 from broker.log.record import Kind
 from broker.scheduling.driver import finish
 from broker.server.explaining import explain
@@ -27,7 +28,15 @@ from network.wire.bodies import (
     Sync,
     Synced,
 )
-from network.wire.errors import HullcastError, InvariantBroken, TooLarge, UnknownTable, UsageError, to_wire
+from network.wire.errors import (
+    HullcastError,
+    InvariantBroken,
+    TooLarge,
+    Unavailable,
+    UnknownTable,
+    UsageError,
+    to_wire,
+)
 from network.wire.values import to_ingest, upsert
 
 if TYPE_CHECKING:
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
     from network.security.rights import Action, Identity, Rights
     from network.wire.bodies import Body
     from network.wire.columns import Columns
-    from network.wire.frames import Origin
+    from network.wire.frames import Origin, Request
 
 log = logging.getLogger(__name__)
 
@@ -81,11 +90,13 @@ class Brain:
         self.subscribing = Subscribing(engine, epoch, attendance, retention, limits)
         self._sweeps = engine.sweeps
 
-    def work(self, body: Body, payload: bytes, origin: Origin, owner: str, now: Callable[[], float]) -> Work:
-        """Do what a request (with its bytes) asks for, in slices; the result is an Outcome, whatever happens.
+    def work(self, body: Body, request: Request, owner: str, now: Callable[[], float]) -> Work:
+        """Do what a request (with its body decoded) asks for, in slices; the result is an Outcome, whatever happens.
 
         Rights are those in force when something is done, however long it waited.
         """
+        assert request.origin is not None, "Children fills it in"
+        origin = request.origin
         before = self.engine.seq
         try:
             if isinstance(body, Subscribe):
@@ -95,7 +106,7 @@ class Brain:
 
                 outcome: Outcome = yield from self.subscribing.subscribe(body, may, owner, now)
                 return outcome
-            return self._handle(body, payload, origin, owner, now())
+            return self._handle(body, request, origin, owner, now())
         except HullcastError as error:
             return self.refusal(error, origin)
         except (Exception, MemoryError) as error:
@@ -103,9 +114,9 @@ class Brain:
                 raise  # rows may have changed without a record of it: stop
             return self.failure(error, type(body).__name__)
 
-    def handle(self, body: Body, payload: bytes, origin: Origin, now: float = 0.0) -> Outcome:
+    def handle(self, body: Body, request: Request, now: float = 0.0) -> Outcome:
         """`work`, all of it at once."""
-        outcome: Outcome = finish(self.work(body, payload, origin, "", lambda: now))
+        outcome: Outcome = finish(self.work(body, request, "", lambda: now))
         return outcome
 
     def refusal(self, error: HullcastError, origin: Origin) -> Outcome:
@@ -116,7 +127,7 @@ class Brain:
             self.refused += 1
             log.warning("request refused", extra={"why": str(error)})
         if isinstance(error, UnknownTable):  # it names the tables there are
-            sender = self._rights().who(origin.key, origin.name)
+            sender = self._sender(origin)
             error = UnknownTable(error.table, tuple(table for table in error.known if _may_see(sender, table)))
         return Outcome(Failed(*to_wire(error)))
 
@@ -132,17 +143,16 @@ class Brain:
 
     def check(self, origin: Origin, action: Action, tables: Iterable[str] = ()) -> None:
         """NotPermitted unless the sender may do that now."""
-        rights = self._rights()
-        rights.check(rights.who(origin.key, origin.name), action, tables)
+        self._rights().check(self._sender(origin), action, tables)
 
-    def _handle(self, body: Body, payload: bytes, origin: Origin, owner: str, now: float) -> Outcome:
+    def _sender(self, origin: Origin) -> Identity:
+        """Who sent a request, with the rights they have now: not to be kept while the request waits."""
+        return self._rights().who(origin.key, origin.name)
+
+    def _handle(self, body: Body, request: Request, origin: Origin, owner: str, now: float) -> Outcome:
         match body:
-            case Publish() | Delete():
-                self.check(origin, "publish", (body.table,))
-                return self._publish(body, payload, now)
-            case Execute():
-                self.check(origin, "admin")
-                return self._execute(body)
+            case Publish() | Delete() | Execute():
+                return self._change(body, request, origin, now)
             case Fetch():
                 return Outcome(self.subscribing.fetch(body, owner, now))
             case Sync():
@@ -159,17 +169,32 @@ class Brain:
 
     # --- writing ---------------------------------------------------------------------------------------
 
-    def _publish(self, body: Publish | Delete, payload: bytes, now: float) -> Outcome:
-        again = self.publishers.receipt(body.publisher, body.number)
-        if again is not None:
-            return Outcome(Done(*again))
+    def _change(self, body: Publish | Delete | Execute, request: Request, origin: Origin, now: float) -> Outcome:
+        """Apply a change once, and after the earlier ones of its publisher."""
+        publisher = scoped(self._sender(origin).public, body.publisher)
+        answered = self.publishers.judge(publisher, body.number, request.after, request.again)
+        if answered is not None:
+            return Outcome(Done(*answered))
+        try:
+            if isinstance(body, Execute):
+                self.check(origin, "admin")
+                return self._execute(body, publisher)
+            self.check(origin, "publish", (body.table,))
+            return self._publish(body, request.body, publisher, now)
+        except Unavailable:
+            raise
+        except HullcastError:
+            self.publishers.refused(publisher, body.number)
+            raise
+
+    def _publish(self, body: Publish | Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
         rows = max(map(len, body.columns.values()), default=0) if isinstance(body, Publish) else len(body.keys)
         if rows > self._limits.rows:
             raise TooLarge("rows in one batch", rows, self._limits.rows)
         batch = apply_batch(self.engine, body)
         first, last = batch.first_seq, batch.last_seq
-        self.publishers.applied(body.publisher, body.number, first, last)
-        entry = Entry(Kind.BATCH, payload, first, len(batch), body.publisher, body.number)
+        self.publishers.applied(publisher, body.number, first, last)
+        entry = Entry(Kind.BATCH, payload, first, len(batch), publisher, body.number)
         return Outcome(Done(first, last), entry, through=last, messages=self._messages(batch, now))
 
     def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
@@ -188,25 +213,22 @@ class Brain:
                 described[attended.number] = columns
         return described
 
-    def _execute(self, body: Execute) -> Outcome:
-        again = self.publishers.receipt(body.publisher, body.number)
-        if again is not None:
-            return Outcome(Done(*again))
+    def _execute(self, body: Execute, publisher: bytes) -> Outcome:
         statement = parse_statement(body.sql)
         if isinstance(statement, DropTable):  # a channel that lingers for nobody does not keep a table
             for attending in self._attendance.close_now(statement.name, self._wanted()):
                 self._retention.close(attending.number)
         self.engine.execute(body.sql)
         first, last = self.engine.seq + 1, self.engine.seq
-        self.publishers.applied(body.publisher, body.number, first, last)
-        entry = Entry(Kind.STATEMENT, body.sql.encode(), first, 0, body.publisher, body.number)
+        self.publishers.applied(publisher, body.number, first, last)
+        entry = Entry(Kind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
         return Outcome(Done(first, last), entry)
 
     # --- telling ---------------------------------------------------------------------------------------
 
     def _describe(self, origin: Origin) -> dict[str, object]:
         """The tables that the sender may do something with."""
-        sender = self._rights().who(origin.key, origin.name)
+        sender = self._sender(origin)
         return {
             "tables": {
                 table.name: {

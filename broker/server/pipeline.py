@@ -11,15 +11,17 @@ if TYPE_CHECKING:
 
     from broker.log.commit_log import CommitLog, NullLog
     from broker.server.outcome import Outcome
+    from network.security.rights import Rights
     from network.wire.frames import Request
 
 
 class Step(NamedTuple):
-    """An outcome, its encoded reply, and the request it answers."""
+    """An outcome, its encoded reply, the request it answers, and the rights by which that was allowed."""
 
     request: Request
     outcome: Outcome
     reply: bytes
+    rights: Rights | None = None
 
     @property
     def size_bytes(self) -> int:

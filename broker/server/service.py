@@ -197,7 +197,7 @@ class Server:
                 self.brain.check(origin, "query")
                 self.queries.put(request, body, owner)
             else:
-                self._begin(request, self.brain.work(body, request.body, origin, owner, time.monotonic), owner)
+                self._begin(request, self.brain.work(body, request, owner, time.monotonic), owner)
         except HullcastError as error:
             self._put(request, self.brain.refusal(error, origin))
         except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine may be in pieces)
@@ -242,13 +242,16 @@ class Server:
 
     def _put(self, request: Request, outcome: Outcome) -> None:
         assert self.pipeline is not None
-        self.pipeline.put(Step(request, *_encoded(outcome)))
+        self.pipeline.put(Step(request, *_encoded(outcome), self.children.rights))
 
     def _release(self, steps: list[Step]) -> None:
         """Send what a synced group leads to; the messages of consecutive batches go out as one."""
         gathered: dict[int, list[Columns]] = {}
         through = 0
-        for request, outcome, reply in steps:
+        for request, outcome, reply, rights in steps:
+            if outcome.installs and rights is not self.children.rights:  # what it installs may not be allowed any more
+                again = Failed(*to_wire(ConnectionLost("the allow list was read again")))
+                outcome, reply = Outcome(again), bodies.encode(again)
             if outcome.ordered and through:
                 self._deliver(through, gathered)
                 through, gathered = 0, {}

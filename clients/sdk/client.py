@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from clients.sdk.connecting import configure, seconds
-from clients.sdk.gate import Gate
+from clients.sdk.gate import Gate, Turn
 from clients.sdk.groups import SubscriptionGroup
 from clients.sdk.line import Line
 from clients.sdk.publishing import PartlyPublished, counted_from, ranges, some_rows
@@ -141,9 +141,9 @@ class Client:
     async def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Run CREATE TABLE or DROP TABLE."""
         text = _sql(sql)
-        return await self._change(
-            lambda number: bodies.Execute(text, self._publisher, number), "execute", _timeout(timeout)
-        )
+        with self._gate.turn() as turn:
+            make = lambda number: bodies.Execute(text, self._publisher, number)  # noqa: E731
+            return await self._change(make, "execute", _timeout(timeout), turn)
 
     async def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Insert or change rows, in order; durable when it returns.
@@ -273,7 +273,7 @@ class Client:
             groups=len(session.groups),
             seq=session.position,
             resumes=session.resumes,
-            retries=self._line.retries,
+            retries=session.retries,
             waiting=session.waiting,
             paused=self._line.paused,
             link=self._line.dialer.statistics(),
@@ -294,32 +294,55 @@ class Client:
         what: str,
         timeout_s: float | None,
     ) -> Receipt:
+        """Send a batch. In several pieces, it keeps its turn until the last is sent: no other change comes between."""
         pieces = ranges(columns)
-        receipt = await self._change(lambda number: piece(pieces[0], number), what, timeout_s)
-        for which in pieces[1:]:
-            try:
-                receipt = receipt.and_then(await self._change(lambda number: piece(which, number), what, timeout_s))  # noqa: B023
-            except HullcastError as error:
-                cause = counted_from(error, which.start)
-                rows = pieces[-1].stop
-                raise PartlyPublished(table, which.start, rows, receipt.seq, str(cause)) from cause
+        receipt: Receipt | None = None
+        with self._gate.turn() as turn:
+            for which in pieces:
+                try:
+                    done = await self._change(
+                        lambda number: piece(which, number),  # noqa: B023
+                        what,
+                        timeout_s,
+                        turn,
+                        more=which is not pieces[-1],
+                    )
+                except HullcastError as error:
+                    if receipt is None:
+                        raise
+                    cause = counted_from(error, which.start)
+                    raise PartlyPublished(table, which.start, pieces[-1].stop, receipt.seq, str(cause)) from cause
+                receipt = done if receipt is None else receipt.and_then(done)
+        assert receipt is not None, "there is a piece, if only an empty one"
         return receipt
 
-    async def _change(self, make: Callable[[int], Change], what: str, timeout_s: float | None) -> Receipt:
-        """Send a change when its turn has come. Its own timeout counts from now, the client's from its turn on."""
+    async def _change(
+        self,
+        make: Callable[[int], Change],
+        what: str,
+        timeout_s: float | None,
+        turn: Turn,
+        *,
+        more: bool = False,
+    ) -> Receipt:
+        """Send a change when its turn has come, and wait for its reply. The turn ends when it is sent, unless there is
+        `more` to send. Its own timeout counts from now, the client's from its turn on."""
         self._check_open()
         loop = asyncio.get_running_loop()
-        number, self._next_change = self._next_change, self._next_change + 1
-        body = make(number)
         until = None if timeout_s is None else loop.time() + timeout_s
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(until):
+                    await turn.take()
+                    number, self._next_change = self._next_change, self._next_change + 1
+                    body = make(number)
                     await stack.enter_async_context(self._gate.passing(_size(body)))
             except TimeoutError:
                 raise TimedOut(f"{what} (earlier changes have no reply)", timeout_s or 0.0) from None
+            self._check_open()
             left = None if until is None else max(0.0, until - loop.time())
-            done = receipt_of(await self._ask(body, what, left))
+            called = None if more else turn.end
+            done = receipt_of(await self._line.ask(body, what, left, called))
         return Receipt(done.first, done.last, done.last - done.first + 1)
 
     async def _information(self, body: bodies.Body, what: str, timeout_s: float | None) -> dict[str, Any]:

@@ -74,7 +74,6 @@ class Line:
             context=context,
             insecure=connection.insecure,
         )
-        self.retries = 0  # requests sent again because nobody could take them
         self.paused = False
         self.progress_waiters: set[Callable[[], None]] = set()
         self.owners: dict[int, Owner] = {}
@@ -162,8 +161,17 @@ class Line:
 
     # --- calls -----------------------------------------------------------------------------------------------
 
-    async def ask(self, body: bodies.Body, what: str, timeout_s: float | None = None) -> bodies.Body:
-        """Send a request, and wait for its reply; all that for `timeout_s` seconds at most."""
+    async def ask(
+        self,
+        body: bodies.Body,
+        what: str,
+        timeout_s: float | None = None,
+        called: Callable[[], None] | None = None,
+    ) -> bodies.Body:
+        """Send a request, and wait for its reply; all that for `timeout_s` seconds at most.
+
+        `called` is called as soon as the session has it: what is asked from then on comes behind it.
+        """
         timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
         until = asyncio.get_running_loop().time() + timeout_s
         try:
@@ -172,7 +180,10 @@ class Line:
                     await self.dialer.wait_writable()
         except TimeoutError:
             raise TimedOut(f"{what} (the queue to the server is full)", timeout_s) from None
-        reply: bodies.Body = await self._reply(*self.session.call(body), what, timeout_s, until)
+        number, effects = self.session.call(body)
+        if called is not None:
+            called()
+        reply: bodies.Body = await self._reply(number, effects, what, timeout_s, until)
         return reply
 
     async def open_group(self, group: SubscriptionGroup, owner: Owner, timeout_s: float | None = None) -> None:
@@ -322,8 +333,6 @@ class Line:
             future.set_result(group)
 
     def _retry_later(self, call: int, delay_s: float) -> None:
-        self.retries += 1
-
         def retry() -> None:
             self._timers.discard(timer)
             self._perform(self.session.retry(call))

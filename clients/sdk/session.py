@@ -12,8 +12,8 @@ from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, Failov
 from clients.sdk.groups import Groups, SubscriptionGroup
 from clients.sdk.resuming import Resuming, Standing
 from network.wire import bodies, frames
-from network.wire.bodies import Done, Failed, Subscribe, Subscribed, Sync, Synced
-from network.wire.errors import BadFrame, HullcastError, LogBroken, TooLarge, Unavailable, from_wire
+from network.wire.bodies import Delete, Done, Execute, Failed, Publish, Subscribe, Subscribed, Sync, Synced
+from network.wire.errors import BadFrame, HullcastError, LogBroken, OutOfTurn, TooLarge, Unavailable, from_wire
 
 if TYPE_CHECKING:
     from clients.sdk.listening import Listening
@@ -31,8 +31,12 @@ class _Call:
     number: int
     body: bodies.Body
     encoded: bytes
+    change: int = 0  # its number among the publisher's changes, if it is one
     sent_as: int = 0  # 0: not sent on the present path
     attempts: int = 0
+    pausing: bool = False  # a RetryLater is under way
+    behind: int = 0  # of a change: the request, with the change before it, that it was last sent behind
+    lost: bool = False  # sent once without a reply, so it may have been applied
     group: SubscriptionGroup | None = None  # a Subscribe of a new group
     suspects: tuple[Listening, Ints] | None = None  # a Subscribe that only takes sums anew
     error: HullcastError | None = field(default=None)  # why it was last refused
@@ -47,6 +51,10 @@ class ClientSession:
           since. Groups are subscribed again in portions; messages reach only those that are back (`heard`).
       N3  A request is on the way at most once per path; after a break it goes again under a new id, so that a
           late reply to the old one is nobody's.
+      N4  Changes are sent in the order of their calls, many at once. Each names the one before it that has no reply;
+          the server refuses it (OutOfTurn) if that one was not applied. A change is sent only if the one before it is
+          on the way. While the first is tried again, the others wait for its reply. A change that was refused for now
+          is sent again only after the one before it was answered, given up, or sent again itself.
     """
 
     def __init__(self) -> None:
@@ -55,8 +63,10 @@ class ClientSession:
         self.epoch: bytes | None = None
         self.up = False
         self.resumes = 0  # how often all groups were subscribed again
+        self.retries = 0  # requests that nobody could take, and that are sent again
         self._calls: dict[int, _Call] = {}  # by number, in the order they were made
         self._sent: dict[int, _Call] = {}  # by request id
+        self._changes: dict[int, _Call] = {}  # those of the calls that change something
         self._next_call = 1
         self._next_request = 1
         self._resuming: Resuming | None = None
@@ -93,6 +103,10 @@ class ClientSession:
     def call(self, body: bodies.Body) -> tuple[int, list[Effect]]:
         """Ask something; returns the call's number. TooLarge if it cannot be sent at all."""
         call = self._new_call(body)
+        if isinstance(body, Execute | Publish | Delete):
+            call.change = body.number
+            self._changes[call.number] = call
+            return call.number, self._send_changes()
         return call.number, self._send(call)
 
     def subscribe(
@@ -107,10 +121,11 @@ class ClientSession:
 
     def abandon(self, number: int) -> list[Effect]:
         """Nobody waits for a call any more. A late Subscribed is answered by leaving again."""
-        call = self._calls.pop(number, None)
-        if call is not None and call.sent_as:
-            self._sent.pop(call.sent_as, None)
-        return []
+        call = self._calls.get(number)
+        if call is None:
+            return []
+        self._sent.pop(call.sent_as, None)
+        return self._over(call)
 
     def why_waiting(self, number: int) -> str:
         """What a call has been waiting for, in words."""
@@ -125,7 +140,10 @@ class ClientSession:
         """The time has come that `RetryLater` named."""
         asking = self._asking
         call = asking if asking is not None and asking.number == number else self._calls.get(number)
-        return self._send(call) if call is not None and not call.sent_as else []
+        if call is None or call.sent_as:
+            return []
+        call.pausing = False
+        return self._send_changes() if call.change else self._send(call)
 
     def leave(self, group: SubscriptionGroup, listeners: Ints | None = None) -> list[Effect]:
         """Close a group, or some of its listeners."""
@@ -151,14 +169,38 @@ class ClientSession:
         self._next_call += 1
         return call
 
-    def _send(self, call: _Call) -> list[Effect]:
+    def _over(self, call: _Call) -> list[Effect]:
+        """A call has its reply, or nobody waits for one: changes behind it may go."""
+        del self._calls[call.number]
+        if not call.change:
+            return []
+        del self._changes[call.number]
+        return self._send_changes()
+
+    def _send_changes(self) -> list[Effect]:
+        """Send the changes whose turn it is (N4)."""
+        effects: list[Effect] = []
+        before: _Call | None = None
+        for call in self._changes.values():
+            if not call.sent_as:
+                if call.pausing or not self.up or (before is not None and before.sent_as == call.behind):
+                    break
+                effects += self._send(call, before)
+            if call.attempts:
+                break
+            before = call
+        return effects
+
+    def _send(self, call: _Call, before: _Call | None = None) -> list[Effect]:
+        """Send a call; a change with the one `before` it that has no reply."""
         held = self._resuming is not None and call is not self._asking and isinstance(call.body, Subscribe | Sync)
         if not self.up or held:  # by N2 a new group's messages might not count yet, and nothing is in sync
             return []
         call.sent_as = self._next_request
         self._next_request += 1
         self._sent[call.sent_as] = call
-        return [Send(frames.encode(frames.Request(call.sent_as, (), None, call.encoded)))]
+        call.behind, after = (0, 0) if before is None else (before.sent_as, before.change)
+        return [Send(frames.encode(frames.Request(call.sent_as, (), None, call.encoded, after, call.lost)))]
 
     # --- the link ------------------------------------------------------------------------------------------
 
@@ -177,7 +219,8 @@ class ClientSession:
         """All that was on the way is void: subscribe again, and ask again what was not answered."""
         self._sent.clear()
         for call in self._calls.values():
-            call.sent_as = 0
+            call.lost |= call.sent_as != 0
+            call.sent_as, call.pausing = 0, False
         for number in [call.number for call in self._calls.values() if call.suspects is not None]:
             del self._calls[number]
         for listening in self.groups.listenings:  # asked for again when the groups are there again
@@ -194,7 +237,8 @@ class ClientSession:
         return effects + self._send_unsent()
 
     def _send_unsent(self) -> list[Effect]:
-        return [effect for call in list(self._calls.values()) if not call.sent_as for effect in self._send(call)]
+        others = [call for call in self._calls.values() if not call.sent_as and not call.change]
+        return [effect for call in others for effect in self._send(call)] + self._send_changes()
 
     # --- what comes in -------------------------------------------------------------------------------------
 
@@ -253,27 +297,36 @@ class ClientSession:
             return self._failed(call, from_wire(reply.code, reply.arguments))
         if call is self._asking:
             return self._resumed(_expected(reply, Subscribed))
-        del self._calls[call.number]
+        unblocked = self._over(call)
         if call.suspects is not None:
             return self._taken_anew(call, _expected(reply, Subscribed))
         if call.group is not None:
             return self._subscribed(call, call.group, _expected(reply, Subscribed))
         if isinstance(reply, Synced):
             self._advance(reply.seq)
-        return [CallAnswered(call.number, reply)]
+        return [CallAnswered(call.number, reply), *unblocked]
 
     def _failed(self, call: _Call, error: HullcastError) -> list[Effect]:
         call.error = error
         if isinstance(error, Unavailable) and not isinstance(error, LogBroken):
+            self.retries += 1
+            if call.change and self._waits_for_another(call, error):
+                return self._send_changes()
+            call.pausing = True
             delay = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(call.attempts, 16))
             call.attempts += 1
             return [RetryLater(call.number, delay)]
         if call is self._asking and self._resuming is not None:
             return self._end(self._resuming.refused(error), error) + self._ask_for_more()
-        del self._calls[call.number]
+        unblocked = self._over(call)
         if call.suspects is not None:  # the group's table or our right to it is gone: it will end by itself
             return []
-        return [CallRefused(call.number, error)]
+        return [CallRefused(call.number, error), *unblocked]
+
+    def _waits_for_another(self, call: _Call, error: Unavailable) -> bool:
+        """Whether a change that came back is sent again when the one before it is answered, and needs no clock."""
+        first = next(iter(self._changes.values()))
+        return call is not first or (isinstance(error, OutOfTurn) and call.behind != 0)
 
     # --- subscriptions ---------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -115,7 +116,7 @@ class Children:
 
     def _take(self, peer: Peer, payload: bytes) -> None:
         match decode(payload):
-            case Request(number, route, origin, body):
+            case Request(number, route, origin) as request:
                 if peer.role == "client":
                     if not number:
                         raise BadFrame("a client's request has a number: only nodes say what needs no reply")
@@ -124,7 +125,7 @@ class Children:
                     raise BadFrame(f"a route of more than {LONGEST_ROUTE} links")
                 elif origin is None:
                     origin = Origin(peer.key, peer.name)
-                self._upward.on_request(peer, Request(number, (*route, peer.number), origin, body))
+                self._upward.on_request(peer, replace(request, route=(*route, peer.number), origin=origin))
             case Leave(group, members) if peer.role == "client":
                 self.router.withdraw(peer.number, group, members)
             case Interest() as interest if peer.role == "node":

@@ -18,7 +18,8 @@ The branch tells the caller what to do::
     │   ├── BadSetting            a setting is out of its range
     │   ├── BadDirectory          no data directory, or none that can be used
     │   ├── DirectoryInUse        another server runs on this data directory
-    │   ├── RetryTooOld           this request was applied long ago; its receipt is forgotten
+    │   ├── RetryTooOld           a change sent again so late that nobody can tell whether it was applied before
+    │   ├── Superseded            a change that comes after a later one of the same client was applied
     │   └── TooLarge              what would be sent is larger than any receiver takes
     ├── NotPermitted (PermissionError)   the server's rights do not allow it: ask its operator
     ├── PeerError                 the other side broke the protocol: that link is closed
@@ -29,6 +30,7 @@ The branch tells the caller what to do::
     │   ├── ConnectionLost        no way to the server at the moment
     │   ├── TimedOut              no answer in the time given
     │   ├── Overloaded            a queue is full
+    │   ├── OutOfTurn             an earlier change of the same client has not been applied yet
     │   ├── SubscriptionOverflow  a subscription's events came faster than they were taken
     │   ├── CheckpointFailed      no checkpoint could be written; the log is as it was
     │   └── LogBroken             the commit log cannot be written any more: the server must be restarted
@@ -213,16 +215,31 @@ class DirectoryInUse(UsageError):
 
 
 class RetryTooOld(UsageError):
-    """A request that was applied so long ago that its receipt is forgotten."""
+    """A change that was sent again so late that its receipt is forgotten: it may have been applied before."""
 
     def __init__(self, number: int, oldest: int) -> None:
         super().__init__(number, oldest)
         self.number, self.oldest = number, oldest
 
     def __str__(self) -> str:
+        kept = f"the receipts kept begin with {self.oldest}" if self.oldest else "its receipts are forgotten"
         return (
-            f"request {self.number} of this publisher is older than all receipts kept (from {self.oldest}): it was "
-            "applied, or sent too long ago to tell; look at the rows before you send it again"
+            f"change {self.number} of this client was sent again too late to tell whether it was applied before "
+            f"({kept}); nothing was changed now: look at the rows, and publish them again if they are missing"
+        )
+
+
+class Superseded(UsageError):
+    """A change that arrived after a later one of the same client was applied: applying it would undo that."""
+
+    def __init__(self, number: int, latest: int) -> None:
+        super().__init__(number, latest)
+        self.number, self.latest = number, latest
+
+    def __str__(self) -> str:
+        return (
+            f"change {self.number} of this client was not applied, because its later change {self.latest} was: it had "
+            "been refused or given up before; publish the rows again if they are still right"
         )
 
 
@@ -329,6 +346,19 @@ class Overloaded(Unavailable):
 
     def __str__(self) -> str:
         return f"{self.queue} is full ({self.limit} waiting); slow down, or raise its limit"
+
+
+class OutOfTurn(Unavailable):
+    """A change that came before an earlier one of the same client was applied; to be sent again after that one."""
+
+    def __init__(self, number: int, after: int) -> None:
+        super().__init__(number, after)
+        self.number, self.after = number, after
+
+    def __str__(self) -> str:
+        return (
+            f"change {self.number} of this client waits for its earlier change {self.after}, which is not applied yet"
+        )
 
 
 class SubscriptionOverflow(Unavailable):

@@ -40,12 +40,18 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Up: a request. `route` are the numbers of the links it came by, the newest last."""
+    """Up: a request. `route` are the numbers of the links it came by, the newest last.
+
+    The last two are about changes. They differ from one time a change is sent to the next, so they are no part of the
+    body, whose bytes the log keeps.
+    """
 
     id: int
     route: tuple[int, ...]
     origin: Origin | None
     body: bytes
+    after: int = 0  # the number of the sender's latest earlier change that has no reply yet
+    again: bool = False  # it may have been applied already: it was sent before, and that time no reply came
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +176,7 @@ def _listed(frame: Frame) -> list[object]:
             return ["deliver", frame.through, pack_channels(frame.channels)]
         case Request():
             origin = None if frame.origin is None else [frame.origin.key, frame.origin.name]
-            return ["request", frame.id, frame.route, origin, frame.body]
+            return ["request", frame.id, frame.route, origin, frame.body, frame.after, frame.again]
         case Reply():
             return [
                 "reply",
@@ -225,12 +231,14 @@ def read_channels(value: object, limits: WireLimits) -> dict[int, Columns]:
 
 
 def _request(parts: list[Any], limits: WireLimits) -> Request:
-    _, number, route, origin, body = parts
+    _, number, route, origin, body, after, again = parts
     return Request(
         integer(number, "a request's id"),
         _route(route),
         fields.optional(origin, _origin),
         _body(body, "a request's body", limits),
+        integer(after, "the number of an earlier change"),
+        fields.boolean(again, "again"),
     )
 
 
@@ -336,7 +344,7 @@ def _node(value: object) -> NodeEntry:
 
 
 _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Frame]]] = {  # with the number of parts
-    "request": (5, _request),
+    "request": (7, _request),
     "leave": (3, _leave),
     "interest": (5, _interest),
     "reply": (5, _reply),

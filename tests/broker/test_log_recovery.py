@@ -5,19 +5,30 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.engine import Engine
+from broker.log.checkpoint import _seal
 from broker.log.publishers import WINDOW, Answered
 from broker.log.record import NOBODY, Record
 from broker.log.recovery import open_directory, open_memory
-from network.wire.errors import BadDirectory, DirectoryInUse, InvariantBroken, LogDamaged, RetryTooOld
+from network.wire.errors import (
+    BadDirectory,
+    DirectoryInUse,
+    InvariantBroken,
+    LogDamaged,
+    OutOfTurn,
+    RetryTooOld,
+    Superseded,
+)
 from tests.support.durable import CREATE, apply, crash, execute, opened, publish, rows
 from tests.support.log_writer import CREATE as WRITER_CREATE
 from tests.support.log_writer import expected
@@ -47,7 +58,7 @@ def check_after_kill(directory: Path, synced: int) -> None:
     assert data.log.number >= synced
     assert rows(data) == expected(data.log.number)
     last = data.log.number
-    assert data.publishers.receipt(b"p" * 16, last) == (last - 1, last - 1)  # record 1, a statement, has no update
+    assert data.publishers.judge(b"p" * 16, last) == (last - 1, last - 1)  # record 1, a statement, has no update
     data.engine._stores["t"].check()
     data.close()
 
@@ -133,34 +144,56 @@ def test_a_retry_after_a_crash_is_answered_with_its_old_receipt(tmp_path: Path) 
     crash(data)
     data = opened(tmp_path)
     receipts = data.publishers
-    assert receipts.receipt(ANNA, 1) == Answered(1, 0)
-    assert receipts.receipt(ANNA, 2) == Answered(1, 2)
-    assert receipts.receipt(ANNA, 3) is None
-    assert receipts.receipt(ANNA, 4) == Answered(4, 4)
-    assert receipts.receipt(BERT, 1) == Answered(3, 3)
-    assert receipts.receipt(BERT, 2) is None
-    assert receipts.receipt(NOBODY, 0) is None
+    assert receipts.judge(ANNA, 1) == Answered(1, 0)
+    assert receipts.judge(ANNA, 2) == Answered(1, 2)
+    with pytest.raises(Superseded):
+        receipts.judge(ANNA, 3)
+    assert receipts.judge(ANNA, 4) == Answered(4, 4)
+    assert receipts.judge(ANNA, 5, after=4) is None
+    with pytest.raises(OutOfTurn):
+        receipts.judge(ANNA, 6, after=5)
+    assert receipts.judge(BERT, 1) == Answered(3, 3)
+    assert receipts.judge(BERT, 2) is None
+    assert receipts.judge(NOBODY, 0) is None
     data.close()
 
 
-def test_a_request_passed_over_is_told_from_one_applied_long_ago_after_a_crash(tmp_path: Path) -> None:
+def test_what_was_forgotten_is_known_to_be_forgotten_after_a_crash(tmp_path: Path) -> None:
     data = opened(tmp_path)
     execute(data, CREATE, ANNA, 1)
-    for number in range(3, 3 + WINDOW):  # 2 was refused, and waits to be sent again
+    for number in range(2, 3 + WINDOW):
         publish(data, {"K": [number], "V": [0]}, publisher=ANNA, number=number)
+    data.publishers._key_bytes = 1  # forget whoever is not the only one of its key
+    publish(data, {"K": [0], "V": [0]}, publisher=ANNA[:8] + b"another".ljust(8), number=1)
     data.write_checkpoint(data.capture())
-    for number in range(4 + WINDOW, 4 + 2 * WINDOW):  # and so does the next one
-        publish(data, {"K": [number], "V": [0]}, publisher=ANNA, number=number)
+    publish(data, {"K": [0], "V": [1]}, publisher=BERT, number=1)
     data.log.write_and_sync()
-    pasts = data.publishers.pasts()
     crash(data)
     data = opened(tmp_path)
-    assert data.publishers.pasts() == pasts
-    assert data.publishers.receipt(ANNA, 2) is None
-    assert data.publishers.receipt(ANNA, 3 + WINDOW) is None
-    for number in (1, 3, 2 + WINDOW):
-        with pytest.raises(RetryTooOld):
-            data.publishers.receipt(ANNA, number)
+    assert len(data.publishers) == 2
+    with pytest.raises(RetryTooOld):
+        data.publishers.judge(ANNA, 2 + WINDOW, again=True)
+    assert data.publishers.judge(ANNA, 3 + WINDOW) is None
+    assert data.publishers.judge(BERT, 1, again=True) == Answered(WINDOW + 3, WINDOW + 3)
+    data.close()
+
+
+def test_a_checkpoint_from_before_receipts_had_keys_is_read_without_its_receipts(tmp_path: Path) -> None:
+    data = opened(tmp_path)
+    execute(data, CREATE, ANNA, 1)
+    publish(data, {"K": [1], "V": [1]}, publisher=ANNA, number=2)
+    written = data.write_checkpoint(data.capture())
+    data.close()
+    with closing(sqlite3.connect(written.path)) as database:
+        database.execute("DROP TABLE hullcast_forgotten")
+        database.execute("CREATE TABLE hullcast_pasts (publisher BLOB, through INTEGER, holes TEXT)")
+        database.execute("UPDATE hullcast_meta SET value = 2 WHERE name = 'format'")
+        database.commit()
+    _seal(written.path)
+    data = opened(tmp_path)
+    assert data.recovered.checkpoint == written.number
+    assert rows(data) == {1: (1.0,)}
+    assert len(data.publishers) == 0
     data.close()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from broker.engine import Engine
-from broker.log.publishers import Publishers
+from broker.log.publishers import Publishers, scoped
 from broker.log.record import Kind
 from broker.server.attendance import Attendance
 from broker.server.brain import Brain
@@ -19,7 +19,7 @@ from broker.server.subscribing import Limits
 from network.security.rights import Rights
 from network.wire import bodies
 from network.wire.errors import from_wire
-from network.wire.frames import Origin
+from network.wire.frames import Origin, Request
 from network.wire.packing import Scalar
 from network.wire.values import keys_to_column, rows_to_columns
 
@@ -33,7 +33,9 @@ KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 class Desk:
     """A brain with everything around it, and short ways to ask it."""
 
-    def __init__(self, rights: Rights | None = None, window: int = 1 << 20) -> None:
+    def __init__(
+        self, rights: Rights | None = None, window: int = 1 << 20, publishers: Publishers | None = None
+    ) -> None:
         self.engine = Engine()
         self.wanted: set[int] = set()
         self.held = True  # what subscribers elsewhere are believed to ask for: everything, or nothing
@@ -43,7 +45,7 @@ class Desk:
         self.brain = Brain(
             self.engine,
             b"e" * 16,
-            Publishers(),
+            Publishers() if publishers is None else publishers,
             lambda: self.rights,
             self.attendance,
             self.retention,
@@ -53,8 +55,8 @@ class Desk:
         )
         self.number = 0
 
-    def ask(self, body: bodies.Body, key: str | None = None) -> Outcome:
-        return self.brain.handle(body, bodies.encode(body), Origin(key, "somebody"))
+    def ask(self, body: bodies.Body, key: str | None = None, after: int = 0, again: bool = False) -> Outcome:
+        return self.brain.handle(body, Request(1, (1,), Origin(key, ""), bodies.encode(body), after, again))
 
     def execute(self, sql: str) -> Outcome:
         self.number += 1
@@ -94,7 +96,7 @@ def test_a_published_batch_goes_to_the_log_as_it_came(desk: Desk) -> None:
     assert outcome.reply == bodies.Done(1, 1)
     assert outcome.entry is not None
     assert outcome.entry[:4] == (Kind.BATCH, bodies.encode(body), 1, 1)
-    assert outcome.entry[4:] == (ME, 9)
+    assert outcome.entry[4:] == (scoped("", ME), 9)
 
 
 def test_a_request_sent_twice_is_applied_once(desk: Desk) -> None:
@@ -104,6 +106,70 @@ def test_a_request_sent_twice_is_applied_once(desk: Desk) -> None:
     assert again.reply == first.reply
     assert again.entry is None
     assert desk.engine.query("SELECT PER FROM STOCK") == [(2.0,)]
+
+
+def price(publisher: bytes, number: int, value: float) -> bodies.Publish:
+    columns, absent = rows_to_columns([{"SYMBOL": "A", "PER": value}])
+    return bodies.Publish("STOCK", columns, absent, publisher, number)
+
+
+def test_a_change_that_overtook_an_earlier_one_is_sent_back(desk: Desk) -> None:
+    assert "waits for its earlier change 50" in refusal(desk.ask(price(ME, 51, 2.0), after=50))
+    desk.ask(price(ME, 50, 1.0))
+    assert desk.ask(price(ME, 51, 2.0), after=50).reply == bodies.Done(2, 2)
+    assert desk.engine.query("SELECT PER FROM STOCK") == [(2.0,)]
+
+
+def test_a_change_that_was_given_up_does_not_undo_a_later_one(desk: Desk) -> None:
+    desk.ask(price(ME, 51, 2.0))
+    assert "later change 51" in refusal(desk.ask(price(ME, 50, 1.0)))
+    assert desk.engine.query("SELECT PER FROM STOCK") == [(2.0,)]
+
+
+def test_a_change_behind_one_that_was_refused_for_good_need_not_wait(desk: Desk) -> None:
+    assert "no table" in refusal(desk.ask(bodies.Publish("NOWHERE", {}, None, ME, 50)))
+    assert desk.ask(price(ME, 51, 2.0), after=50).reply == bodies.Done(1, 1)
+    # a refusal out of turn is none: 53 has not come yet
+    assert "waits for" in refusal(desk.ask(bodies.Publish("NOWHERE", {}, None, ME, 54), after=53))
+    assert "waits for" in refusal(desk.ask(price(ME, 55, 5.0), after=54))
+
+
+KEYS = {"honest": KEY, "mallory": KEY[::-1]}
+
+
+def two_keys(publishers: Publishers) -> Desk:
+    given = [{"name": name, "public": key, "publish": ["STOCK"], "admin": True} for name, key in KEYS.items()]
+    desk = Desk(Rights.parse({"key": given}), publishers=publishers)
+    desk.ask(bodies.Execute(TABLE, ME, 1), KEY)
+    return desk
+
+
+@pytest.mark.parametrize("flooding", ["mallory", "honest"])
+def test_made_up_publishers_never_let_a_late_retry_undo_a_newer_value(flooding: str) -> None:
+    """Of another key they do not even keep the retry from its answer; of the same key the retry is refused."""
+    desk = two_keys(Publishers(key_bytes=20_000, total_bytes=40_000))
+    first = desk.ask(price(ME, 2, 1.0), KEY)
+    desk.ask(price(YOU, 1, 2.0), KEY)  # newer
+    for made_up in range(1, 1000):
+        made = made_up.to_bytes(16)
+        columns, absent = rows_to_columns([{"SYMBOL": "B", "PER": 1.0}])
+        flood = desk.ask(bodies.Publish("STOCK", columns, absent, made, 1), KEYS[flooding])
+        assert isinstance(flood.reply, bodies.Done)
+    desk.brain.publishers.check()
+    late = desk.ask(price(ME, 2, 1.0), KEY, again=True)
+    if flooding == "mallory":
+        assert late.reply == first.reply
+    else:
+        assert "too late to tell" in refusal(late)
+    assert desk.engine.query("SELECT PER FROM STOCK WHERE SYMBOL = 'A'") == [(2.0,)]
+    assert isinstance(desk.ask(price(b"new".ljust(16), 1, 3.0), KEY).reply, bodies.Done)  # a first try is never refused
+
+
+def test_nobody_gets_the_receipts_of_another_key() -> None:
+    desk = two_keys(Publishers())
+    desk.ask(price(ME, 2, 1.0), KEY)
+    assert desk.ask(price(ME, 2, 3.0), KEYS["mallory"]).reply == bodies.Done(2, 2)
+    assert desk.ask(price(ME, 2, 9.0), KEY, again=True).reply == bodies.Done(1, 1)
 
 
 def test_a_table_is_created_once_however_often_the_request_comes(desk: Desk) -> None:

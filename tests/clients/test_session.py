@@ -13,7 +13,7 @@ from network.answers.events import Change, Resync
 from network.wire import bodies, frames
 from network.wire.bodies import ChannelSpec, Failed, Group, Opened, Subscribe, Subscribed, Sync, Synced
 from network.wire.columns import Columns
-from network.wire.errors import ConnectionLost, LogBroken, UnknownTable, to_wire
+from network.wire.errors import ConnectionLost, LogBroken, OutOfTurn, Overloaded, UnknownTable, to_wire
 
 EPOCH, OTHER = b"e" * 16, b"f" * 16
 SPEC = ChannelSpec("MIN(Y) FROM T OVER X", "MIN", "rectangles", 1, False, 0, "REAL", ("INTEGER",), (), ())
@@ -194,6 +194,75 @@ def test_unanswered_requests_go_again_under_another_id_with_the_same_bytes() -> 
     done = bodies.Done(1, 0)
     assert session.take(reply(first, done)) == []
     assert session.take(reply(second, done)) == [CallAnswered(call, done)]
+
+
+def change(number: int) -> bodies.Execute:
+    return bodies.Execute("DROP TABLE T", b"p" * 16, number)
+
+
+def changes(effects: list[Effect]) -> list[tuple[int, int, bool]]:
+    """What was sent of changes: number, after, again."""
+    found = [frame for frame in sent(effects) if isinstance(frame, frames.Request)]
+    numbers = [bodies.decode(frame.body) for frame in found]
+    assert all(isinstance(body, bodies.Execute) for body in numbers)
+    return [(body.number, frame.after, frame.again) for body, frame in zip(numbers, found, strict=True)]  # type: ignore[union-attr]  # checked above
+
+
+def called(session: ClientSession, *numbers: int) -> tuple[list[int], list[Effect]]:
+    """Calls that change something; the requests they went as, and all that was sent."""
+    effects = [effect for number in numbers for effect in session.call(change(number))[1]]
+    return [number for number, _ in requests(effects)], effects
+
+
+def test_changes_go_at_once_and_each_names_the_one_before_it() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    ids, effects = called(session, 1, 2, 3)
+    assert changes(effects) == [(1, 0, False), (2, 1, False), (3, 2, False)]
+    session.take(reply(ids[0], bodies.Done(1, 1)))
+    session.take(reply(ids[1], bodies.Done(2, 2)))
+    assert changes(called(session, 4)[1]) == [(4, 3, False)]
+
+
+def test_changes_behind_one_that_is_tried_again_follow_when_it_is_answered() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    ids, _ = called(session, 1, 2, 3)
+    (later,) = session.take(reply(ids[0], failed(Overloaded("queue", 1))))
+    assert isinstance(later, RetryLater)
+    assert session.take(reply(ids[1], failed(OutOfTurn(2, 1)))) == []
+    assert session.take(reply(ids[2], failed(Overloaded("queue", 1)))) == []  # one clock is enough
+    assert called(session, 4)[1] == []  # nor is it worth sending more
+    effects = session.retry(later.call)
+    assert changes(effects) == [(1, 0, False)]
+    (number, _) = only_request(effects)
+    done, *others = session.take(reply(number, bodies.Done(1, 1)))
+    assert done == CallAnswered(later.call, bodies.Done(1, 1))
+    assert changes(others) == [(2, 0, False), (3, 2, False), (4, 3, False)]
+    assert session.retries == 3
+
+
+def test_a_change_given_up_is_named_no_more() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, _ = session.call(change(1))
+    ids, _ = called(session, 2)
+    assert session.abandon(call) == []
+    assert changes(session.take(reply(ids[0], failed(OutOfTurn(2, 1))))) == [(2, 0, False)]
+
+
+def test_only_a_change_without_a_reply_on_a_lost_path_is_sent_as_perhaps_applied() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    ids, _ = called(session, 1, 2)
+    session.take(reply(ids[0], failed(Overloaded("queue", 1))))
+    session.link_down()
+    assert changes(session.link_up(fresh=True)) == [(1, 0, False)]  # refused before; 2 waits for its reply
+    session.link_down()
+    effects = session.link_up(fresh=True)
+    assert changes(effects) == [(1, 0, True)]
+    (number, _) = only_request(effects)
+    assert changes(session.take(reply(number, bodies.Done(1, 1)))) == [(2, 0, True)]
 
 
 def test_a_new_subscription_waits_until_the_others_are_resumed() -> None:

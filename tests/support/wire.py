@@ -103,7 +103,15 @@ members = st.none() | st.lists(numbers, max_size=3).map(lambda found: np.array(f
 nodes = st.builds(frames.NodeEntry, ids, names, names, numbers, numbers)
 
 any_frame: SearchStrategy[frames.Frame] = st.one_of(
-    st.builds(frames.Request, numbers, routes, st.none() | st.builds(frames.Origin, st.none() | names, names), data),
+    st.builds(
+        frames.Request,
+        numbers,
+        routes,
+        st.none() | st.builds(frames.Origin, st.none() | names, names),
+        data,
+        numbers,
+        st.booleans(),
+    ),
     st.builds(frames.Leave, numbers, members),
     boxes(),
     st.builds(frames.Reply, numbers, routes, st.lists(installs, max_size=2).map(tuple), data),
@@ -145,7 +153,13 @@ specs = st.builds(
 )  # fmt: skip
 failures = st.builds(bodies.Failed, names, st.lists(scalars | several_names, max_size=3).map(tuple))
 opened = st.builds(
-    bodies.Opened, numbers, numbers, several_names, matrices(), st.none() | tables(arrays), st.none() | failures,
+    bodies.Opened,
+    numbers,
+    numbers,
+    several_names,
+    matrices(),
+    st.none() | tables(arrays),
+    st.none() | failures,
     st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
 )
 answers = st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(

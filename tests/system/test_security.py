@@ -16,14 +16,17 @@ from broker.server.service import Server
 from broker.server.settings import ServerSettings
 from clients.sdk.client import Client
 from clients.sdk.connecting import configure
+from network.link.peer import Peer
 from network.node.node import Node
 from network.node.settings import NodeSettings
 from network.security.curve import Curve
 from network.security.keys import KeyPair, make_pair, write_pair
 from network.security.rights import Rights
 from network.settings.common import SecuritySettings
+from network.wire import bodies, frames
 from network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
+from tests.support.links import Child, running_dialer
 
 NAMES = ("server", "gateway", "admin", "ticker", "reader", "outsider", "impostor")
 RIGHTS: dict[str, dict[str, object]] = {
@@ -60,9 +63,7 @@ async def secured(folder: Path) -> AsyncIterator[Secured]:
     pairs = {name: make_pair(name) for name in NAMES}
     for pair in pairs.values():
         write_pair(pair, folder)
-    rights = Rights.parse(
-        {"key": [{"name": name, "public": pairs[name].public, **granted} for name, granted in RIGHTS.items()]}
-    )
+    rights = allowed(pairs, RIGHTS)
     context: zmq.Context[Any] = zmq.Context()
     async with AsyncExitStack() as stack:
         stack.callback(context.destroy, linger=0)
@@ -77,6 +78,12 @@ async def secured(folder: Path) -> AsyncIterator[Secured]:
         await stack.enter_async_context(running(node.run))
         await wait_for(lambda: node.path, "the gateway is attached")
         yield Secured(folder, pairs, context, server, node)
+
+
+def allowed(pairs: dict[str, KeyPair], granted: dict[str, dict[str, object]]) -> Rights:
+    return Rights.parse(
+        {"key": [{"name": name, "public": pairs[name].public, **rights} for name, rights in granted.items()]}
+    )
 
 
 def gateway(
@@ -174,6 +181,51 @@ async def test_only_a_key_with_the_right_to_joins_as_a_node(tmp_path: Path) -> N
             assert not rogue.attached
         assert s.server.children.refused >= 1
         assert [peer.name for peer in s.server.listener.peers.values()] == ["gateway"]
+
+
+SUBSCRIBE_ONE, SUBSCRIBE_MANY, QUERY = (
+    bodies.Subscribe((bodies.Group(1, LOWEST.format("STOCK"), (), 1),), None, None),
+    bodies.Subscribe(tuple(bodies.Group(i, f"SELECT MIN(PER) FROM STOCK WHERE PER > {i}", (), 1) for i in range(1, 9))),
+    bodies.Query("SELECT * FROM STOCK", ()),
+)
+
+
+def replies(child: Child) -> dict[int, bodies.Body]:
+    found = [frame for frame in map(frames.decode, child.frames) if isinstance(frame, frames.Reply)]
+    return {reply.id: bodies.decode(reply.body) for reply in found}
+
+
+@pytest.mark.parametrize("body", [SUBSCRIBE_ONE, SUBSCRIBE_MANY, QUERY], ids=["one", "many", "query"])
+async def test_a_right_withdrawn_holds_no_more_for_what_waits_already(body: bodies.Body, tmp_path: Path) -> None:
+    """The list is read again as soon as the request has come: one Subscribe waits for the disk, many or a query for
+    their turn. The client is not one of ours, which would ask again."""
+    async with asyncio.timeout(PATIENCE_S), secured(tmp_path) as s, s.client("admin") as admin:
+        await admin.execute(CREATE.format("STOCK"))
+        less = allowed(s.pairs, {**RIGHTS, "reader": {}})
+        came = s.server.on_request
+
+        def came_and_withdrawn(peer: Peer, request: frames.Request) -> None:
+            came(peer, request)
+            if peer.name == "stranger" and request.id == 1:
+                s.server.take_rights(less)
+
+        s.server.on_request = came_and_withdrawn  # type: ignore[method-assign]
+        curve = _curve(s.pairs["reader"], s.pairs["server"])
+        stranger = running_dialer(s.server.endpoint, name="stranger", curve=curve, context=s.context)
+        async with stranger as (dialer, child), s.client("ticker") as ticker:
+            dialer.send(frames.encode(frames.Request(1, (), None, bodies.encode(body))))
+            await wait_for(lambda: 1 in replies(child), "the request is answered")
+            await ticker.publish("STOCK", [ROW])
+            dialer.send(frames.encode(frames.Request(2, (), None, bodies.encode(bodies.Sync()))))
+            await wait_for(lambda: 2 in replies(child), "all that concerns the stranger has come")
+            assert not [frame for frame in map(frames.decode, child.frames) if isinstance(frame, frames.Deliver)]
+            match replies(child)[1]:
+                case bodies.Failed(code):
+                    assert code == ("ConnectionLost" if body is SUBSCRIBE_ONE else "NotPermitted")
+                case bodies.Subscribed(groups=opened):
+                    assert [one.failed.code for one in opened if one.failed] == ["NotPermitted"] * 8
+                case reply:
+                    raise AssertionError(reply)
 
 
 def test_plain_text_beyond_this_host_is_refused_unless_asked_for() -> None:
