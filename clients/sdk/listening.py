@@ -11,7 +11,7 @@ from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
 from clients.sdk.contents import Contents
 from clients.sdk.decoding import entries, value_of
 from clients.sdk.mailbox import GAPS, Mailbox
-from network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, ROWS, AggregateAnswers
+from network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, ROWS, AggregateAnswers, answers_of
 from network.answers.audience import Audience
 from network.answers.events import Change, Resync
 from network.answers.extremum import ExtremumAnswers, heard
@@ -71,7 +71,13 @@ class Listening:
             self.mailbox.queued[ids] = True
             self.mailbox.backlogs.update((listener, ScalarBacklog(policy)) for listener in ids.tolist())
         self._start(ids, snapshot)
+        self._tell(ids)
         return ids
+
+    def _tell(self, ids: Ints) -> None:
+        """Whoever these listeners are for has seen the answers there are now."""
+        if self.is_scalar:
+            self.mailbox.told[ids], self.mailbox.told_rests[ids] = self._numbers(ids)
 
     def _start(self, ids: Ints, snapshot: Columns) -> None:
         here = ids >= 0
@@ -256,8 +262,8 @@ class Listening:
 
     def skip(self, ids: Ints) -> None:
         """Whoever these listeners are for has seen their answers: what waits is in them."""
-        latest = ids[~self.mailbox.queued[ids]]
-        self.mailbox.fresh[latest] = self.mailbox.gaps[latest] = 0
+        self.mailbox.fresh[ids] = self.mailbox.gaps[ids] = 0
+        self._tell(ids)
         for listener in ids[self.mailbox.queued[ids]].tolist():
             while self.take(listener) is not None:
                 pass
@@ -305,21 +311,45 @@ class Listening:
             if listener in mailbox.full and backlog.pending <= backlog.policy.buffer // 2:
                 mailbox.full.discard(listener)
             return event
-        fresh = int(mailbox.fresh[listener])
-        if not fresh or mailbox.queued[listener]:
+        if not mailbox.fresh[listener] or mailbox.queued[listener]:
             return None
-        seq, gap = int(mailbox.seqs[listener]), int(mailbox.gaps[listener])
-        mailbox.fresh[listener] = mailbox.gaps[listener] = 0
-        mailbox.conflated[listener] += fresh - 1
-        answer = self.answer(listener)
+        one = np.array([listener], np.int64)
+        taken, gaps = mailbox.take_events(one, *self._numbers(one))
+        if not len(taken):
+            return None
+        seq, gap, answer = int(mailbox.seqs[listener]), int(gaps[0]), self.answer(listener)
         return Resync(seq, answer, 0, GAPS[gap]) if gap else Change(seq, lambda: answer)
+
+    def take_changed(self, group: int) -> tuple[Ints, Ints]:
+        """The listeners of a watched group that have a new answer since last asked, by rising number, and of each why
+        it is a Resync (a place in GAPS)."""
+        mailbox = self.mailbox
+        candidates = mailbox.take_noticed(group)
+        if self.is_scalar:
+            return mailbox.take_events(candidates, *self._numbers(candidates))
+        taken = np.array([one for one in candidates.tolist() if self._take_merged(one)], np.int64)
+        mailbox.conflated[candidates] += mailbox.fresh[candidates]
+        mailbox.conflated[taken] -= 1
+        gaps = mailbox.gaps[taken]
+        mailbox.fresh[candidates] = mailbox.gaps[candidates] = 0
+        return taken, gaps
+
+    def _take_merged(self, listener: int) -> bool:
+        """Whether a collection has another answer than when this was last asked, as far as that is kept."""
+        backlog = self.mailbox.backlogs.get(listener)
+        if not self.mailbox.fresh[listener] or backlog is None or backlog.policy.queues:
+            return bool(self.mailbox.fresh[listener])
+        events = 0
+        while self.take(listener) is not None:
+            events += 1
+        return events > 0
 
     def pending(self, listener: int) -> int:
         """Events that wait."""
         backlog = self.mailbox.backlogs.get(listener)
         if backlog is not None:
             return backlog.pending
-        return int(self.mailbox.fresh[listener] > 0 and not self.mailbox.queued[listener])
+        return int(self.is_scalar and self.mailbox.has_newest(listener, *self.numbers(listener)))
 
     def first_seq(self, listener: int) -> int | None:
         """The sequence number of the first event that waits."""
@@ -354,6 +384,13 @@ class Listening:
             return float(self._extremum.values[listener]), 0.0
         return self._aggregate.answer(listener)
 
+    def _numbers(self, ids: Ints) -> tuple[Floats, Floats]:
+        """Single values as (values, rests)."""
+        if self.spec.kind in ("MIN", "MAX"):
+            return self._extremum.values[ids], np.zeros(len(ids))
+        values, rests = answers_of(self.spec.function, self._aggregate.state, ids)
+        return values, rests
+
     def state(self, listener: int) -> list[float]:
         """All that a single value is computed from."""
         if self.spec.kind in ("MIN", "MAX"):
@@ -361,16 +398,20 @@ class Listening:
         state: list[float] = self._aggregate.state[listener].tolist()
         return state
 
-    def put_back(self, listener: int, waiting: list[tuple[int, float, float]]) -> None:
-        """Changes of a single value that were not taken before it was stored."""
+    def put_back(
+        self, listener: int, waiting: list[tuple[int, float, float]], told: tuple[float, float], *, gap: bool
+    ) -> None:
+        """Changes of a single value that were not taken before it was stored, and the one that was taken last."""
         if not waiting:
             return
-        backlog = self.mailbox.backlogs.get(listener)
+        backlog, mailbox = self.mailbox.backlogs.get(listener), self.mailbox
         if isinstance(backlog, ScalarBacklog):
             for event in waiting:
                 backlog.put(*event)
         else:
-            self.mailbox.fresh[listener], self.mailbox.seqs[listener] = len(waiting), waiting[-1][0]
+            mailbox.fresh[listener], mailbox.seqs[listener] = len(waiting), waiting[-1][0]
+            mailbox.told[listener], mailbox.told_rests[listener] = told
+            mailbox.gaps[listener] = GAPS.index("gap") if gap else 0
 
     def put_contents(self, listener: int, contents: dict[Any, Any], gap_seq: int | None) -> None:
         """The contents with which a collection goes on."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from network.answers.aggregate import same
 from network.answers.newest import settle, take_newest
 from network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
 from network.wire.errors import InvariantBroken
@@ -23,6 +24,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Why the next event of a listener is a Resync; 0: it is none.
 GAPS = ("", "gap", "sum", "overflow")
+#: The arrays of a mailbox, a cell for each listener.
+COLUMNS = ("seqs", "fresh", "conflated", "gaps", "told", "told_rests", "queued", "wanted", "watched")
 UNTAKEN = 64  # frames whose changes are listed one by one for whoever follows a group
 
 
@@ -31,7 +34,8 @@ class Mailbox(Outbox):
 
     Most listeners want the newest answer only. For them an event is three array cells (when, how many since one was
     taken, is somebody waiting), written for all listeners of a frame at once; Python sees an event only of listeners
-    that have a queue, and wakes only those that somebody waits for.
+    that have a queue, and wakes only those that somebody waits for. Whether the answer is another than the one last
+    taken (`told`) is judged when the next one is.
 
     Events of a frame are gathered by `put` and settled by `flush`: only then is it known whose sum has become suspect.
     """
@@ -44,6 +48,8 @@ class Mailbox(Outbox):
         self.fresh: Ints = np.zeros(16, np.int64)  # changes since one was taken
         self.conflated: Ints = np.zeros(16, np.int64)
         self.gaps: Ints = np.zeros(16, np.int64)  # places in GAPS
+        self.told: Floats = np.zeros(16)  # of a single value: what was last taken, and its rest
+        self.told_rests: Floats = np.zeros(16)
         self.queued: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
         self.wanted: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
         self.watched: Ints = np.zeros(16, np.int64)  # the group whose changes somebody follows as a whole, or 0
@@ -62,7 +68,7 @@ class Mailbox(Outbox):
         if subscriptions <= size:
             return
         size = max(subscriptions, 2 * size)
-        for name in ("seqs", "fresh", "conflated", "gaps", "queued", "wanted", "watched"):
+        for name in COLUMNS:
             old = getattr(self, name)
             grown = np.zeros(size, old.dtype)
             grown[: len(old)] = old
@@ -157,8 +163,8 @@ class Mailbox(Outbox):
 
     def forget(self, subscriptions: Ints) -> None:
         """Nothing waits for these any more; their numbers may be given to others."""
-        for column in (self.seqs, self.fresh, self.conflated, self.gaps, self.queued, self.wanted, self.watched):
-            column[subscriptions] = 0
+        for name in COLUMNS:
+            getattr(self, name)[subscriptions] = 0
         for listener in subscriptions.tolist():
             self.backlogs.pop(listener, None)
             self.held.pop(listener, None)
@@ -192,15 +198,27 @@ class Mailbox(Outbox):
             self._watchers[group] = wake
 
     def take_noticed(self, group: int) -> Ints:
-        """The listeners of a watched group with an answer newer than when last asked, by rising number."""
+        """The listeners of a watched group that heard something since last asked, by rising number."""
         noticed = self.noticed[group]
         if not noticed:
             return np.empty(0, np.int64)
         self.noticed[group] = []
-        changed = take_newest(np.concatenate(noticed), self.fresh, self.conflated)
-        changed.sort()
-        self.gaps[changed] = 0
-        return changed
+        return np.unique(np.concatenate(noticed))
+
+    def take_events(self, candidates: Ints, values: Floats, rests: Floats) -> tuple[Ints, Ints]:
+        """Of listeners whose answers are now (values, rests), take the events: who has one, and why it is a Resync (a
+        place in GAPS)."""
+        cells = (self.told, self.told_rests, self.fresh, self.conflated, self.gaps)
+        taken = candidates[take_newest(candidates, values, rests, *cells)]
+        gaps = self.gaps[taken]
+        self.gaps[taken] = 0
+        return taken, gaps
+
+    def has_newest(self, listener: int, value: float, rest: float) -> bool:
+        """Whether an event waits for a listener that wants its newest answer only, which is now (value, rest)."""
+        if self.queued[listener] or not self.fresh[listener]:
+            return False
+        return bool(self.gaps[listener]) or not same(value, rest, self.told[listener], self.told_rests[listener])
 
     def wake(self) -> None:
         """Call those who wait, if there is something for them."""
@@ -239,8 +257,7 @@ class Mailbox(Outbox):
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays."""
-        columns = (self.seqs, self.fresh, self.conflated, self.gaps, self.queued, self.wanted, self.watched)
-        return sum(column.nbytes for column in columns)
+        return sum(getattr(self, name).nbytes for name in COLUMNS)
 
 
 def _some(

@@ -178,9 +178,8 @@ class LiveSubscription:
     @property
     def lag(self) -> int:
         """How many updates the consumer is behind: 0 when nothing waits."""
-        if self._rest is not None:
+        if self._rest is not None or not self.pending:
             return 0
-        self._check_open()
         first = self._listening.first_seq(self._listener)
         return 0 if first is None else max(0, self._position - first + 1)
 
