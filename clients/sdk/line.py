@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from clients.sdk.connecting import Connection
     from clients.sdk.effects import Effect
     from clients.sdk.groups import SubscriptionGroup
-    from clients.sdk.listening import Listening
+    from clients.sdk.mailbox import Mailbox
     from network.wire import bodies
 
 log = logging.getLogger(__name__)
@@ -247,24 +247,24 @@ class Line:
 
     def _tell(self) -> None:
         """Wake those who wait, end those who gave up, and read on only if there is room."""
-        for listening in list(self.session.groups.listenings):
-            for listener in listening.mailbox.overflowed():
-                self._overflowed(listening, listener)
-            listening.mailbox.wake()
+        waking = self.session.groups.attention.waking
+        while waking:
+            mailbox = waking.pop()
+            for listener in mailbox.overflowed():
+                self._overflowed(mailbox, listener)
+            mailbox.wake()
         self.regulate()
 
-    def _overflowed(self, listening: Listening, listener: int) -> None:
-        for group in self.session.groups:
-            if group.listening is listening and listener in group.listeners:
-                log.warning("subscription overflowed", extra={"sql": group.sql})
-                owner = self.owners.get(group.number)
-                if owner is not None:  # else it is about to leave
-                    owner.overflowed(listener, listening.mailbox.backlogs[listener].policy.buffer)
+    def _overflowed(self, mailbox: Mailbox, listener: int) -> None:
+        group = self.session.groups.get(int(mailbox.groups[listener]))
+        owner = None if group is None else self.owners.get(group.number)
+        if group is not None and owner is not None:  # else it is about to leave
+            log.warning("subscription overflowed", extra={"sql": group.sql})
+            owner.overflowed(listener, mailbox.backlogs[listener].policy.buffer)
 
     def regulate(self) -> None:
         """Stop reading while a queue that blocks is full; but a call that waits needs its reply."""
-        listenings = self.session.groups.listenings
-        pause = not self._waiting and any(listening.mailbox.blocked for listening in listenings)
+        pause = bool(self.session.groups.attention.blocking) and not self._waiting
         if pause != self.paused:
             self.paused = pause
             if pause:

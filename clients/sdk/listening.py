@@ -10,7 +10,7 @@ import numpy.typing as npt
 from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
 from clients.sdk.contents import Contents
 from clients.sdk.decoding import entries, value_of
-from clients.sdk.mailbox import GAPS, Mailbox
+from clients.sdk.mailbox import GAPS, Attention, Mailbox
 from network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, ROWS, AggregateAnswers, answers_of
 from network.answers.audience import Audience
 from network.answers.events import Change, Resync
@@ -39,9 +39,11 @@ class Listening:
     Python objects, made when first touched by an event or a look.
     """
 
-    def __init__(self, spec: ChannelSpec, coordinates: int) -> None:
+    def __init__(self, spec: ChannelSpec, coordinates: int, attention: Attention) -> None:
         self.spec = spec
-        self.mailbox = Mailbox(self._opened)
+        self.channels: set[int] = set()  # the server's numbers for it: one, or none while it is not known there
+        self.mailbox = Mailbox(self._opened, attention)
+        self._attention = attention
         self.audience = Audience(coordinates, 1)
         self.audience.outbox = self.mailbox
         self.suspects: set[int] = set()  # listeners whose sum must come anew from the server
@@ -60,15 +62,18 @@ class Listening:
 
     # --- who listens ---------------------------------------------------------------------------------------
 
-    def admit(self, points: Floats, snapshot: Columns, policy: Policy, names: tuple[str, ...], seq: int) -> Ints:
-        """Take in listeners with their first answers as of `seq`; returns their numbers."""
+    def admit(
+        self, group: int, points: Floats, snapshot: Columns, policy: Policy, names: tuple[str, ...], seq: int
+    ) -> Ints:
+        """Take in the listeners of a group with their first answers as of `seq`; returns their numbers."""
         ids = self.audience.admit(points)
         self.mailbox.seqs[ids] = seq
+        self.mailbox.groups[ids] = group
         if not self.is_scalar:
-            self.mailbox.queued[ids] = True
+            self.mailbox.queue(ids)
             self._styles.update(dict.fromkeys(ids.tolist(), (policy, names)))
         elif policy.queues:
-            self.mailbox.queued[ids] = True
+            self.mailbox.queue(ids)
             self.mailbox.backlogs.update((listener, ScalarBacklog(policy)) for listener in ids.tolist())
         self._start(ids, snapshot)
         self._tell(ids)
@@ -116,8 +121,7 @@ class Listening:
             self._rejoin(ids, np.zeros((len(ids), self.audience.index.dimensions)))
         self.audience.dismiss(ids)
         self._contents.forget(ids)
-        self.suspects.difference_update(ids.tolist())
-        self.asked.difference_update(ids.tolist())
+        self._believe(ids)
         for listener in ids.tolist():
             self._styles.pop(listener, None)
 
@@ -171,6 +175,7 @@ class Listening:
         cells = (self._extremum.values, mailbox.seqs, mailbox.fresh)
         told, news = replace_newest(tree, sides[0], sides[1], sides[2], sides[3], partitions, seqs, best, *cells)
         mailbox.notice(news)
+        mailbox.waken(news)  # whoever waits has nothing to take, and is news as soon as there is something
         return told
 
     def _hear_places(self, columns: Columns) -> None:
@@ -200,7 +205,34 @@ class Listening:
             if listener not in self.asked:
                 self.suspects.add(listener)
             self.mailbox.held.setdefault(listener, 0)
+        self._attention.doubted.add(self)
         return self._aggregate.state[ids]
+
+    def doubted(self) -> dict[int, Ints]:
+        """The listeners whose sums must come anew and were not asked for yet, by the number of their group."""
+        ids = np.array(sorted(self.suspects), np.int64)
+        groups = self.mailbox.groups[ids]
+        order = np.argsort(groups, kind="stable")
+        numbers, starts = np.unique(groups[order], return_index=True)
+        return dict(zip(numbers.tolist(), np.split(ids[order], starts[1:]), strict=True))
+
+    def ask(self, ids: Ints) -> None:
+        """The server has been asked for these sums."""
+        self.suspects.difference_update(ids.tolist())
+        self.asked.update(ids.tolist())
+
+    def ask_again(self) -> None:
+        """What the server was asked for will not come."""
+        self.suspects |= self.asked
+        self.asked.clear()
+
+    def _believe(self, ids: Ints) -> None:
+        """These sums are right again, or nobody's."""
+        if self.suspects or self.asked:
+            self.suspects.difference_update(ids.tolist())
+            self.asked.difference_update(ids.tolist())
+            if not (self.suspects or self.asked):
+                self._attention.doubted.discard(self)
 
     def restart(self, ids: Ints, snapshot: Columns, seq: int, reason: str) -> None:
         """Answers anew, as of `seq`, after events were missed: each listener's next event is a Resync.
@@ -223,7 +255,7 @@ class Listening:
                 if backlog is None:
                     backlog = mailbox.backlogs[listener] = self._backlog(listener, {})
                 backlog.resync(seq, contents, lost, reason)
-            mailbox.full.discard(listener)
+            mailbox.measure(listener, backlog)
         self._release(ids)
         mailbox.notice(ids)
         mailbox.waken(ids)
@@ -270,8 +302,7 @@ class Listening:
 
     def _release(self, ids: Ints) -> None:
         if self.mailbox.held:
-            self.suspects.difference_update(ids.tolist())
-            self.asked.difference_update(ids.tolist())
+            self._believe(ids)
             for listener in ids.tolist():
                 self.mailbox.held.pop(listener, None)
 
@@ -308,8 +339,7 @@ class Listening:
         backlog = mailbox.backlogs.get(listener)
         if backlog is not None:
             event = backlog.take(self.read) if isinstance(backlog, ScalarBacklog) else backlog.take()
-            if listener in mailbox.full and backlog.pending <= backlog.policy.buffer // 2:
-                mailbox.full.discard(listener)
+            mailbox.measure(listener, backlog)
             return event
         if not mailbox.fresh[listener] or mailbox.queued[listener]:
             return None

@@ -83,7 +83,7 @@ class ClientSession:
     @property
     def doubtful(self) -> bool:
         """Whether sums are being taken anew: until then those answers may be off by a little."""
-        return any(listening.asked or listening.suspects for listening in self.groups.listenings)
+        return bool(self.groups.attention.doubted)
 
     @property
     def resuming(self) -> bool:
@@ -180,9 +180,8 @@ class ClientSession:
             call.sent_as = 0
         for number in [call.number for call in self._calls.values() if call.suspects is not None]:
             del self._calls[number]
-        for listening in self.groups.listenings:  # asked for again when the groups are there again
-            listening.suspects |= listening.asked
-            listening.asked.clear()
+        for listening in self.groups.attention.doubted:  # asked for again when the groups are there again
+            listening.ask_again()
         position = self.position
         self._resuming = self._asking = None
         self.groups.part(Standing(self.heard, self.epoch))
@@ -329,6 +328,8 @@ class ClientSession:
         if not isinstance(reply, Subscribed):
             return []
         unknown = [opened.group for opened in reply.groups if opened.failed is None and opened.group not in self.groups]
+        if not unknown:
+            return []
         pending = {call.group.number for call in self._calls.values() if call.group is not None}
         return [Send(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
 
@@ -336,15 +337,17 @@ class ClientSession:
 
     def _ask_for_suspects(self) -> list[Effect]:
         effects: list[Effect] = []
-        for group in self.groups:
-            asked = group.ask_for_suspects() if group.away is None else None
-            if asked is None:
-                continue
-            listeners, again = asked
-            self.groups.number(again)
-            call = self._new_call(Subscribe((again.on_wire(),)))
-            call.suspects = (group.listening, listeners)
-            effects += self._send(call)
+        for listening in self.groups.attention.doubted:
+            for number, suspects in listening.doubted().items():
+                group = self.groups.get(number)
+                if group is None or group.away is not None:
+                    continue
+                listeners, again = group.of(suspects)
+                listening.ask(listeners)
+                self.groups.number(again)
+                call = self._new_call(Subscribe((again.on_wire(),)))
+                call.suspects = (listening, listeners)
+                effects += self._send(call)
         return effects
 
     def _taken_anew(self, call: _Call, reply: Subscribed) -> list[Effect]:

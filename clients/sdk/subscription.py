@@ -205,7 +205,7 @@ class LiveSubscription:
     async def __anext__(self) -> Event:
         if self._rest is None:
             self._check_open()
-            self._listening.mailbox.consumed.add(self._listener)
+            self._listening.mailbox.consume(self._listener)
         while True:
             event = self.take_nowait()
             if event is not None:

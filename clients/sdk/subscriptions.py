@@ -95,6 +95,7 @@ class LiveSubscriptions:
             self._open, self._error = False, error
             for subscription in list(self._made.values()):
                 subscription.ended(error or SubscriptionClosed(self.sql))
+            self._group.listening.mailbox.watch(self._group.number, np.empty(0, np.int64), None)
             self._line.leave(self._group, None, self)
             self._wake()
 
@@ -164,7 +165,8 @@ class LiveSubscriptions:
         listening, group = self._group.listening, self._group.number
         until = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
         while self._open:
-            listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
+            if group not in listening.mailbox.noticed:
+                listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
             changed, gaps = listening.take_changed(group)
             if len(changed):
                 which = self._order[np.searchsorted(self._sorted, changed)]

@@ -59,7 +59,7 @@ def test_only_who_waits_is_woken_and_only_if_there_is_something() -> None:
 
 def test_queued_events_are_kept_one_by_one() -> None:
     box = mailbox()
-    box.queued[7] = True
+    box.queue(ids(7))
     tell(box, (7, 1), (6, 1), (7, 2))
     assert box.backlogs[7].pending == 2
     assert list(box.backlogs) == [7]
@@ -67,7 +67,7 @@ def test_queued_events_are_kept_one_by_one() -> None:
 
 def test_held_listeners_hear_nothing_and_what_they_missed_is_counted() -> None:
     box = mailbox()
-    box.queued[7] = True
+    box.queue(ids(7))
     box.held[7] = 0
     tell(box, (7, 1), (6, 1), (7, 2))
     assert box.held == {7: 2}
@@ -97,7 +97,7 @@ def test_who_left_is_forgotten() -> None:
     box = mailbox()
     box.watch(1, ids(1, 2), lambda: None)
     box.wait(1, lambda: None)
-    box.queued[1] = True
+    box.queue(ids(1))
     tell(box, (1, 1), (2, 1))
     box.forget(ids(1))
     assert changed(box, 1) == [2]
