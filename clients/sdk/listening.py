@@ -255,6 +255,7 @@ class Listening:
                 if backlog is None:
                     backlog = mailbox.backlogs[listener] = self._backlog(listener, {})
                 backlog.resync(seq, contents, lost, reason)
+            mailbox.trim(listener, backlog)
             mailbox.measure(listener, backlog)
         self._release(ids)
         mailbox.notice(ids)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from clients.sdk.policy import OVERSHOOT
 from network.answers.aggregate import same
 from network.answers.newest import settle, take_newest
 from network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
@@ -172,6 +173,7 @@ class Mailbox(Outbox):
             backlog = self.backlogs.get(listener)
             if backlog is None:
                 backlog = self.backlogs[listener] = self._open_backlog(listener)
+            self.trim(listener, backlog)
             numbers = values[mine].tolist()
             if len(places):
                 told = [items[place] for place in places[mine].tolist()]
@@ -268,6 +270,12 @@ class Mailbox(Outbox):
             self._consumed.add(listener)
             if listener in self._full:
                 self._attention.blocking.add(self)
+
+    def trim(self, listener: int, backlog: Backlog) -> None:
+        """Before more comes: of a queue that would block, but that nobody takes from, only so much is kept."""
+        policy = backlog.policy
+        if policy.overflow == "block" and listener not in self._consumed:
+            backlog.keep(OVERSHOOT * policy.buffer)
 
     def measure(self, listener: int, backlog: Backlog) -> None:
         """Note whether a queue is full: from `buffer` events on, and until it is half empty again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Seconds before a request that nobody could take is sent again; doubled each time.
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
+
+Urgency = Literal["overtakes", "needed", "waits"]
 
 
 @dataclass(slots=True)
@@ -196,6 +198,18 @@ class ClientSession:
         return [effect for call in list(self._calls.values()) if not call.sent_as for effect in self._send(call)]
 
     # --- what comes in -------------------------------------------------------------------------------------
+
+    def urgency(self, payload: bytes) -> Urgency:
+        """Of a frame that comes while others, earlier ones, are held back: may it overtake them, is what it says
+        waited for (then they must be heard first), or can it wait with them?"""
+        frame = frames.decode(payload)
+        call = self._sent.get(frame.id) if isinstance(frame, frames.Reply) else None
+        if call is None:
+            return "waits"
+        if not isinstance(call.body, Subscribe | Sync):
+            return "overtakes"
+        ordered = (one for one in self._calls.values() if isinstance(one.body, Subscribe | Sync))
+        return "needed" if any(one.suspects is None for one in ordered) else "waits"
 
     def take(self, payload: bytes) -> list[Effect]:
         """Understand a frame; BadFrame if a server or node would not send it."""

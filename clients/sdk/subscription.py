@@ -205,7 +205,6 @@ class LiveSubscription:
     async def __anext__(self) -> Event:
         if self._rest is None:
             self._check_open()
-            self._listening.mailbox.consume(self._listener)
         while True:
             event = self.take_nowait()
             if event is not None:
@@ -241,6 +240,7 @@ class LiveSubscription:
         if self._wants_snapshot:
             self._wants_snapshot = False
             return self._first()
+        self._listening.mailbox.consume(self._listener)
         event = self._listening.take(self._listener)
         if event is not None:
             self._line.taken()

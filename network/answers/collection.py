@@ -77,7 +77,11 @@ class Collection:
                 self._first_seq = seq
             self._changes.append((seq, delta))
             self._silent += delta.silent
-        while len(self._changes) > self._limit:
+        self.keep(self._limit)
+
+    def keep(self, limit: int) -> None:
+        """Lose the oldest changes, if more than so many wait."""
+        while len(self._changes) > limit:
             self.lost_seq, delta = self._changes.popleft()
             self._silent -= delta.silent
             self.lost += 1
