@@ -46,13 +46,12 @@ class ScalarBacklog:
         room for 2, changes 1 2 3 4 5      1 2    Resync(1) 2 3    Resync(2) 3 4    Resync(3) 4 5
     """
 
-    __slots__ = ("_limit", "_notes", "conflated", "dropped", "policy")
+    __slots__ = ("_notes", "conflated", "dropped", "policy")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.dropped = 0  # over the whole life
         self.conflated = 0
-        self._limit = policy.limit + 1  # a Resync at the front takes no room
         self._notes: deque[Note] = deque()
 
     @property
@@ -68,8 +67,11 @@ class ScalarBacklog:
     def put(self, seq: int, value: float, rest: float, gap: Gap | None = None) -> None:
         """Append a change."""
         self._notes.append(Note(seq, value, rest, gap))
-        room = self._limit if self._notes[0].gap is not None else self._limit - 1
-        if len(self._notes) > room:
+        self.keep(self.policy.limit)
+
+    def keep(self, limit: int) -> None:
+        """Keep the newest events, so many of them; a Resync at the front takes no room."""
+        while len(self._notes) > limit and len(self._notes) > limit + (self._notes[0].gap is not None):
             oldest = self._notes.popleft()
             told = oldest.gap is not None
             before = oldest.gap if oldest.gap is not None else Gap(1, "overflow")
@@ -143,6 +145,9 @@ class CollectionBacklog:
     def hear(self, taken: Taken) -> None:
         """Fold messages in."""
         self.collection.hear(taken)
+        self._count()
+
+    def _count(self) -> None:
         self.dropped += self.collection.lost - self._counted
         self._counted = self.collection.lost
 
@@ -151,15 +156,23 @@ class CollectionBacklog:
         if self.policy.queues:
             while (event := self._take_after()) is not None:
                 self._before.append(event)
-        if len(self._before) > self.policy.limit:  # all of them: the Resync that follows covers no part of a queue
-            lost += len(self._before)
-            self._before.clear()
         if contents is not None:
             self.collection.lose(contents, 0)
         self.collection.take_lost()
         self._counted = 0
         self.dropped += lost
         self._gap = (seq, Gap(lost, reason))
+        self.keep(self.policy.limit)
+
+    def keep(self, limit: int) -> None:
+        """Keep the newest events, so many of them before a gap and as many after it."""
+        if self._gap is not None and len(self._before) > limit:  # all go: the Resync covers no part of a queue
+            seq, gap = self._gap
+            self._gap = (seq, gap._replace(lost=gap.lost + len(self._before)))
+            self.dropped += len(self._before)
+            self._before.clear()
+        self.collection.keep(limit)
+        self._count()
 
     def take(self) -> Change | Resync | None:
         """Remove and return the oldest event."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clients.sdk.listening import Listening
+from clients.sdk.mailbox import Attention
 from clients.sdk.pieces import taken
 from clients.sdk.policy import Overflow, Policy, default_overflow
 from network.wire import bodies
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from clients.sdk.token import Token
     from network.wire.bodies import Opened, Subscribed
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+_NO_POINTS: Floats = np.empty((0, 0))
 
 #: Subscriptions of one client: as many as a server takes in one request.
 MOST_SUBSCRIPTIONS = 1_000_000
@@ -92,28 +96,26 @@ class SubscriptionGroup:
         member = np.flatnonzero(self.listeners == listener)
         return tuple(to_list(taken(values, member))[0] for values in self.parameters)
 
-    def ask_for_suspects(self) -> tuple[Ints, SubscriptionGroup] | None:
-        """The listeners whose sums must come anew, and a group of just those; None if there is none (new)."""
-        listening = self.listening
-        if not listening.suspects:
-            return None
-        members = np.flatnonzero(np.isin(self.listeners, np.fromiter(listening.suspects, np.int64)))
-        if not len(members):
-            return None
-        listeners = self.listeners[members]
-        listening.suspects.difference_update(listeners.tolist())
-        listening.asked.update(listeners.tolist())
+    def of(self, listeners: Ints) -> tuple[Ints, SubscriptionGroup]:
+        """Some of its listeners, in the order of its members, and a group (new) of just those."""
+        members = np.flatnonzero(np.isin(self.listeners, listeners))
         columns = any(map(is_values, self.parameters))
         parameters = tuple(taken(values, members) for values in self.parameters) if columns else self.parameters
-        return listeners, SubscriptionGroup(self.sql, parameters, len(members), self._overflow, self._buffer)
+        group = SubscriptionGroup(self.sql, parameters, len(members), self._overflow, self._buffer)
+        return self.listeners[members], group
 
 
 class Groups:
-    """The open groups of a client, and the channels they listen to."""
+    """The open groups of a client, and the channels they listen to.
+
+    Neither a message nor a group that opens or leaves costs more where many groups are open: whatever needs attention
+    says so (`attention`), and nothing but a break walks through all groups.
+    """
 
     def __init__(self) -> None:
         self.channels: dict[int, Listening] = {}  # by the server's number
-        self.listenings: list[Listening] = []  # all of them, also while the server has no number for them
+        self.attention = Attention()
+        self.subscriptions = 0  # listeners of all groups
         self._open: dict[int, SubscriptionGroup] = {}
         self._next = 1
 
@@ -126,10 +128,9 @@ class Groups:
     def __contains__(self, number: int) -> bool:
         return number in self._open
 
-    @property
-    def subscriptions(self) -> int:
-        """Subscriptions of all groups."""
-        return sum(group.count for group in self._open.values())
+    def get(self, number: int) -> SubscriptionGroup | None:
+        """The open group of that number."""
+        return self._open.get(number)
 
     def check_room(self, group: SubscriptionGroup) -> None:
         """UsageError if a group would be too much."""
@@ -154,12 +155,14 @@ class Groups:
         if token is None:
             if opened.snapshot is None:
                 raise BadFrame("no snapshot of a new subscription")
-            group.listeners = listening.admit(opened.points, opened.snapshot, policy, opened.columns, reply.seq)
-            self._open[group.number] = group
-            return
-        stored = token.snapshot(listening.spec)
-        group.listeners = listening.admit(opened.points, stored, policy, opened.columns, token.seq)
+            first, seq = opened.snapshot, reply.seq
+        else:
+            first, seq = token.snapshot(listening.spec), token.seq
+        group.listeners = listening.admit(group.number, opened.points, first, policy, opened.columns, seq)
         self._open[group.number] = group
+        self.subscriptions += len(group.listeners)
+        if token is None:
+            return
         token.restore(listening, int(group.listeners[0]))
         if opened.snapshot is not None:
             nothing_happened = (token.seq, token.epoch) == (reply.seq, reply.epoch)
@@ -189,15 +192,16 @@ class Groups:
                 continue
             back.append((group, opened))
         if first:
+            for listening in self.channels.values():
+                listening.channels.clear()
             self.channels = {}
             here = {group.number for group, _ in back}
-            for group in self:
-                if group.number not in here:
-                    group.listening.part(group.listeners[group.listeners >= 0])
+            for listening, (ids, _) in _present([(group, None) for group in self if group.number not in here]).items():
+                listening.part(ids)
         for group, opened in back:
-            self.channels[opened.channel] = group.listening
-            present = group.listeners >= 0
-            group.listening.move(group.listeners[present], opened.points[present])
+            self._register(opened.channel, group.listening)
+        for listening, (ids, points) in _present([(group, opened.points) for group, opened in back]).items():
+            listening.move(ids, points)
         _replay(reply, back, self.channels)
         for group, opened in back:
             away, group.away = group.away, None
@@ -215,6 +219,7 @@ class Groups:
             if leaving.sum() < (group.listeners >= 0).sum():
                 group.listening.dismiss(group.listeners[leaving])
                 group.listeners[leaving] = -1
+                self.subscriptions -= int(leaving.sum())
                 return np.flatnonzero(leaving)
         self._drop(group)
         return None
@@ -230,33 +235,52 @@ class Groups:
 
     def _drop(self, group: SubscriptionGroup) -> None:
         del self._open[group.number]
-        listening = group.listening
-        listening.dismiss(group.listeners[group.listeners >= 0])
+        listening, present = group.listening, group.listeners[group.listeners >= 0]
+        listening.dismiss(present)
+        self.subscriptions -= len(present)
         if not len(listening.audience):
-            self.channels = {number: other for number, other in self.channels.items() if other is not listening}
-            self.listenings = [other for other in self.listenings if other is not listening]
+            for channel in listening.channels:
+                del self.channels[channel]
+            listening.channels.clear()
+
+    def _register(self, channel: int, listening: Listening) -> None:
+        """The server's number for a channel."""
+        before = self.channels.get(channel)
+        if before is not None:
+            before.channels.discard(channel)
+        self.channels[channel] = listening
+        listening.channels.add(channel)
 
     def _listening(self, opened: Opened, reply: Subscribed) -> Listening:
         spec = reply.channels[opened.channel]
         listening = self.channels.get(opened.channel)
         if listening is None or listening.spec != spec:
-            listening = self.channels[opened.channel] = Listening(spec, opened.points.shape[1])
-            self.listenings.append(listening)
+            listening = Listening(spec, opened.points.shape[1], self.attention)
+            self._register(opened.channel, listening)
         return listening
 
 
 def _replay(reply: Subscribed, back: list[tuple[SubscriptionGroup, Opened]], channels: dict[int, Listening]) -> None:
     """What was missed, heard by those who come without a snapshot, and by nobody else."""
+    without: dict[int, list[tuple[SubscriptionGroup, Floats | None]]] = {}
+    for group, opened in back:
+        if opened.snapshot is None:
+            without.setdefault(opened.channel, []).append((group, opened.points))
     for channel, missed in reply.replay.items():
-        ids: list[Ints] = [np.empty(0, np.int64)]
-        points = []
-        for group, opened in back:
-            if opened.channel == channel and opened.snapshot is None:
-                present = group.listeners >= 0
-                ids.append(group.listeners[present])
-                points.append(opened.points[present])
-        if points:
-            channels[channel].hear_alone(np.concatenate(ids), np.concatenate(points), missed)
+        for listening, (ids, points) in _present(without.get(channel, [])).items():
+            assert listening is channels[channel], "a channel has one listening"
+            listening.hear_alone(ids, points, missed)
+
+
+def _present(groups: list[tuple[SubscriptionGroup, Floats | None]]) -> dict[Listening, tuple[Ints, Floats]]:
+    """The listeners of groups that did not leave, and their points (if any are given), by where they listen."""
+    parts: dict[Listening, tuple[list[Ints], list[Floats]]] = {}
+    for group, points in groups:
+        ids, where = parts.setdefault(group.listening, ([], []))
+        present = group.listeners >= 0
+        ids.append(group.listeners[present])
+        where.append(_NO_POINTS if points is None else points[present])
+    return {listening: (np.concatenate(ids), np.concatenate(where)) for listening, (ids, where) in parts.items()}
 
 
 def _check(opened: Opened, reply: Subscribed, group: SubscriptionGroup) -> None:

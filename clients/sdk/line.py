@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
     from clients.sdk.connecting import Connection
     from clients.sdk.effects import Effect
     from clients.sdk.groups import SubscriptionGroup
-    from clients.sdk.listening import Listening
+    from clients.sdk.mailbox import Mailbox
     from network.wire import bodies
 
 log = logging.getLogger(__name__)
 
 #: How often a client that is not connected yet looks why.
 LOOK_S = 0.02
+#: While a queue that blocks is full and a call waits, frames up to the reply are read and held, so many bytes of them.
+READ_AHEAD_BYTES = 64 << 20
+#: How long held frames are heard at a time, in seconds.
+SLICE_S = 0.005
 #: What a server says to those it will not let in however often they come.
 FINAL = ("denied", "version")
 
@@ -61,7 +66,22 @@ class Owner(Protocol):
 
 
 class Line:
-    """Makes the session's decisions happen, and tells it what happens. Everything runs on one event loop."""
+    """Makes the session's decisions happen, and tells it what happens. Everything runs on one event loop.
+
+    While a queue with the policy "block" is full, no frame is heard:
+
+        frames read   .. 7 8 9 | 10 11 12 ..         7 to 9 are in the queue, which is full: a frame is heard whole,
+                        queued | held | unread       however many events are in it, so the queue may be longer than
+                                                     its buffer by one frame
+
+    Without a call that waits nothing is read either, and the gateway keeps what comes. With one, frames are read on
+    until its reply and held as they came, in bytes; so much of them (READ_AHEAD_BYTES), then reading stops, and the
+    call may time out. Replies overtake held frames, but for those to Subscribe and Sync, which say up to where
+    everything was heard: frames before these are heard although the queue is full, and count for the limit. So
+    nothing is lost to whoever keeps taking, and memory is bounded. (Not heard in pieces: a queue would have to be
+    asked after every row, and the columns of the rest be kept; a frame is bounded as it is.) A fresh link makes held
+    frames void: the session was told of none of them, so what they say is replayed.
+    """
 
     def __init__(self, connection: Connection, context: zmq.Context[Any] | None) -> None:
         self.session = ClientSession()
@@ -76,6 +96,11 @@ class Line:
         )
         self.paused = False
         self.progress_waiters: set[Callable[[], None]] = set()
+        self._held: deque[bytes] = deque()  # frames that came while a queue that blocks is full, not heard yet
+        self._held_bytes = 0
+        self._early_bytes = 0  # of frames heard although a queue was full, since it was
+        self._due = 0  # how many of the held frames must be heard although a queue is full
+        self._catching_up: asyncio.Handle | None = None
         self.owners: dict[int, Owner] = {}
         self._connection = connection
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -125,6 +150,7 @@ class Line:
         """End everything: calls fail, tasks are cancelled, the server is told."""
         for timer in self._timers:
             timer.cancel()
+        self._let_go()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ClientClosed(self._connection.name))
@@ -218,7 +244,7 @@ class Line:
 
     def taken(self) -> None:
         """Somebody took an event: a queue may have room again."""
-        if self.paused:
+        if self.paused or self._held:
             self.regulate()
 
     async def _reply(self, number: int, effects: list[Effect], what: str, timeout_s: float, until: float) -> Any:
@@ -229,7 +255,7 @@ class Line:
             async with asyncio.timeout_at(until):
                 return await future
         except TimeoutError:
-            raise TimedOut(f"{what} ({self.session.why_waiting(number)})", timeout_s) from None
+            raise TimedOut(f"{what} ({self._why_waiting(number)})", timeout_s) from None
         finally:
             del self._waiting[number]
             self._perform(self.session.abandon(number))
@@ -240,6 +266,8 @@ class Line:
     def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
         """The dialer has a link."""
         self._linked.set()
+        if fresh:
+            self._let_go()
         self._perform(self.session.link_up(fresh))
 
     def on_down(self, why: str) -> None:
@@ -248,7 +276,21 @@ class Line:
         self._perform(self.session.link_down())
 
     def on_frame(self, payload: bytes) -> None:
-        """The next frame from the server."""
+        """The next frame from the server: heard at once, or held while a queue that blocks is full."""
+        if not self._held and not self.session.groups.attention.blocking:
+            self._hear(payload)
+            return
+        urgency = self.session.urgency(payload)
+        if urgency == "overtakes":
+            self._perform(self.session.take(payload))
+            return
+        self._held.append(payload)
+        self._held_bytes += len(payload)
+        if urgency == "needed":
+            self._due = len(self._held)
+        self.regulate()
+
+    def _hear(self, payload: bytes) -> None:
         before = self.session.heard
         self._perform(self.session.take(payload))
         self._tell()
@@ -258,30 +300,62 @@ class Line:
 
     def _tell(self) -> None:
         """Wake those who wait, end those who gave up, and read on only if there is room."""
-        for listening in list(self.session.groups.listenings):
-            for listener in listening.mailbox.overflowed():
-                self._overflowed(listening, listener)
-            listening.mailbox.wake()
+        waking = self.session.groups.attention.waking
+        while waking:
+            mailbox = waking.pop()
+            for listener in mailbox.overflowed():
+                self._overflowed(mailbox, listener)
+            mailbox.wake()
         self.regulate()
 
-    def _overflowed(self, listening: Listening, listener: int) -> None:
-        for group in self.session.groups:
-            if group.listening is listening and listener in group.listeners:
-                log.warning("subscription overflowed", extra={"sql": group.sql})
-                owner = self.owners.get(group.number)
-                if owner is not None:  # else it is about to leave
-                    owner.overflowed(listener, listening.mailbox.backlogs[listener].policy.buffer)
+    def _overflowed(self, mailbox: Mailbox, listener: int) -> None:
+        group = self.session.groups.get(int(mailbox.groups[listener]))
+        owner = None if group is None else self.owners.get(group.number)
+        if group is not None and owner is not None:  # else it is about to leave
+            log.warning("subscription overflowed", extra={"sql": group.sql})
+            owner.overflowed(listener, mailbox.backlogs[listener].policy.buffer)
 
     def regulate(self) -> None:
-        """Stop reading while a queue that blocks is full; but a call that waits needs its reply."""
-        listenings = self.session.groups.listenings
-        pause = not self._waiting and any(listening.mailbox.blocked for listening in listenings)
+        """Hear no frames while a queue that blocks is full, and read none, but for those a call's reply is behind."""
+        blocked = bool(self.session.groups.attention.blocking)
+        if not blocked:
+            self._early_bytes = 0
+        if self._held and self._catching_up is None and (self._due or not blocked):
+            self._catching_up = asyncio.get_running_loop().call_soon(self.dialer.guard, self._catch_up, SLICE_S)
+        wanted = self._waiting and self._held_bytes + self._early_bytes < READ_AHEAD_BYTES
+        pause = (blocked or bool(self._held)) and not wanted
         if pause != self.paused:
             self.paused = pause
             if pause:
                 self.dialer.pause()
             else:
                 self.dialer.resume()
+
+    def _catch_up(self, slice_s: float) -> None:
+        """Hear frames that were held, as long as there is room, and those that are due in any case."""
+        self._catching_up = None
+        clock, blocking = asyncio.get_running_loop().time, self.session.groups.attention.blocking
+        until = clock() + slice_s
+        while self._held and (self._due or not blocking) and clock() < until:
+            payload = self._held.popleft()
+            self._held_bytes -= len(payload)
+            self._early_bytes += len(payload) if blocking else 0
+            self._due = max(0, self._due - 1)
+            self._hear(payload)
+        self.regulate()
+
+    def _let_go(self) -> None:
+        """Forget the frames that are held: whoever subscribes again is told what came since the last one heard."""
+        self._held.clear()
+        self._held_bytes = self._early_bytes = self._due = 0
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            self._catching_up = None
+
+    def _why_waiting(self, number: int) -> str:
+        if self.paused:
+            return 'no reply was read: events of a subscription with overflow="block" wait to be taken'
+        return self.session.why_waiting(number)
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         """Make the session's decisions happen."""

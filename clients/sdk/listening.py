@@ -10,8 +10,8 @@ import numpy.typing as npt
 from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
 from clients.sdk.contents import Contents
 from clients.sdk.decoding import entries, value_of
-from clients.sdk.mailbox import GAPS, Mailbox
-from network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, ROWS, AggregateAnswers
+from clients.sdk.mailbox import GAPS, Attention, Mailbox
+from network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, ROWS, AggregateAnswers, answers_of
 from network.answers.audience import Audience
 from network.answers.events import Change, Resync
 from network.answers.extremum import ExtremumAnswers, heard
@@ -39,9 +39,11 @@ class Listening:
     Python objects, made when first touched by an event or a look.
     """
 
-    def __init__(self, spec: ChannelSpec, coordinates: int) -> None:
+    def __init__(self, spec: ChannelSpec, coordinates: int, attention: Attention) -> None:
         self.spec = spec
-        self.mailbox = Mailbox(self._opened)
+        self.channels: set[int] = set()  # the server's numbers for it: one, or none while it is not known there
+        self.mailbox = Mailbox(self._opened, attention)
+        self._attention = attention
         self.audience = Audience(coordinates, 1)
         self.audience.outbox = self.mailbox
         self.suspects: set[int] = set()  # listeners whose sum must come anew from the server
@@ -60,18 +62,27 @@ class Listening:
 
     # --- who listens ---------------------------------------------------------------------------------------
 
-    def admit(self, points: Floats, snapshot: Columns, policy: Policy, names: tuple[str, ...], seq: int) -> Ints:
-        """Take in listeners with their first answers as of `seq`; returns their numbers."""
+    def admit(
+        self, group: int, points: Floats, snapshot: Columns, policy: Policy, names: tuple[str, ...], seq: int
+    ) -> Ints:
+        """Take in the listeners of a group with their first answers as of `seq`; returns their numbers."""
         ids = self.audience.admit(points)
         self.mailbox.seqs[ids] = seq
+        self.mailbox.groups[ids] = group
         if not self.is_scalar:
-            self.mailbox.queued[ids] = True
+            self.mailbox.queue(ids)
             self._styles.update(dict.fromkeys(ids.tolist(), (policy, names)))
         elif policy.queues:
-            self.mailbox.queued[ids] = True
+            self.mailbox.queue(ids)
             self.mailbox.backlogs.update((listener, ScalarBacklog(policy)) for listener in ids.tolist())
         self._start(ids, snapshot)
+        self._tell(ids)
         return ids
+
+    def _tell(self, ids: Ints) -> None:
+        """Whoever these listeners are for has seen the answers there are now."""
+        if self.is_scalar:
+            self.mailbox.told[ids], self.mailbox.told_rests[ids] = self._numbers(ids)
 
     def _start(self, ids: Ints, snapshot: Columns) -> None:
         here = ids >= 0
@@ -110,8 +121,7 @@ class Listening:
             self._rejoin(ids, np.zeros((len(ids), self.audience.index.dimensions)))
         self.audience.dismiss(ids)
         self._contents.forget(ids)
-        self.suspects.difference_update(ids.tolist())
-        self.asked.difference_update(ids.tolist())
+        self._believe(ids)
         for listener in ids.tolist():
             self._styles.pop(listener, None)
 
@@ -165,6 +175,7 @@ class Listening:
         cells = (self._extremum.values, mailbox.seqs, mailbox.fresh)
         told, news = replace_newest(tree, sides[0], sides[1], sides[2], sides[3], partitions, seqs, best, *cells)
         mailbox.notice(news)
+        mailbox.waken(news)  # whoever waits has nothing to take, and is news as soon as there is something
         return told
 
     def _hear_places(self, columns: Columns) -> None:
@@ -194,7 +205,34 @@ class Listening:
             if listener not in self.asked:
                 self.suspects.add(listener)
             self.mailbox.held.setdefault(listener, 0)
+        self._attention.doubted.add(self)
         return self._aggregate.state[ids]
+
+    def doubted(self) -> dict[int, Ints]:
+        """The listeners whose sums must come anew and were not asked for yet, by the number of their group."""
+        ids = np.array(sorted(self.suspects), np.int64)
+        groups = self.mailbox.groups[ids]
+        order = np.argsort(groups, kind="stable")
+        numbers, starts = np.unique(groups[order], return_index=True)
+        return dict(zip(numbers.tolist(), np.split(ids[order], starts[1:]), strict=True))
+
+    def ask(self, ids: Ints) -> None:
+        """The server has been asked for these sums."""
+        self.suspects.difference_update(ids.tolist())
+        self.asked.update(ids.tolist())
+
+    def ask_again(self) -> None:
+        """What the server was asked for will not come."""
+        self.suspects |= self.asked
+        self.asked.clear()
+
+    def _believe(self, ids: Ints) -> None:
+        """These sums are right again, or nobody's."""
+        if self.suspects or self.asked:
+            self.suspects.difference_update(ids.tolist())
+            self.asked.difference_update(ids.tolist())
+            if not (self.suspects or self.asked):
+                self._attention.doubted.discard(self)
 
     def restart(self, ids: Ints, snapshot: Columns, seq: int, reason: str) -> None:
         """Answers anew, as of `seq`, after events were missed: each listener's next event is a Resync.
@@ -217,7 +255,8 @@ class Listening:
                 if backlog is None:
                     backlog = mailbox.backlogs[listener] = self._backlog(listener, {})
                 backlog.resync(seq, contents, lost, reason)
-            mailbox.full.discard(listener)
+            mailbox.trim(listener, backlog)
+            mailbox.measure(listener, backlog)
         self._release(ids)
         mailbox.notice(ids)
         mailbox.waken(ids)
@@ -256,16 +295,15 @@ class Listening:
 
     def skip(self, ids: Ints) -> None:
         """Whoever these listeners are for has seen their answers: what waits is in them."""
-        latest = ids[~self.mailbox.queued[ids]]
-        self.mailbox.fresh[latest] = self.mailbox.gaps[latest] = 0
+        self.mailbox.fresh[ids] = self.mailbox.gaps[ids] = 0
+        self._tell(ids)
         for listener in ids[self.mailbox.queued[ids]].tolist():
             while self.take(listener) is not None:
                 pass
 
     def _release(self, ids: Ints) -> None:
         if self.mailbox.held:
-            self.suspects.difference_update(ids.tolist())
-            self.asked.difference_update(ids.tolist())
+            self._believe(ids)
             for listener in ids.tolist():
                 self.mailbox.held.pop(listener, None)
 
@@ -302,24 +340,47 @@ class Listening:
         backlog = mailbox.backlogs.get(listener)
         if backlog is not None:
             event = backlog.take(self.read) if isinstance(backlog, ScalarBacklog) else backlog.take()
-            if listener in mailbox.full and backlog.pending <= backlog.policy.buffer // 2:
-                mailbox.full.discard(listener)
+            mailbox.measure(listener, backlog)
             return event
-        fresh = int(mailbox.fresh[listener])
-        if not fresh or mailbox.queued[listener]:
+        if not mailbox.fresh[listener] or mailbox.queued[listener]:
             return None
-        seq, gap = int(mailbox.seqs[listener]), int(mailbox.gaps[listener])
-        mailbox.fresh[listener] = mailbox.gaps[listener] = 0
-        mailbox.conflated[listener] += fresh - 1
-        answer = self.answer(listener)
+        one = np.array([listener], np.int64)
+        taken, gaps = mailbox.take_events(one, *self._numbers(one))
+        if not len(taken):
+            return None
+        seq, gap, answer = int(mailbox.seqs[listener]), int(gaps[0]), self.answer(listener)
         return Resync(seq, answer, 0, GAPS[gap]) if gap else Change(seq, lambda: answer)
+
+    def take_changed(self, group: int) -> tuple[Ints, Ints]:
+        """The listeners of a watched group that have a new answer since last asked, by rising number, and of each why
+        it is a Resync (a place in GAPS)."""
+        mailbox = self.mailbox
+        candidates = mailbox.take_noticed(group)
+        if self.is_scalar:
+            return mailbox.take_events(candidates, *self._numbers(candidates))
+        taken = np.array([one for one in candidates.tolist() if self._take_merged(one)], np.int64)
+        mailbox.conflated[candidates] += mailbox.fresh[candidates]
+        mailbox.conflated[taken] -= 1
+        gaps = mailbox.gaps[taken]
+        mailbox.fresh[candidates] = mailbox.gaps[candidates] = 0
+        return taken, gaps
+
+    def _take_merged(self, listener: int) -> bool:
+        """Whether a collection has another answer than when this was last asked, as far as that is kept."""
+        backlog = self.mailbox.backlogs.get(listener)
+        if not self.mailbox.fresh[listener] or backlog is None or backlog.policy.queues:
+            return bool(self.mailbox.fresh[listener])
+        events = 0
+        while self.take(listener) is not None:
+            events += 1
+        return events > 0
 
     def pending(self, listener: int) -> int:
         """Events that wait."""
         backlog = self.mailbox.backlogs.get(listener)
         if backlog is not None:
             return backlog.pending
-        return int(self.mailbox.fresh[listener] > 0 and not self.mailbox.queued[listener])
+        return int(self.is_scalar and self.mailbox.has_newest(listener, *self.numbers(listener)))
 
     def first_seq(self, listener: int) -> int | None:
         """The sequence number of the first event that waits."""
@@ -354,6 +415,13 @@ class Listening:
             return float(self._extremum.values[listener]), 0.0
         return self._aggregate.answer(listener)
 
+    def _numbers(self, ids: Ints) -> tuple[Floats, Floats]:
+        """Single values as (values, rests)."""
+        if self.spec.kind in ("MIN", "MAX"):
+            return self._extremum.values[ids], np.zeros(len(ids))
+        values, rests = answers_of(self.spec.function, self._aggregate.state, ids)
+        return values, rests
+
     def state(self, listener: int) -> list[float]:
         """All that a single value is computed from."""
         if self.spec.kind in ("MIN", "MAX"):
@@ -361,16 +429,20 @@ class Listening:
         state: list[float] = self._aggregate.state[listener].tolist()
         return state
 
-    def put_back(self, listener: int, waiting: list[tuple[int, float, float]]) -> None:
-        """Changes of a single value that were not taken before it was stored."""
+    def put_back(
+        self, listener: int, waiting: list[tuple[int, float, float]], told: tuple[float, float], *, gap: bool
+    ) -> None:
+        """Changes of a single value that were not taken before it was stored, and the one that was taken last."""
         if not waiting:
             return
-        backlog = self.mailbox.backlogs.get(listener)
+        backlog, mailbox = self.mailbox.backlogs.get(listener), self.mailbox
         if isinstance(backlog, ScalarBacklog):
             for event in waiting:
                 backlog.put(*event)
         else:
-            self.mailbox.fresh[listener], self.mailbox.seqs[listener] = len(waiting), waiting[-1][0]
+            mailbox.fresh[listener], mailbox.seqs[listener] = len(waiting), waiting[-1][0]
+            mailbox.told[listener], mailbox.told_rests[listener] = told
+            mailbox.gaps[listener] = GAPS.index("gap") if gap else 0
 
     def put_contents(self, listener: int, contents: dict[Any, Any], gap_seq: int | None) -> None:
         """The contents with which a collection goes on."""

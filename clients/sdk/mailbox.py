@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from clients.sdk.policy import OVERSHOOT
+from network.answers.aggregate import same
 from network.answers.newest import settle, take_newest
 from network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
 from network.wire.errors import InvariantBroken
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+    from clients.sdk.listening import Listening
 
     Backlog = ScalarBacklog | CollectionBacklog
 
@@ -23,7 +26,18 @@ Ints = npt.NDArray[np.int64]
 
 #: Why the next event of a listener is a Resync; 0: it is none.
 GAPS = ("", "gap", "sum", "overflow")
+#: The arrays of a mailbox, a cell for each listener.
+COLUMNS = ("seqs", "fresh", "conflated", "gaps", "told", "told_rests", "queued", "wanted", "watched", "groups")
 UNTAKEN = 64  # frames whose changes are listed one by one for whoever follows a group
+
+
+class Attention:
+    """Where in a client something is to be done, so that nobody walks through all channels and groups to find out."""
+
+    def __init__(self) -> None:
+        self.waking: set[Mailbox] = set()  # somebody is to be woken, or a queue is too full for its policy
+        self.blocking: set[Mailbox] = set()  # a queue is full that makes the link wait
+        self.doubted: set[Listening] = set()  # sums must come anew, or have been asked for
 
 
 class Mailbox(Outbox):
@@ -31,30 +45,38 @@ class Mailbox(Outbox):
 
     Most listeners want the newest answer only. For them an event is three array cells (when, how many since one was
     taken, is somebody waiting), written for all listeners of a frame at once; Python sees an event only of listeners
-    that have a queue, and wakes only those that somebody waits for.
+    that have a queue, and wakes only those that somebody waits for. Whether the answer is another than the one last
+    taken (`told`) is judged when the next one is.
 
     Events of a frame are gathered by `put` and settled by `flush`: only then is it known whose sum has become suspect.
     """
 
-    def __init__(self, open_backlog: Callable[[int], Backlog]) -> None:
+    def __init__(self, open_backlog: Callable[[int], Backlog], attention: Attention | None = None) -> None:
         super().__init__(1)
         self._open_backlog = open_backlog
+        self._attention = attention or Attention()
         self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]] = []
         self.seqs: Ints = np.zeros(16, np.int64)  # of the last change
         self.fresh: Ints = np.zeros(16, np.int64)  # changes since one was taken
         self.conflated: Ints = np.zeros(16, np.int64)
         self.gaps: Ints = np.zeros(16, np.int64)  # places in GAPS
+        self.told: Floats = np.zeros(16)  # of a single value: what was last taken, and its rest
+        self.told_rests: Floats = np.zeros(16)
         self.queued: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
         self.wanted: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
         self.watched: Ints = np.zeros(16, np.int64)  # the group whose changes somebody follows as a whole, or 0
+        self.groups: Ints = np.zeros(16, np.int64)  # whose listeners these are, by number
         self.backlogs: dict[int, Backlog] = {}
         self.held: dict[int, int] = {}  # listeners whose events are held back, and how many were
         self.woken: list[Ints] = []  # wanted listeners that heard something since last asked
         self.noticed: dict[int, list[Ints]] = {}  # watched ones, by group; a group is here while it is watched
-        self.consumed: set[int] = set()  # listeners whose events somebody takes: only these may block the link
         self._waiters: dict[int, Callable[[], None]] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
-        self.full: set[int] = set()  # queues with an overflow policy that have no room left, since last asked
+        self._roused: set[int] = set()  # watched groups with something new since they were last woken
+        self._queues = 0  # listeners that have one
+        self._consumed: set[int] = set()  # listeners whose events somebody takes: only these may block the link
+        self._full: set[int] = set()  # queues with the policy to block that have no room left
+        self._over: set[int] = set()  # queues with the policy to give up that have none, since last asked
 
     def reserve(self, subscriptions: int) -> None:
         """Be ready for listener numbers below this."""
@@ -62,7 +84,7 @@ class Mailbox(Outbox):
         if subscriptions <= size:
             return
         size = max(subscriptions, 2 * size)
-        for name in ("seqs", "fresh", "conflated", "gaps", "queued", "wanted", "watched"):
+        for name in COLUMNS:
             old = getattr(self, name)
             grown = np.zeros(size, old.dtype)
             grown[: len(old)] = old
@@ -92,7 +114,7 @@ class Mailbox(Outbox):
                 part = self._without_held(part)
                 who = part[0]
             news = settle(who, part[1], self.seqs, self.fresh)
-            if self.queued.any():
+            if self._queues:
                 queued = self.queued[who]
                 if queued.any():
                     self._enqueue(part if queued.all() else _some(part, queued))
@@ -102,20 +124,27 @@ class Mailbox(Outbox):
 
     @property
     def only_newest(self) -> bool:
-        """Whether every listener wants its newest answer only, and none is waited for by itself: then nobody needs to
-        know who heard which message."""
-        return not (self.held or self._waiters or self.queued.any())
+        """Whether every listener wants its newest answer only: then nobody needs to know who heard which message."""
+        return not (self.held or self._queues)
 
     def notice(self, news: Ints) -> None:
         """These have something to take since now: remember those of groups that somebody follows."""
-        if self.noticed and len(news):
-            watched = self.watched[news]
-            for group, noticed in self.noticed.items():
-                mine = news[watched == group]
-                if len(mine):
-                    noticed.append(mine)
-                if len(noticed) > UNTAKEN:  # nobody took them for a while: each listener once is enough
-                    noticed[:] = [np.unique(np.concatenate(noticed))]
+        if not self.noticed or not len(news):
+            return
+        watched = self.watched[news]
+        order = np.argsort(watched, kind="stable")
+        news, watched = news[order], watched[order]
+        starts = np.flatnonzero(np.diff(watched, prepend=0))  # of the groups that are watched: the others have 0
+        stops = np.append(starts, len(news))[1:]
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            group = int(watched[start])
+            noticed = self.noticed[group]
+            noticed.append(news[start:stop])
+            if len(noticed) > UNTAKEN:  # nobody took them for a while: each listener once is enough
+                noticed[:] = [np.unique(np.concatenate(noticed))]
+            self._roused.add(group)
+        if self._roused:
+            self._attention.waking.add(self)
 
     def waken(self, who: Ints) -> None:
         """These heard something: remember those that somebody waits for."""
@@ -123,6 +152,7 @@ class Mailbox(Outbox):
             wanted = self.wanted[who]
             if wanted.any():
                 self.woken.append(who[wanted])
+                self._attention.waking.add(self)
 
     def _without_held(
         self, part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]
@@ -143,6 +173,7 @@ class Mailbox(Outbox):
             backlog = self.backlogs.get(listener)
             if backlog is None:
                 backlog = self.backlogs[listener] = self._open_backlog(listener)
+            self.trim(listener, backlog)
             numbers = values[mine].tolist()
             if len(places):
                 told = [items[place] for place in places[mine].tolist()]
@@ -151,23 +182,25 @@ class Mailbox(Outbox):
                 more = rests[mine].tolist() if len(rests) else [0.0] * len(mine)
                 for event in zip(seqs[mine].tolist(), numbers, more, strict=True):
                     _put(backlog, *event)
-            policy = backlog.policy
-            if policy.queues and policy.overflow != "drop_oldest" and backlog.pending >= policy.buffer:
-                self.full.add(listener)
+            self.measure(listener, backlog)
+
+    def queue(self, ids: Ints) -> None:
+        """These listeners, new ones, have a queue each."""
+        self.queued[ids] = True
+        self._queues += len(ids)
 
     def forget(self, subscriptions: Ints) -> None:
         """Nothing waits for these any more; their numbers may be given to others."""
-        for column in (self.seqs, self.fresh, self.conflated, self.gaps, self.queued, self.wanted, self.watched):
-            column[subscriptions] = 0
+        self._queues -= int(self.queued[subscriptions].sum())
+        for name in COLUMNS:
+            getattr(self, name)[subscriptions] = 0
         for listener in subscriptions.tolist():
             self.backlogs.pop(listener, None)
             self.held.pop(listener, None)
             self._waiters.pop(listener, None)
-            self.consumed.discard(listener)
-            self.full.discard(listener)
-        for noticed in self.noticed.values():
-            kept = [part[~np.isin(part, subscriptions)] for part in noticed]
-            noticed[:] = [part for part in kept if len(part)]
+            self._over.discard(listener)
+            self._make_room(listener)
+            self._consumed.discard(listener)
 
     # --- who waits -----------------------------------------------------------------------------------------
 
@@ -185,22 +218,37 @@ class Mailbox(Outbox):
             self.watched[ids] = 0
             self.noticed.pop(group, None)
             self._watchers.pop(group, None)
-        elif group not in self._watchers:
+            self._roused.discard(group)
+        else:
             self.watched[ids] = group
             already = ids[self.fresh[ids] > 0]
             self.noticed[group] = [already] if len(already) else []
             self._watchers[group] = wake
 
     def take_noticed(self, group: int) -> Ints:
-        """The listeners of a watched group with an answer newer than when last asked, by rising number."""
+        """The listeners of a watched group that heard something since last asked, by rising number."""
         noticed = self.noticed[group]
         if not noticed:
             return np.empty(0, np.int64)
         self.noticed[group] = []
-        changed = take_newest(np.concatenate(noticed), self.fresh, self.conflated)
-        changed.sort()
-        self.gaps[changed] = 0
-        return changed
+        heard: Ints = np.unique(np.concatenate(noticed))
+        mine: Ints = heard[self.watched[heard] == group]  # the others left; their numbers may be somebody else's
+        return mine
+
+    def take_events(self, candidates: Ints, values: Floats, rests: Floats) -> tuple[Ints, Ints]:
+        """Of listeners whose answers are now (values, rests), take the events: who has one, and why it is a Resync (a
+        place in GAPS)."""
+        cells = (self.told, self.told_rests, self.fresh, self.conflated, self.gaps)
+        taken = candidates[take_newest(candidates, values, rests, *cells)]
+        gaps = self.gaps[taken]
+        self.gaps[taken] = 0
+        return taken, gaps
+
+    def has_newest(self, listener: int, value: float, rest: float) -> bool:
+        """Whether an event waits for a listener that wants its newest answer only, which is now (value, rest)."""
+        if self.queued[listener] or not self.fresh[listener]:
+            return False
+        return bool(self.gaps[listener]) or not same(value, rest, self.told[listener], self.told_rests[listener])
 
     def wake(self) -> None:
         """Call those who wait, if there is something for them."""
@@ -210,24 +258,47 @@ class Mailbox(Outbox):
                 waiter = self._waiters.get(listener)
                 if waiter is not None:
                     waiter()
-        for group, noticed in self.noticed.items():
-            if noticed:
-                self._watchers[group]()
+        roused, self._roused = self._roused, set()
+        for group in roused:
+            self._watchers[group]()
 
-    @property
-    def blocked(self) -> bool:
-        """Whether a queue is full that makes the link wait."""
-        full = self.full
-        return bool(full) and any(
-            listener in self.consumed and self.backlogs[listener].policy.overflow == "block" for listener in full
-        )
+    # --- queues that are full --------------------------------------------------------------------------------
+
+    def consume(self, listener: int) -> None:
+        """Somebody takes the events of a listener: from now on its queue may block the link."""
+        if listener not in self._consumed:
+            self._consumed.add(listener)
+            if listener in self._full:
+                self._attention.blocking.add(self)
+
+    def trim(self, listener: int, backlog: Backlog) -> None:
+        """Before more comes: of a queue that would block, but that nobody takes from, only so much is kept."""
+        policy = backlog.policy
+        if policy.overflow == "block" and listener not in self._consumed:
+            backlog.keep(OVERSHOOT * policy.buffer)
+
+    def measure(self, listener: int, backlog: Backlog) -> None:
+        """Note whether a queue is full: from `buffer` events on, and until it is half empty again."""
+        policy, pending = backlog.policy, backlog.pending
+        if pending >= policy.buffer and policy.overflow == "block":
+            self._full.add(listener)
+            if listener in self._consumed:
+                self._attention.blocking.add(self)
+        elif pending >= policy.buffer and policy.overflow == "error":
+            self._over.add(listener)
+            self._attention.waking.add(self)
+        elif pending <= policy.buffer // 2:
+            self._make_room(listener)
+
+    def _make_room(self, listener: int) -> None:
+        if listener in self._full:
+            self._full.remove(listener)
+            if self._full.isdisjoint(self._consumed):
+                self._attention.blocking.discard(self)
 
     def overflowed(self) -> list[int]:
         """The listeners that give up because their queue is full; each is named once."""
-        if not self.full:
-            return []
-        over = [listener for listener in self.full if self.backlogs[listener].policy.overflow == "error"]
-        self.full.difference_update(over)
+        over, self._over = sorted(self._over), set()
         return over
 
     def amend(self, subscription: int, seq: int, value: float, rest: float) -> None:
@@ -239,8 +310,7 @@ class Mailbox(Outbox):
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays."""
-        columns = (self.seqs, self.fresh, self.conflated, self.gaps, self.queued, self.wanted, self.watched)
-        return sum(column.nbytes for column in columns)
+        return sum(getattr(self, name).nbytes for name in COLUMNS)
 
 
 def _some(

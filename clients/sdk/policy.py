@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from network.wire.errors import BadSetting
 
 #: latest      only the newest answer waits; what it replaced is counted in `conflated`
-#: block       the link is read no further while the queue is full: the server keeps what comes, for a while
+#: block       frames are heard no further while the queue is full: the gateway keeps what comes, for a while
 #: drop_oldest the oldest event goes, is counted in `dropped`, and a Resync stands where the gap is
 #: error       the subscription ends with SubscriptionOverflow
 Overflow = Literal["latest", "block", "drop_oldest", "error"]
 
-#: A full queue that blocks takes so many times its buffer while a call of the same client waits for its reply, which
-#: comes over the same link, or while nobody has begun to iterate; beyond that a Resync takes the place of the oldest.
+#: A queue that blocks holds back nobody while no event of it was ever taken: whoever subscribes only for `answer` need
+#: not take any. It then keeps so many times its buffer, and what the last frame brought; the oldest become a Resync.
 OVERSHOOT = 8
 
 
@@ -39,8 +40,9 @@ class Policy:
 
     @property
     def limit(self) -> int:
-        """Events that wait at most, whatever happens; beyond that the oldest becomes a Resync."""
-        return self.buffer if self.overflow == "drop_oldest" else OVERSHOOT * self.buffer
+        """Events that wait at most; beyond that the oldest becomes a Resync. Only "drop_oldest" has such a limit: for
+        the others, what a frame brings waits in full, and no more frames are heard (or the subscription ends)."""
+        return self.buffer if self.overflow == "drop_oldest" else sys.maxsize
 
 
 def default_overflow(kind: str) -> Overflow:

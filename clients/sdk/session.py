@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Seconds before a request that nobody could take is sent again; doubled each time.
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
+
+Urgency = Literal["overtakes", "needed", "waits"]
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ class ClientSession:
     @property
     def doubtful(self) -> bool:
         """Whether sums are being taken anew: until then those answers may be off by a little."""
-        return any(listening.asked or listening.suspects for listening in self.groups.listenings)
+        return bool(self.groups.attention.doubted)
 
     @property
     def resuming(self) -> bool:
@@ -223,9 +225,8 @@ class ClientSession:
             call.sent_as, call.pausing = 0, False
         for number in [call.number for call in self._calls.values() if call.suspects is not None]:
             del self._calls[number]
-        for listening in self.groups.listenings:  # asked for again when the groups are there again
-            listening.suspects |= listening.asked
-            listening.asked.clear()
+        for listening in self.groups.attention.doubted:  # asked for again when the groups are there again
+            listening.ask_again()
         position = self.position
         self._resuming = self._asking = None
         self.groups.part(Standing(self.heard, self.epoch))
@@ -241,6 +242,18 @@ class ClientSession:
         return [effect for call in others for effect in self._send(call)] + self._send_changes()
 
     # --- what comes in -------------------------------------------------------------------------------------
+
+    def urgency(self, payload: bytes) -> Urgency:
+        """Of a frame that comes while others, earlier ones, are held back: may it overtake them, is what it says
+        waited for (then they must be heard first), or can it wait with them?"""
+        frame = frames.decode(payload)
+        call = self._sent.get(frame.id) if isinstance(frame, frames.Reply) else None
+        if call is None:
+            return "waits"
+        if not isinstance(call.body, Subscribe | Sync):
+            return "overtakes"
+        ordered = (one for one in self._calls.values() if isinstance(one.body, Subscribe | Sync))
+        return "needed" if any(one.suspects is None for one in ordered) else "waits"
 
     def take(self, payload: bytes) -> list[Effect]:
         """Understand a frame; BadFrame if a server or node would not send it."""
@@ -382,6 +395,8 @@ class ClientSession:
         if not isinstance(reply, Subscribed):
             return []
         unknown = [opened.group for opened in reply.groups if opened.failed is None and opened.group not in self.groups]
+        if not unknown:
+            return []
         pending = {call.group.number for call in self._calls.values() if call.group is not None}
         return [Send(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
 
@@ -389,15 +404,17 @@ class ClientSession:
 
     def _ask_for_suspects(self) -> list[Effect]:
         effects: list[Effect] = []
-        for group in self.groups:
-            asked = group.ask_for_suspects() if group.away is None else None
-            if asked is None:
-                continue
-            listeners, again = asked
-            self.groups.number(again)
-            call = self._new_call(Subscribe((again.on_wire(),)))
-            call.suspects = (group.listening, listeners)
-            effects += self._send(call)
+        for listening in self.groups.attention.doubted:
+            for number, suspects in listening.doubted().items():
+                group = self.groups.get(number)
+                if group is None or group.away is not None:
+                    continue
+                listeners, again = group.of(suspects)
+                listening.ask(listeners)
+                self.groups.number(again)
+                call = self._new_call(Subscribe((again.on_wire(),)))
+                call.suspects = (listening, listeners)
+                effects += self._send(call)
         return effects
 
     def _taken_anew(self, call: _Call, reply: Subscribed) -> list[Effect]:

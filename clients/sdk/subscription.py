@@ -178,9 +178,8 @@ class LiveSubscription:
     @property
     def lag(self) -> int:
         """How many updates the consumer is behind: 0 when nothing waits."""
-        if self._rest is not None:
+        if self._rest is not None or not self.pending:
             return 0
-        self._check_open()
         first = self._listening.first_seq(self._listener)
         return 0 if first is None else max(0, self._position - first + 1)
 
@@ -206,7 +205,6 @@ class LiveSubscription:
     async def __anext__(self) -> Event:
         if self._rest is None:
             self._check_open()
-            self._listening.mailbox.consumed.add(self._listener)
         while True:
             event = self.take_nowait()
             if event is not None:
@@ -242,6 +240,7 @@ class LiveSubscription:
         if self._wants_snapshot:
             self._wants_snapshot = False
             return self._first()
+        self._listening.mailbox.consume(self._listener)
         event = self._listening.take(self._listener)
         if event is not None:
             self._line.taken()

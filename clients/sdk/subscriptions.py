@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from clients.sdk.mailbox import GAPS
 from clients.sdk.subscription import LiveSubscription
 from network.wire.errors import HullcastError, SubscriptionClosed, UsageError
 
@@ -21,17 +22,30 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 
+REASONS = np.array(GAPS)
+
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Which of many subscriptions have a new answer: their numbers, since which update, and the answers, as columns."""
+    """Which of many subscriptions have a new answer: their numbers, since which update, and the answers, as columns.
+
+    `reason` is empty where the answer changed. Where events were missed it says why, as in a Resync: "gap", "sum" or
+    "overflow"; the answer there may be the one told before. `resync` marks these.
+    """
 
     which: Ints
     seq: Ints
     answer: npt.NDArray[Any]
+    reason: npt.NDArray[np.str_]
 
     def __len__(self) -> int:
         return len(self.which)
+
+    @property
+    def resync(self) -> npt.NDArray[np.bool_]:
+        """Where events were missed."""
+        missed: npt.NDArray[np.bool_] = self.reason != ""
+        return missed
 
 
 class LiveSubscriptions:
@@ -81,6 +95,7 @@ class LiveSubscriptions:
             self._open, self._error = False, error
             for subscription in list(self._made.values()):
                 subscription.ended(error or SubscriptionClosed(self.sql))
+            self._group.listening.mailbox.watch(self._group.number, np.empty(0, np.int64), None)
             self._line.leave(self._group, None, self)
             self._wake()
 
@@ -136,7 +151,8 @@ class LiveSubscriptions:
         return int(self._group.listening.mailbox.conflated[self._listeners[self._listeners >= 0]].sum())
 
     async def changes(self) -> AsyncIterator[Changed]:
-        """Who has a new answer since last told, again and again; only the newest answer of each."""
+        """Who has a new answer since last told, again and again; only the newest answer of each, and only if it is
+        another than the one told last. Where events were missed it is told in any case, and why (`Changed.reason`)."""
         while True:
             changed = await self.next_changes()
             if changed is None:
@@ -147,14 +163,16 @@ class LiveSubscriptions:
         """Who has a new answer since last told, as soon as somebody has; None after `wait_s` seconds, or at the end."""
         self._check_open()
         listening, group = self._group.listening, self._group.number
+        until = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
         while self._open:
-            listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
-            changed = listening.mailbox.take_noticed(group)
+            if group not in listening.mailbox.noticed:
+                listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
+            changed, gaps = listening.take_changed(group)
             if len(changed):
                 which = self._order[np.searchsorted(self._sorted, changed)]
-                return Changed(which, listening.mailbox.seqs[changed], listening.answers(changed))
+                return Changed(which, listening.mailbox.seqs[changed], listening.answers(changed), REASONS[gaps])
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout_at(until):
                     await self._wait()
             except TimeoutError:
                 return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import math
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from network.wire.bodies import ChannelSpec
     from network.wire.columns import Columns
 
-VERSION = 1
+VERSION = 2
+
+#: The answer last taken, where that is not kept: equal to none.
+UNKNOWN = (math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,12 @@ class Token:
     state: list[Any]  # numbers, or [key, row] pairs
     waiting: list[list[Any]]  # of single values: [seq, value, rest]
     gap: bool  # events were lost before, and the subscriber was not told yet
+    told: tuple[float, float]  # of single values that wait: the one taken before them, as (value, rest)
 
     def text(self) -> str:
         """The token as users hold it."""
         fields = [VERSION, self.epoch, self.seq, self.subject, self.kind, self.state, self.waiting, self.gap]
+        fields.append(self.told)
         return base64.urlsafe_b64encode(zlib.compress(packing.pack(fields))).decode()
 
     def snapshot(self, spec: ChannelSpec) -> Columns:
@@ -58,7 +64,8 @@ class Token:
     def restore(self, listening: Listening, listener: int) -> None:
         """Give a listener just admitted what it had not taken yet."""
         if listening.is_scalar:
-            listening.put_back(listener, [(int(seq), value, rest) for seq, value, rest in self.waiting])
+            waiting = [(int(seq), value, rest) for seq, value, rest in self.waiting]
+            listening.put_back(listener, waiting, self.told, gap=self.gap)
         else:
             keyed = len(listening.spec.key_types) > 1 and self.kind != "DISTINCT"
             contents = {
@@ -75,10 +82,10 @@ def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.urlsafe_b64decode(text), DEFAULT.frame_bytes)
         version, *fields = packing.unpack(data)
-        token = Token(*fields)
+        token = Token(*fields) if version == VERSION else None
     except (binascii.Error, zlib.error, BadFrame, TypeError, ValueError) as error:
         raise BadSetting("resume", text[:20], "it is no token that `Subscription.token` gave") from error
-    if version != VERSION or type(token.seq) is not int or type(token.epoch) is not bytes:
+    if token is None or type(token.seq) is not int or type(token.epoch) is not bytes:
         raise BadSetting("resume", text[:20], "the token is of another version; subscribe without it")
     if token.subject != subject_of(sql, parameters):
         raise BadSetting("resume", text[:20], "the token is of another subscription (text or parameters differ)")
@@ -91,20 +98,22 @@ def make_token(
     """Where one subscription stands."""
     subject, kind = subject_of(sql, parameters), listening.spec.kind
     if listening.is_scalar:
-        backlog = listening.mailbox.backlogs.get(listener)
+        mailbox, state = listening.mailbox, listening.state(listener)
+        backlog = mailbox.backlogs.get(listener)
         if isinstance(backlog, ScalarBacklog):
             waiting = [list(event) for event in backlog.waiting()]
-        else:
-            newest = (int(listening.mailbox.seqs[listener]), *listening.numbers(listener))
-            waiting = [list(newest)] if listening.pending(listener) else []
-        return Token(epoch, position, subject, kind, listening.state(listener), waiting, False)
+            return Token(epoch, position, subject, kind, state, waiting, False, UNKNOWN)
+        newest = (int(mailbox.seqs[listener]), *listening.numbers(listener))
+        waiting = [list(newest)] if listening.pending(listener) else []
+        told = float(mailbox.told[listener]), float(mailbox.told_rests[listener])
+        return Token(epoch, position, subject, kind, state, waiting, bool(mailbox.gaps[listener]), told)
     listening.answer(listener)  # makes its collection, if nobody did
     collected = listening.mailbox.backlogs[listener]
     assert isinstance(collected, CollectionBacklog), "not a single value"
     collection, first = collected.collection, collected.collection.first_seq
     seq = position if first is None else first - 1
     pairs = [[key, row] for key, row in collection.settled().items()]
-    return Token(epoch, seq, subject, kind, pairs, [], collected.has_gap)
+    return Token(epoch, seq, subject, kind, pairs, [], collected.has_gap, UNKNOWN)
 
 
 def subject_of(sql: str, parameters: tuple[Any, ...]) -> bytes:

@@ -91,9 +91,9 @@ class AggregateAnswers:
         self.state[ids] = take_anew(ids)
         for i, doubt in suspects.items():
             value, rest = self.answer(i)
-            if _same(value, rest, doubt.value, doubt.rest):
+            if same(value, rest, doubt.value, doubt.rest):
                 outbox.retract(i, doubt.seq)
-            elif not _same(value, rest, *folded[i]):
+            elif not same(value, rest, *folded[i]):
                 outbox.amend(i, doubt.seq, value, rest)
 
 
@@ -138,7 +138,7 @@ def _is_suspect(function: int, state: Floats, i: int) -> bool:
 
 
 @kernel
-def _same(value: float, rest: float, other: float, other_rest: float) -> bool:
+def same(value: float, rest: float, other: float, other_rest: float) -> bool:
     """Whether two answers are equal; NULL (NaN) equals NULL."""
     return (value == other or (value != value and other != other)) and rest == other_rest
 
@@ -152,6 +152,15 @@ def _answer(function: int, state: Floats, i: int) -> tuple[float, float]:
     if function == AVG:
         return state[i, HIGH] / state[i, ROWS], 0.0
     return state[i, HIGH], state[i, LOW] if function == EXACT_SUM else 0.0
+
+
+@kernel
+def answers_of(function: int, state: Floats, ids: Ints) -> tuple[Floats, Floats]:
+    """(values, rests) of some listeners, as `AggregateAnswers.answer` gives them one by one."""
+    values, rests = np.empty(len(ids)), np.empty(len(ids))
+    for k in range(len(ids)):
+        values[k], rests[k] = _answer(function, state, ids[k])
+    return values, rests
 
 
 @kernel
@@ -201,7 +210,7 @@ def _fold(
                 doubts[doubted, 0], doubts[doubted, 1], doubts[doubted, 2] = message, values[k], rests[k]
                 doubted += 1
             value, rest = _answer(function, state, who[k])
-            if not _same(value, rest, values[k], rests[k]):
+            if not same(value, rest, values[k], rests[k]):
                 who[kept], what[kept], values[kept], rests[kept] = who[k], message, value, rest
                 kept += 1
         told, a, b = kept, old_end, new_end

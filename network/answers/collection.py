@@ -35,7 +35,9 @@ class Collection:
         self._limit = limit
         self._contents = self._kept(contents)
         self._changes: deque[tuple[int, _Delta]] = deque()
-        self._histories: list[weakref.ref[_History]] = []  # of events handed out since the contents last changed
+        self._history: _History | None = None  # of the events handed out since the contents last changed
+        self._passed = 0  # how many of its deltas wait no longer
+        self._look: weakref.ref[_Look] | None = None  # there as long as somebody holds one of those events
         self._silent = 0  # changes that show nothing new: they are kept for the history only
         self._merging = merging
         self._first_seq = 0  # of the changes that were merged into the one that waits
@@ -77,26 +79,37 @@ class Collection:
                 self._first_seq = seq
             self._changes.append((seq, delta))
             self._silent += delta.silent
-        while len(self._changes) > self._limit:
+        self.keep(self._limit)
+
+    def keep(self, limit: int) -> None:
+        """Lose the oldest changes, if more than so many wait."""
+        while len(self._changes) > limit:
             self.lost_seq, delta = self._changes.popleft()
             self._silent -= delta.silent
+            self._passed += 1
             self.lost += 1
 
     def take(self, limit: int | None = None) -> list[Change]:
         """The changes not yet taken, oldest first; at most `limit` of them."""
         if not self._changes:
             return []
-        history = _History(self._contents, [delta for _, delta in self._changes], self._present)
-        self._histories.append(weakref.ref(history))
+        if self._history is None:  # once, however many calls it takes to take them all
+            self._history, self._passed = _History(self._contents, [delta for _, delta in self._changes]), 0
+        look = self._look() if self._look is not None else None
+        if look is None:
+            look = _Look(self._history, self._present)
+            self._look = weakref.ref(look)
         taken: list[Change] = []
-        position, room = 0, len(self._changes) if limit is None else limit
+        room = len(self._changes) if limit is None else limit
         while self._changes and len(taken) < room:
             seq, delta = self._changes.popleft()
             if delta.silent:
                 self._silent -= 1
             else:
-                taken.append(delta.event(seq, partial(history.answer_after, position), self._show))
-            position += 1
+                taken.append(delta.event(seq, partial(look.answer_after, self._passed), self._show))
+            self._passed += 1
+        if not self._changes:
+            self._history = None
         return taken
 
     def settled(self) -> dict[Any, Any]:
@@ -121,7 +134,7 @@ class Collection:
         """So many events were lost: begin again with the contents as they are now."""
         self.lost += lost + self.pending
         self._forget()
-        self._histories.clear()  # they keep the contents there were
+        self._look = None  # whoever looks keeps the contents there were
         self._contents = self._kept(contents)
 
     def take_lost(self) -> int:
@@ -133,15 +146,14 @@ class Collection:
     def _forget(self) -> None:
         self._changes.clear()
         self._silent = 0
+        self._history = None
 
     def _part_from_history(self) -> None:
         """Before the contents change: events that somebody still holds get a copy of them as they are."""
-        held = [history for reference in self._histories if (history := reference()) is not None]
-        self._histories.clear()
-        if held:
-            copy = self._contents.copy()
-            for history in held:
-                history.final = copy
+        look = self._look() if self._look is not None else None
+        if look is not None:
+            look.history.final = self._contents.copy()
+        self._history = self._look = None
 
     def _kept(self, contents: dict[Any, Any]) -> dict[Any, Any]:
         """Rows are kept in the order of their keys, so that showing them all need not sort."""
@@ -155,19 +167,28 @@ class Collection:
 
 
 class _History:
-    """What the events of one drain share: the contents after the last of them, and what each of them did."""
+    """What events share that are taken while the contents stay as they are: these, and what each change did."""
 
-    __slots__ = ("__weakref__", "_deltas", "_present", "final")
+    __slots__ = ("deltas", "final")
 
-    def __init__(self, final: dict[Any, Any], deltas: list[_Delta], present: Callable[[dict[Any, Any]], Any]) -> None:
-        self.final, self._deltas, self._present = final, deltas, present
+    def __init__(self, final: dict[Any, Any], deltas: list[_Delta]) -> None:
+        self.final, self.deltas = final, deltas
+
+
+class _Look:
+    """How an event looks at its history. The events hold it and the collection does not: so it knows if any is left."""
+
+    __slots__ = ("__weakref__", "_present", "history")
+
+    def __init__(self, history: _History, present: Callable[[dict[Any, Any]], Any]) -> None:
+        self.history, self._present = history, present
 
     def answer_after(self, i: int) -> Any:
         """The answer right after change i: the final one with all later changes undone."""
-        later = self._deltas[i + 1 :]
+        later = self.history.deltas[i + 1 :]
         if not later:
-            return self._present(self.final)
-        contents = self.final.copy()
+            return self._present(self.history.final)
+        contents = self.history.final.copy()
         for delta in reversed(later):
             delta.undo(contents)
         return self._present(contents)

@@ -2,7 +2,8 @@
 
 `latest` holds the sequence number of each listener's last change, `fresh` how many there were since one was taken.
 Whoever follows many listeners needs to know only whose `fresh` leaves zero (the *news*): until it is taken each of
-them is named once, however often it changes.
+them is named once, however often it changes. `told` holds the answer last taken. An answer that went and came back
+until somebody takes it is no event: that is found out when taking, so that messages cost no comparison.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from network.answers.aggregate import same
 from network.compiled import kernel
 from network.matching.duality import rectangle_box
 from network.matching.search import STACK, report
@@ -79,14 +81,30 @@ def replace_newest(
 
 
 @kernel
-def take_newest(candidates: Ints, fresh: Ints, conflated: Ints) -> Ints:
-    """Take the changes of those candidates that have any, each once; the rest of their changes was conflated."""
+def take_newest(
+    candidates: Ints,
+    values: Floats,
+    rests: Floats,
+    told: Floats,
+    told_rests: Floats,
+    fresh: Ints,
+    conflated: Ints,
+    gaps: Ints,
+) -> Ints:
+    """Take the events of the candidates, whose answers are now (values, rests): where in `candidates` those stand that
+    have one, each listener once. Their other changes were conflated.
+
+    There is one if the answer is another than the one last taken, or if something was missed (`gaps`).
+    """
     taken, count = np.empty(len(candidates), np.int64), 0
     for k in range(len(candidates)):
         listener = candidates[k]
         if fresh[listener] > 0:
-            conflated[listener] += fresh[listener] - 1
+            conflated[listener] += fresh[listener]
             fresh[listener] = 0
-            taken[count] = listener
-            count += 1
+            if gaps[listener] or not same(values[k], rests[k], told[listener], told_rests[listener]):
+                conflated[listener] -= 1
+                told[listener], told_rests[listener] = values[k], rests[k]
+                taken[count] = k
+                count += 1
     return taken[:count]

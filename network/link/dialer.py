@@ -6,9 +6,9 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, TypeVar
 
 import zmq
 
@@ -31,6 +31,7 @@ from network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError
 
 log = logging.getLogger(__name__)
 
+Argument = TypeVar("Argument")
 State = Literal["new", "up", "interrupted", "down", "stopped"]
 _LAST_WORDS_S: Final = 0.1  # how long a BYE may still go out after its socket was closed
 _STEADY_S: Final = 1.0  # a link that was up for so long has earned a retry at once
@@ -318,9 +319,16 @@ class Dialer:
     # -- what comes in -----------------------------------------------------------------------------------------
 
     def _on_message(self, message: Message) -> None:
+        self.guard(self._read, message)
+
+    def _read(self, message: Message) -> None:
+        self._apply(*read_message([message.first.bytes, *message.rest], self._limits.message_bytes))
+
+    def guard(self, work: Callable[[Argument], None], argument: Argument) -> None:
+        """Do what a message of the parent asks for, now or (a handler that put it off) later: a `PeerError` closes the
+        link, and any other error ends it for good."""
         try:
-            header, payload = read_message([message.first.bytes, *message.rest], self._limits.message_bytes)
-            self._apply(header, payload)
+            work(argument)
         except PeerError as error:
             self._say_bye(error.code if error.code in BYE_CODES else "protocol", str(error))
             self._lose_session()

@@ -7,7 +7,7 @@ widths, subclasses and pandas' scalars are named by the type they travel as.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def to_ingest(column: Values) -> object:
 
 
 def to_list(column: Values) -> list[Any]:
-    """A column's values, None for NULL."""
+    """A column's values, None for NULL; instants as datetimes in UTC, as single ones come off the wire."""
     if isinstance(column, Mixed):
         return list(column.items)
     if isinstance(column, TextColumn):
@@ -57,6 +57,8 @@ def to_list(column: Values) -> list[Any]:
     if isinstance(column, Nullable):
         return masked_list(column.values, column.nulls)
     found: list[Any] = column.tolist()
+    if column.dtype.kind == "M":  # what is beyond every datetime is an int there
+        return [value.replace(tzinfo=UTC) if isinstance(value, datetime) else value for value in found]
     return found
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import hullcast
 from clients.sdk.client import Client
+from clients.sdk.policy import OVERSHOOT
 from hullcast import Change, Progress, Resync, Snapshot, testing
 from tests.support.links import wait_until
 from tests.support.queries import Asked, subscription
@@ -261,6 +262,118 @@ async def test_a_blocked_subscription_neither_loses_events_nor_stops_calls() -> 
             assert sub.dropped == 0
 
 
+def falling(first: int, count: int) -> dict[str, Any]:
+    """A batch each row of which is a new row in range, and a new minimum."""
+    keys = np.arange(1000 + first, 1000 + first + count)
+    return {"K": keys, "A": np.full(count, 55), "B": -keys.astype(float)}
+
+
+async def numbers_of(sub: Any, count: int) -> list[int]:
+    """The keys that the next events tell of; no event but a Change."""
+    found = []
+    async for event in sub:
+        assert isinstance(event, Change), event
+        found.append(int(event.entered[0][0]) if event.entered else -int(event.answer))
+        if len(found) == count:
+            break
+    return found
+
+
+@pytest.mark.parametrize("sql", [MIN, ROWS])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_blocking_subscription_loses_nothing_however_many_changes_a_frame_holds(sql: str, begun: bool) -> None:
+    async with twins() as pair:
+        sub = await pair.client.subscribe(sql, 50, 60, overflow="block", buffer=16)
+        taking = asyncio.create_task(numbers_of(sub, 900)) if begun else None
+        await asyncio.sleep(0)
+        await pair.client.publish("R", falling(0, 900))
+        if taking is None:  # a consumer that begins a little later than the rows come
+            await pair.client.sync()
+            assert sub.pending == 900
+        found = await (taking or numbers_of(sub, 900))
+        assert found == list(range(1000, 1900))
+        assert (sub.dropped, sub.pending) == (0, 0)
+
+
+@pytest.mark.parametrize("sql", [MIN, ROWS])
+async def test_a_blocking_subscription_loses_nothing_while_its_consumer_calls(sql: str) -> None:
+    async with twins() as pair:
+        client = pair.client
+        async with hullcast.connect(client.connection.endpoints) as other, asyncio.TaskGroup() as tasks:
+            sub = await client.subscribe(sql, 50, 60, overflow="block", buffer=8)
+            tasks.create_task(numbers_of(sub, 1))
+            await asyncio.sleep(0)
+            for first in range(0, 3000, 100):
+                tasks.create_task(other.publish("R", falling(first, 100)))
+            await wait_until(lambda: sub.pending >= 8)
+            found = [1000]
+            while len(found) < 3000:
+                found += await numbers_of(sub, min(40, 3000 - len(found)))
+                turn = len(found) // 40 % 3
+                if turn == 0:
+                    await client.query("SELECT COUNT(*) FROM R")
+                elif turn == 1 and len(found) < 400:
+                    await client.sync()
+                elif turn == 2 and len(found) < 400:
+                    await (await client.subscribe(MIN, 50, 60)).close()
+            assert found == list(range(1000, 4000))
+            assert sub.dropped == 0
+
+
+async def test_a_call_reads_ahead_only_so_far_and_then_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with twins() as pair:
+        client = pair.client
+        async with hullcast.connect(client.connection.endpoints) as other:
+            sub = await client.subscribe(ROWS, 50, 60, overflow="block", buffer=8)
+            taking = asyncio.create_task(numbers_of(sub, 1))
+            await asyncio.sleep(0)
+            await other.publish("R", falling(0, 20))
+            await taking
+            await wait_until(lambda: client.statistics().paused)
+            for first in range(20, 220, 20):
+                await other.publish("R", falling(first, 20))
+            monkeypatch.setattr("clients.sdk.line.READ_AHEAD_BYTES", 1000)
+            with pytest.raises(hullcast.TimedOut, match="wait to be taken"):
+                await client.query("SELECT COUNT(*) FROM R", timeout=0.3)
+            assert client.statistics().paused
+            assert sub.pending == 19  # what was read ahead is held as it came
+            assert await numbers_of(sub, 219) == list(range(1001, 1220))
+            assert len(await client.query("SELECT COUNT(*) FROM R")) == 1
+
+
+async def test_frames_held_for_a_full_queue_are_told_anew_after_the_link_is_lost() -> None:
+    async with twins() as pair:
+        client = pair.client
+        async with hullcast.connect(client.connection.endpoints) as other:
+            sub = await client.subscribe(ROWS, 50, 60, overflow="block", buffer=8)
+            taking = asyncio.create_task(numbers_of(sub, 1))
+            await asyncio.sleep(0)
+            for first in range(0, 200, 20):
+                await other.publish("R", falling(first, 20))
+            await taking
+            await client.query("SELECT COUNT(*) FROM R")
+            assert client._line._held
+            client._line.dialer.redial(why="test")
+            await wait_until(lambda: client._line.dialer.statistics().fresh > 1)
+            assert await numbers_of(sub, 199) == list(range(1001, 1200))
+            assert (sub.dropped, client.statistics().resumes) == (0, 1)
+
+
+async def test_a_blocking_subscription_nobody_takes_from_holds_back_nobody_and_keeps_so_much() -> None:
+    async with twins() as pair:
+        sub = await pair.client.subscribe(ROWS, 50, 60, buffer=4)
+        for first in range(0, 1000, 100):
+            await pair.client.publish("R", falling(first, 100))
+            await pair.client.sync()
+            assert sub.pending <= 4 * OVERSHOOT + 1 + 100
+        assert len(sub.answer) == 1000
+        event = await anext(sub)
+        assert isinstance(event, Resync)
+        assert (event.lost, event.reason) == (sub.dropped, "overflow")
+        found = [event.entered[0][0] for _ in range(sub.pending) if isinstance(event := await anext(sub), Change)]
+        assert found == list(range(1000 + sub.dropped, 2000))
+
+
 async def test_dropping_the_oldest_is_told_by_a_resync_and_counted() -> None:
     async with twins() as pair, pair.client.subscribe(MIN, 50, 60, overflow="drop_oldest", buffer=2) as sub:
         for b in range(5):
@@ -283,6 +396,80 @@ async def test_dropping_the_oldest_rows_leaves_the_rest_consistent() -> None:
         change = await anext(sub)
         assert isinstance(change, Change)
         assert change.entered == ((103, 3.0),)
+
+
+COMING_BACK = [
+    (MIN, lambda b: [{"K": 1, "A": 55, "B": b}]),
+    ("SELECT MAX(B) FROM R WHERE A BETWEEN ? AND ?", lambda b: [{"K": 1, "A": 55, "B": b}]),
+    ("SELECT SUM(B) FROM R WHERE A BETWEEN ? AND ?", lambda b: [{"K": 1, "A": 55, "B": b}]),
+    ("SELECT AVG(B) FROM R WHERE A BETWEEN ? AND ?", lambda b: [{"K": 1, "A": 55, "B": b}]),
+    ("SELECT COUNT(*) FROM R WHERE A BETWEEN ? AND ?", lambda b: [{"K": 1, "A": 55 if b > 4 else 1, "B": 0.0}]),
+    ("SELECT DISTINCT B FROM R WHERE A BETWEEN ? AND ?", lambda b: [{"K": 1, "A": 55, "B": b}]),
+    (ROWS, lambda b: [{"K": 1, "A": 55, "B": b}]),
+]
+
+
+@pytest.mark.parametrize(("sql", "rows"), COMING_BACK)
+async def test_an_answer_that_went_and_came_back_unseen_is_no_event(sql: str, rows: Any) -> None:
+    async with twins() as pair:
+        client = pair.client
+        await client.publish("R", rows(5.0))
+        sub = await client.subscribe(sql, 50, 60, overflow="latest")
+        many = await client.subscribe_many(sql, [50, 50, 0], [60, 60, 0])
+        told: list[Any] = [sub.answer]
+        changes = 0
+        for b in (4.0, 5.0, 7.0, 8.0, 6.0, 8.0, 9.0, 8.0):  # looked at after every second one
+            await client.publish("R", rows(b))
+            changes += 1
+            if changes % 2:
+                continue
+            await client.sync()
+            answer = sub.answer
+            assert (sub.pending, sub.lag > 0) == (int(answer != told[-1]), answer != told[-1])
+            event, changed = sub.take_nowait(), await many.next_changes(0.05)
+            assert (sub.pending, sub.take_nowait()) == (0, None)
+            if answer == told[-1]:
+                assert (event, changed) == (None, None)
+            else:
+                assert isinstance(event, Change)
+                assert event.answer == answer
+                assert changed is not None
+                assert changed.which.tolist() == [0, 1]
+                assert changed.reason.tolist() == ["", ""]
+                told.append(answer)
+        assert len(told) == (2 if "COUNT" not in sql else 1)
+
+
+async def test_a_pending_answer_that_returns_to_the_one_told_is_no_event_after_resuming_either() -> None:
+    async with twins() as pair:
+        client = pair.client
+        await client.publish("R", {"K": 1, "A": 55, "B": 5.0})
+        sub = await client.subscribe(MIN, 50, 60)
+        await client.publish("R", {"K": 1, "A": 55, "B": 4.0})
+        await client.sync()
+        token = sub.token
+        await client.publish("R", {"K": 1, "A": 55, "B": 5.0})
+        again = await client.subscribe(MIN, 50, 60, resume=token)
+        assert (again.answer, again.pending, again.take_nowait()) == (5.0, 0, None)
+        await client.publish("R", {"K": 1, "A": 55, "B": 6.0})
+        assert (await anext(again)).answer == 6.0  # type: ignore[union-attr]
+
+
+async def test_a_wait_for_changes_ends_in_time_though_answers_come_and_go() -> None:
+    async with twins() as pair:
+        client = pair.client
+        await client.publish("R", {"K": 1, "A": 55, "B": 5.0})
+        many = await client.subscribe_many(MIN, [50], [60])
+        done = asyncio.Event()
+
+        async def back_and_forth() -> None:
+            while not done.is_set():
+                await client.publish("R", [{"K": 1, "A": 55, "B": 4.0}, {"K": 1, "A": 55, "B": 5.0}])
+
+        task = asyncio.create_task(back_and_forth())
+        assert await many.next_changes(0.3) is None
+        done.set()
+        await task
 
 
 async def test_latest_rows_are_told_as_one_change() -> None:

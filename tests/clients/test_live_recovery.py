@@ -72,6 +72,31 @@ async def test_after_a_restart_of_the_server_all_subscriptions_resync_and_change
             await client.close()
 
 
+@pytest.mark.parametrize("sql", [MIN, SUM, ROWS])
+async def test_changes_of_many_say_which_of_them_are_resyncs_after_a_restart(sql: str, tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with server_on(tmp_path) as endpoint:
+            client = await hullcast.connect(endpoint, limits=QUICK)
+            await client.execute(CREATE)
+            await client.publish("STOCK", [row("a", 3.0), row("b", 4.0, 70.0)])
+            many = await client.subscribe_many(sql, [20.0, 70.0, 80.0], [60.0, 80.0, 90.0])
+            await client.publish("STOCK", row("a", 2.0))
+            changed = await many.next_changes()
+            assert changed is not None
+            assert (changed.which.tolist(), changed.reason.tolist()) == ([0], [""])
+            assert not changed.resync.any()
+        async with server_on(tmp_path, endpoint):
+            changed = await many.next_changes()
+            assert changed is not None
+            assert changed.which.tolist() == [0, 1, 2]  # also those whose answer is as it was
+            assert (changed.reason.tolist(), changed.resync.tolist()) == (["gap"] * 3, [True] * 3)
+            await client.publish("STOCK", row("b", 1.0, 70.0))
+            changed = await many.next_changes()
+            assert changed is not None
+            assert (changed.which.tolist(), changed.resync.tolist()) == ([1], [False])
+            await client.close()
+
+
 async def test_a_call_that_nobody_answers_says_what_it_waited_for(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S):
         async with server_on(tmp_path) as endpoint:

@@ -343,6 +343,6 @@ def test_with_subscriptions_the_reply_says_which_server_is_there() -> None:
 def test_sums_taken_anew_need_no_room_among_the_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
     session, many = session_with(3)
     monkeypatch.setattr(groups, "MOST_SUBSCRIPTIONS", 3)
-    many.listening.suspects.add(int(many.listeners[1]))
+    many.listening._doubt(many.listeners[1:2])
     _, asked = only_request(session.take(deliver(11)))
     assert asked.groups[0].count == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
-from clients.sdk.policy import OVERSHOOT, Overflow, Policy
+from clients.sdk.policy import Overflow, Policy
 from hullcast import BadSetting
 from network.answers.events import Change, Resync
 from network.answers.outbox import Taken
@@ -119,7 +120,7 @@ def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history
 
 
 def test_policies_say_what_they_take() -> None:
-    assert Policy("block", 10).limit == 10 * OVERSHOOT
+    assert (Policy("block", 10).limit, Policy("drop_oldest", 10).limit) == (sys.maxsize, 10)
     with pytest.raises(BadSetting, match="latest, block, drop_oldest, error"):
         Policy("keep", 10)  # type: ignore[arg-type]  # that is the point
     for buffer in (0, -1, 1.5, math.inf, True):

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from network.answers import collection
 from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, sums_in_boxes
 from network.answers.audience import Audience
 from network.answers.collection import Collection
+from network.answers.events import Change
 from network.answers.outbox import Outbox, Taken
 from network.answers.rows import CHANGE, ENTER, LEAVE
 
@@ -220,6 +222,7 @@ class CollectionHistory(RuleBasedStateMachine):
         self.expected: list[tuple[int, dict[int, Any], dict[int, Any]]] = []
         self.lost = 0
         self.seq = 0
+        self.held: list[tuple[Change, Any]] = []  # events that somebody keeps, and their answers
 
     def shown(self, contents: dict[int, Any]) -> Any:
         return [contents[key] for key in sorted(contents)] if self.rows else set(contents)
@@ -267,6 +270,24 @@ class CollectionHistory(RuleBasedStateMachine):
         self.expected.clear()
         assert self.collection.take() == []
 
+    @rule(most=st.integers(1, 3), hold=st.booleans())
+    def take_some(self, most: int, hold: bool) -> None:
+        if self.lost:
+            return
+        changes = self.collection.take(most)
+        expected, self.expected = self.expected[: len(changes)], self.expected[len(changes) :]
+        assert len(changes) == min(most, len(expected) + len(self.expected))
+        for change, (seq, _, after) in zip(changes, expected, strict=True):
+            assert (change.seq, change.answer) == (seq, self.shown(after))
+            self.held += [(change, self.shown(after))] if hold else []
+
+    @rule(limit=st.integers(0, 3))
+    def keep(self, limit: int) -> None:
+        self.collection.keep(limit)
+        over = max(0, len(self.expected) - limit)
+        self.lost += over
+        del self.expected[:over]
+
     @rule(lost=st.integers(1, 9))
     def begin_again(self, lost: int) -> None:
         """Events were lost on the way: contents come anew, and nothing pending counts as heard."""
@@ -282,10 +303,29 @@ class CollectionHistory(RuleBasedStateMachine):
             assert answer == self.shown(self.now)
             answer.clear()  # a copy: the caller may do with it as it likes
             assert self.collection.answer() == self.shown(self.now)
+            assert all(change.answer == answer for change, answer in self.held)
 
 
 TestCollectionHistory = CollectionHistory.TestCase
 TestCollectionHistory.settings = settings(max_examples=100, stateful_step_count=20)
+
+
+def test_taking_changes_one_by_one_lists_those_that_wait_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Counted(collection._History):
+        def __init__(self, final: Any, deltas: list[Any]) -> None:
+            super().__init__(final, deltas)
+            made.append(len(deltas))
+
+    monkeypatch.setattr(collection, "_History", Counted)
+    numbers = collection.Collection({}, None, 1000)
+    numbers.hear(Taken(list(range(100)), [ENTER] * 100, [], [(i, i) for i in range(100)]))
+    held = [numbers.take(1)[0].answer for _ in range(50)]
+    assert (held[0], held[49]) == ({0}, set(range(50)))
+    numbers.hear(Taken([100], [ENTER], [], [(100, 100)]))
+    assert [numbers.take(1)[0].answer for _ in range(51)][-1] == set(range(101))
+    assert made == [100, 51]
 
 
 # --- the audience ----------------------------------------------------------------------------------------------------

@@ -46,6 +46,23 @@ def test_a_listener_is_news_once_until_it_is_taken() -> None:
     assert settle(who, seqs, latest, fresh).tolist() == [2, 1]
     assert settle(who, seqs + 3, latest, fresh).tolist() == []
     assert latest.tolist() == [0, 9, 10, 0]
-    assert take_newest(np.array([3, 2, 1, 2]), fresh, conflated).tolist() == [2, 1]
+    gaps, told, told_rests = np.zeros(4, np.int64), np.zeros(4), np.zeros(4)
+    candidates = np.array([3, 2, 1, 2])
+    cells = (told, told_rests, fresh, conflated, gaps)
+    assert take_newest(candidates, np.ones(4), np.zeros(4), *cells).tolist() == [1, 2]
     assert conflated.tolist() == [0, 1, 3, 0]
+    assert told.tolist() == [0.0, 1.0, 1.0, 0.0]
     assert settle(who[:1], seqs[:1], latest, fresh).tolist() == [2]
+
+
+def test_an_answer_that_came_back_is_taken_only_if_something_was_missed() -> None:
+    nan = np.nan
+    told, told_rests = np.array([5.0, nan, 5.0, 5.0, 5.0]), np.array([0.0, 0.0, 0.0, 1.0, 0.0])
+    values, rests = np.array([5.0, nan, nan, 5.0, 5.0]), np.zeros(5)
+    fresh, conflated, gaps = np.full(5, 2), np.zeros(5, np.int64), np.array([0, 0, 0, 0, 1])
+    taken = take_newest(np.arange(5), values, rests, told, told_rests, fresh, conflated, gaps)
+    assert taken.tolist() == [2, 3, 4]  # NULL instead of 5, another rest, and a gap
+    assert conflated.tolist() == [2, 2, 1, 1, 1]
+    assert not fresh.any()
+    np.testing.assert_array_equal(told, values)
+    np.testing.assert_array_equal(told_rests, rests)

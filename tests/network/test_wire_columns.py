@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from broker.engine import Engine
 from network.wire import bodies
 from network.wire.columns import Column, Columns, TextColumn, concatenate, length, size_bytes, take
+from network.wire.conversion import SHORT
 from network.wire.errors import BadBatch, HullcastError
 from network.wire.values import (
     columns_to_rows,
@@ -363,13 +364,20 @@ def test_answers_travel_with_names_that_occur_twice() -> None:
     received = bodies.decode(bodies.encode(bodies.Rows((*names, "k"), (*columns, columns[0]))))
     assert isinstance(received, bodies.Rows)
     assert received.names == ("k", "r", "t", "i", "b", "k")
-    assert [_aware(row[:5]) for row in rows_of(received.columns)] == [tuple(row) for row in rows]
+    assert [row[:5] for row in rows_of(received.columns)] == [tuple(row) for row in rows]
     assert table_of([], ["a"])[0] == ("a",)
 
 
-def _aware(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Instants are UTC."""
-    return tuple(value.replace(tzinfo=UTC) if isinstance(value, datetime) else value for value in row)
+@pytest.mark.parametrize("count", [1, SHORT, SHORT + 1, 100])
+def test_instants_come_back_in_utc_however_many_rows_there_are(count: int) -> None:
+    engine = Engine()
+    engine.execute(TABLES["whole"])
+    engine.upsert("whole", [{"k": f"{i}", "r": 0.0, "t": INSTANT if i % 3 else None} for i in range(count)])
+    rows = engine.query("SELECT k, t FROM whole ORDER BY k")
+    received = bodies.decode(bodies.encode(bodies.Rows(*table_of(rows))))
+    assert isinstance(received, bodies.Rows)
+    assert rows_of(received.columns) == [tuple(row) for row in rows]  # a naive datetime equals no aware one
+    assert {value.tzinfo for _, value in rows_of(received.columns) if value is not None} <= {UTC}
 
 
 def test_columns_to_rows_gives_the_rows_back() -> None:
