@@ -12,6 +12,7 @@ from clients.sdk.mailbox import Attention
 from clients.sdk.pieces import taken
 from clients.sdk.policy import Overflow, Policy, default_overflow
 from network.wire import bodies
+from network.wire.columns import take
 from network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
 from network.wire.value_columns import is_values
 from network.wire.values import to_list
@@ -55,6 +56,8 @@ class SubscriptionGroup:
         self.columns: tuple[str, ...] = ()
         self.listeners: Ints = np.empty(0, np.int64)
         self.token = token
+        if token is not None:
+            self.channel = token.channel
         self.away: Standing | None = None  # after a break, until it is subscribed again: where it stood
         self._overflow, self._buffer = overflow, buffer
         self._listening: Listening | None = None
@@ -162,11 +165,14 @@ class Groups:
         self._open[group.number] = group
         self.subscriptions += len(group.listeners)
         if token is None:
+            catch_up(listening, group.listeners, opened, reply)
+            listening.skip(group.listeners)
             return
         token.restore(listening, int(group.listeners[0]))
         if opened.snapshot is not None:
             nothing_happened = (token.seq, token.epoch) == (reply.seq, reply.epoch)
-            listening.renew(group.listeners, opened.snapshot, reply.seq, only_if_other=nothing_happened)
+            listening.renew(group.listeners, opened.snapshot, _of(opened, reply), only_if_other=nothing_happened)
+            catch_up(listening, group.listeners, opened, reply)
         elif opened.channel in reply.replay:
             listening.hear_alone(group.listeners, opened.points, reply.replay[opened.channel])
 
@@ -207,7 +213,9 @@ class Groups:
             away, group.away = group.away, None
             if opened.snapshot is not None and away is not None:
                 nothing_happened = (away.seq, away.epoch) == (reply.seq, reply.epoch)
-                group.listening.renew(group.listeners, opened.snapshot, reply.seq, only_if_other=nothing_happened)
+                seq = _of(opened, reply)
+                group.listening.renew(group.listeners, opened.snapshot, seq, only_if_other=nothing_happened)
+                catch_up(group.listening, group.listeners, opened, reply)
         return refused
 
     def leave(self, group: SubscriptionGroup, listeners: Ints | None) -> Ints | None:
@@ -260,6 +268,24 @@ class Groups:
         return listening
 
 
+def catch_up(listening: Listening, ids: Ints, opened: Opened, reply: Subscribed) -> None:
+    """Snapshots may be older than the reply that brought them: listeners (-1: gone) hear what came since."""
+    missed = reply.replay.get(opened.channel)
+    start = 0
+    for members, seq in opened.as_of if missed is not None else ():
+        some = slice(start, start + members)
+        start += members
+        present = ids[some] >= 0
+        later = np.asarray(missed["seq"]) > seq if missed is not None else np.empty(0, np.bool_)
+        if missed is not None and present.any() and later.any():
+            listening.hear_alone(ids[some][present], opened.points[some][present], take(missed, later))
+
+
+def _of(opened: Opened, reply: Subscribed) -> int:
+    """The moment that a snapshot is of, or the earliest of them."""
+    return min((seq for _, seq in opened.as_of), default=reply.seq)
+
+
 def _replay(reply: Subscribed, back: list[tuple[SubscriptionGroup, Opened]], channels: dict[int, Listening]) -> None:
     """What was missed, heard by those who come without a snapshot, and by nobody else."""
     without: dict[int, list[tuple[SubscriptionGroup, Floats | None]]] = {}
@@ -284,6 +310,11 @@ def _present(groups: list[tuple[SubscriptionGroup, Floats | None]]) -> dict[List
 
 
 def _check(opened: Opened, reply: Subscribed, group: SubscriptionGroup) -> None:
-    if opened.channel not in reply.channels or len(opened.points) != group.count:
+    runs = sum(members for members, _ in opened.as_of)
+    if (
+        opened.channel not in reply.channels
+        or len(opened.points) != group.count
+        or (opened.as_of and runs != group.count)
+    ):
         raise BadFrame("a Subscribed that does not answer what was asked")
     group.channel = opened.channel

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, Failover, GroupOpened, RetryLater, Send
-from clients.sdk.groups import Groups, SubscriptionGroup
+from clients.sdk.groups import Groups, SubscriptionGroup, catch_up
 from clients.sdk.resuming import Resuming, Standing
 from network.wire import bodies, frames
-from network.wire.bodies import Delete, Done, Execute, Failed, Publish, Subscribe, Subscribed, Sync, Synced
+from network.wire.bodies import (
+    Delete,
+    Done,
+    Execute,
+    Failed,
+    Fetch,
+    Part,
+    Publish,
+    Staged,
+    Subscribe,
+    Subscribed,
+    Sync,
+    Synced,
+)
+from network.wire.columns import concatenate
 from network.wire.errors import BadFrame, HullcastError, LogBroken, OutOfTurn, TooLarge, Unavailable, from_wire
 
 if TYPE_CHECKING:
     from clients.sdk.listening import Listening
+    from network.wire.columns import Columns
 
 Ints = npt.NDArray[np.int64]
 
@@ -24,6 +39,40 @@ Ints = npt.NDArray[np.int64]
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
 
 Urgency = Literal["overtakes", "needed", "waits"]
+
+
+class Fetching:
+    """First answers that come in parts: what is here, and what to ask for next. Any break begins it again."""
+
+    def __init__(self, staged: Staged) -> None:
+        self.staged = staged
+        self.asked = 0  # parts
+        self._columns: dict[int, list[Columns]] = {}
+
+    def next(self, body: Subscribe) -> bytes:
+        """The next request: for a part, or, when all are here, for the rest."""
+        if self.asked < self.staged.parts:
+            self.asked += 1
+            return bodies.encode(Fetch(self.staged.ticket, self.asked - 1))
+        return bodies.encode(replace(body, ticket=self.staged.ticket))
+
+    def take(self, part: Part) -> None:
+        """A part is here."""
+        for group, columns in part.snapshots:
+            self._columns.setdefault(group, []).append(columns)
+
+    def complete(self, reply: Subscribed) -> Subscribed:
+        """The reply with the snapshots that were fetched before it."""
+        try:
+            groups = tuple(
+                replace(opened, snapshot=concatenate(self._columns[opened.group]))
+                if opened.as_of and opened.snapshot is None
+                else opened
+                for opened in reply.groups
+            )
+        except (KeyError, ValueError) as error:
+            raise BadFrame("parts of answers that do not fit together") from error
+        return replace(reply, groups=groups)
 
 
 @dataclass(slots=True)
@@ -41,6 +90,7 @@ class _Call:
     lost: bool = False  # sent once without a reply, so it may have been applied
     group: SubscriptionGroup | None = None  # a Subscribe of a new group
     suspects: tuple[Listening, Ints] | None = None  # a Subscribe that only takes sums anew
+    fetching: Fetching | None = None  # a Subscribe whose answers come in parts
     error: HullcastError | None = field(default=None)  # why it was last refused
 
 
@@ -202,7 +252,10 @@ class ClientSession:
         self._next_request += 1
         self._sent[call.sent_as] = call
         call.behind, after = (0, 0) if before is None else (before.sent_as, before.change)
-        return [Send(frames.encode(frames.Request(call.sent_as, (), None, call.encoded, after, call.lost)))]
+        encoded = call.encoded
+        if call.fetching is not None and isinstance(call.body, Subscribe):
+            encoded = call.fetching.next(call.body)
+        return [Send(frames.encode(frames.Request(call.sent_as, (), None, encoded, after, call.lost)))]
 
     # --- the link ------------------------------------------------------------------------------------------
 
@@ -222,7 +275,7 @@ class ClientSession:
         self._sent.clear()
         for call in self._calls.values():
             call.lost |= call.sent_as != 0
-            call.sent_as, call.pausing = 0, False
+            call.sent_as, call.pausing, call.fetching = 0, False, None
         for number in [call.number for call in self._calls.values() if call.suspects is not None]:
             del self._calls[number]
         for listening in self.groups.attention.doubted:  # asked for again when the groups are there again
@@ -308,6 +361,10 @@ class ClientSession:
         call.sent_as = 0
         if isinstance(reply, Failed):
             return self._failed(call, from_wire(reply.code, reply.arguments))
+        if isinstance(reply, Staged | Part):
+            return self._fetch(call, reply)
+        if call.fetching is not None:
+            reply = call.fetching.complete(_expected(reply, Subscribed))
         if call is self._asking:
             return self._resumed(_expected(reply, Subscribed))
         unblocked = self._over(call)
@@ -319,9 +376,20 @@ class ClientSession:
             self._advance(reply.seq)
         return [CallAnswered(call.number, reply), *unblocked]
 
+    def _fetch(self, call: _Call, reply: Staged | Part) -> list[Effect]:
+        """First answers are too large for a frame, and come in parts: ask for the next."""
+        if not isinstance(call.body, Subscribe) or isinstance(reply, Part) == (call.fetching is None):
+            raise BadFrame(f"a {type(reply).__name__} answers no {type(call.body).__name__}")
+        if isinstance(reply, Staged):
+            call.fetching = Fetching(reply)
+        elif call.fetching is not None:
+            call.fetching.take(reply)
+        return self._send(call)
+
     def _failed(self, call: _Call, error: HullcastError) -> list[Effect]:
         call.error = error
-        if isinstance(error, Unavailable) and not isinstance(error, LogBroken):
+        staged, call.fetching = call.fetching is not None, None
+        if staged or (isinstance(error, Unavailable) and not isinstance(error, LogBroken)):
             self.retries += 1
             if call.change and self._waits_for_another(call, error):
                 return self._send_changes()
@@ -336,7 +404,7 @@ class ClientSession:
             return []
         return [CallRefused(call.number, error), *unblocked]
 
-    def _waits_for_another(self, call: _Call, error: Unavailable) -> bool:
+    def _waits_for_another(self, call: _Call, error: HullcastError) -> bool:
         """Whether a change that came back is sent again when the one before it is answered, and needs no clock."""
         first = next(iter(self._changes.values()))
         return call is not first or (isinstance(error, OutOfTurn) and call.behind != 0)
@@ -424,7 +492,9 @@ class ClientSession:
         self._advance(reply.seq)
         present = np.array([listener in listening.asked for listener in listeners.tolist()], np.bool_)
         if opened.snapshot is not None and present.any():
-            listening.restart(np.where(present, listeners, -1), opened.snapshot, reply.seq, "sum")
+            here = np.where(present, listeners, -1)
+            listening.restart(here, opened.snapshot, reply.seq, "sum")
+            catch_up(listening, here, opened, reply)
         return self._said([Send(frames.encode(frames.Leave(opened.group, None)))])
 
 

@@ -195,7 +195,8 @@ class LiveSubscription:
         parameters = group.parameters_of(self._listener)
         stands = self._line.session.standing(group)
         epoch = stands.epoch or b""
-        return make_token(self._listening, self._listener, stands.seq, epoch, group.sql, parameters).text()
+        token = make_token(self._listening, self._listener, stands.seq, epoch, group.channel, group.sql, parameters)
+        return token.text()
 
     # --- events ----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from network.wire.bodies import ChannelSpec
     from network.wire.columns import Columns
 
-VERSION = 2
+VERSION = 3
 
 #: The answer last taken, where that is not kept: equal to none.
 UNKNOWN = (math.nan, math.nan)
@@ -44,11 +44,12 @@ class Token:
     waiting: list[list[Any]]  # of single values: [seq, value, rest]
     gap: bool  # events were lost before, and the subscriber was not told yet
     told: tuple[float, float]  # of single values that wait: the one taken before them, as (value, rest)
+    channel: int  # as the server of that epoch numbers it: only the same channel can be resumed
 
     def text(self) -> str:
         """The token as users hold it."""
         fields = [VERSION, self.epoch, self.seq, self.subject, self.kind, self.state, self.waiting, self.gap]
-        fields.append(self.told)
+        fields += [self.told, self.channel]
         return base64.urlsafe_b64encode(zlib.compress(packing.pack(fields))).decode()
 
     def snapshot(self, spec: ChannelSpec) -> Columns:
@@ -85,7 +86,7 @@ def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
         token = Token(*fields) if version == VERSION else None
     except (binascii.Error, zlib.error, BadFrame, TypeError, ValueError) as error:
         raise BadSetting("resume", text[:20], "it is no token that `Subscription.token` gave") from error
-    if token is None or type(token.seq) is not int or type(token.epoch) is not bytes:
+    if token is None or type(token.seq) is not int or type(token.epoch) is not bytes or type(token.channel) is not int:
         raise BadSetting("resume", text[:20], "the token is of another version; subscribe without it")
     if token.subject != subject_of(sql, parameters):
         raise BadSetting("resume", text[:20], "the token is of another subscription (text or parameters differ)")
@@ -93,7 +94,13 @@ def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
 
 
 def make_token(
-    listening: Listening, listener: int, position: int, epoch: bytes, sql: str, parameters: tuple[Any, ...]
+    listening: Listening,
+    listener: int,
+    position: int,
+    epoch: bytes,
+    channel: int,
+    sql: str,
+    parameters: tuple[Any, ...],
 ) -> Token:
     """Where one subscription stands."""
     subject, kind = subject_of(sql, parameters), listening.spec.kind
@@ -102,18 +109,18 @@ def make_token(
         backlog = mailbox.backlogs.get(listener)
         if isinstance(backlog, ScalarBacklog):
             waiting = [list(event) for event in backlog.waiting()]
-            return Token(epoch, position, subject, kind, state, waiting, False, UNKNOWN)
+            return Token(epoch, position, subject, kind, state, waiting, False, UNKNOWN, channel)
         newest = (int(mailbox.seqs[listener]), *listening.numbers(listener))
         waiting = [list(newest)] if listening.pending(listener) else []
         told = float(mailbox.told[listener]), float(mailbox.told_rests[listener])
-        return Token(epoch, position, subject, kind, state, waiting, bool(mailbox.gaps[listener]), told)
+        return Token(epoch, position, subject, kind, state, waiting, bool(mailbox.gaps[listener]), told, channel)
     listening.answer(listener)  # makes its collection, if nobody did
     collected = listening.mailbox.backlogs[listener]
     assert isinstance(collected, CollectionBacklog), "not a single value"
     collection, first = collected.collection, collected.collection.first_seq
     seq = position if first is None else first - 1
     pairs = [[key, row] for key, row in collection.settled().items()]
-    return Token(epoch, seq, subject, kind, pairs, [], collected.has_gap, UNKNOWN)
+    return Token(epoch, seq, subject, kind, pairs, [], collected.has_gap, UNKNOWN, channel)
 
 
 def subject_of(sql: str, parameters: tuple[Any, ...]) -> bytes:

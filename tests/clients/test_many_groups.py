@@ -84,7 +84,7 @@ async def test_a_frame_an_opening_and_a_closing_cost_the_same_however_many_are_o
             while len(subs) < count:
                 subs.append(await one_more(client, len(subs)))
                 if len(subs) % 2 == 0:
-                    waiting.append(asyncio.create_task(anext(subs[-1])))  # type: ignore[arg-type]  # an awaitable
+                    waiting.append(asyncio.create_task(anext(subs[-1])))
             many = await client.subscribe_many("SELECT MIN(B) FROM R WHERE X1 BETWEEN ? AND ?", [5.0], [6.0])
             assert await many.next_changes(0.0) is None
             return await fewest(change), await fewest(open_and_close)

@@ -1,0 +1,129 @@
+"""First answers that take several turns or several frames, while rows change: what comes out is of one moment."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hullcast
+from broker import engine as engine_module
+from broker.reformulate.extremum import ExtremumChannel
+from broker.server import subscribing
+from hullcast import testing
+
+CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT)"
+KINDS = (
+    "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?",
+    "SELECT COUNT(*) FROM T WHERE X BETWEEN ? AND ?",
+    "SELECT SUM(Y) FROM T WHERE X BETWEEN ? AND ? AND S = 's1'",
+    "SELECT DISTINCT S FROM T WHERE X BETWEEN ? AND ?",
+    "SELECT K, Y, S FROM T WHERE X BETWEEN ? AND ?",
+)
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server for which everything is large: it works in tiny slices, in threads, and stages what it can."""
+    monkeypatch.setattr(subscribing, "AT_ONCE_LOOKS", -1)
+    monkeypatch.setattr(subscribing, "PART_BYTES", 500)
+    monkeypatch.setattr(subscribing, "SLICE_S", 0.0)
+    monkeypatch.setattr(ExtremumChannel, "capture_at_once", 3)
+    monkeypatch.setattr(engine_module, "LOADED_AT_ONCE", 5)
+
+
+async def publish_without_end(hc: hullcast.Client, chance: random.Random) -> None:
+    while True:
+        keys = [chance.randrange(60) for _ in range(3)]
+        if chance.random() < 0.3:
+            await hc.delete("T", keys)
+        else:
+            await hc.publish(
+                "T",
+                [
+                    {"K": key, "X": chance.randrange(8), "Y": chance.randrange(5), "S": f"s{chance.randrange(3)}"}
+                    for key in keys
+                ],
+            )
+
+
+async def expected(hc: hullcast.Client, sql: str, low: int, high: int) -> Any:
+    rows = await hc.query(sql, low, high)
+    if sql.startswith("SELECT K"):
+        return sorted(tuple(row) for row in rows)
+    return {row[0] for row in rows} if "DISTINCT" in sql else rows[0][0]
+
+
+@pytest.mark.usefixtures("slowly")
+@pytest.mark.parametrize("sql", KINDS)
+async def test_answers_taken_in_many_turns_and_parts_are_right(sql: str) -> None:
+    chance = random.Random(sql)
+    lows, highs = np.arange(40) % 5, np.arange(40) % 5 + np.arange(40) % 3
+    async with asyncio.timeout(PATIENCE_S), testing.cluster(2) as url, hullcast.connect(url) as hc:
+        await hc.execute(CREATE)
+        async with hullcast.connect(url) as other:
+            publishing = asyncio.create_task(publish_without_end(other, chance))
+            try:
+                await asyncio.sleep(0)
+                async with (
+                    hc.subscribe_many(sql, lows, highs) as many,
+                    hc.subscribe(sql, 1, 5, overflow="error", buffer=100_000) as one,
+                ):
+                    begun = one.answer
+                    for _ in range(50):
+                        await hc.sync()
+                    publishing.cancel()
+                    await asyncio.gather(publishing, return_exceptions=True)
+                    await hc.sync()
+                    for i in range(len(lows)):
+                        found: Any = many[i].answer
+                        found = sorted(map(tuple, found)) if isinstance(found, list) else found
+                        assert found == await expected(hc, sql, int(lows[i]), int(highs[i]))
+                    found = one.answer
+                    assert (sorted(map(tuple, found)) if isinstance(found, list) else found) == await expected(
+                        hc, sql, 1, 5
+                    )
+                    if isinstance(begun, set):  # the events lead from the first answer to the last
+                        while one.pending:
+                            event = one.take_nowait()
+                            assert isinstance(event, hullcast.Change)
+                            begun = (begun - set(event.left)) | set(event.entered)
+                        assert begun == found
+            finally:
+                publishing.cancel()
+                await asyncio.gather(publishing, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("slowly")
+async def test_events_go_on_where_a_staged_answer_ends() -> None:
+    async with asyncio.timeout(PATIENCE_S), testing.cluster() as url, hullcast.connect(url) as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(500), "X": np.arange(500) % 7, "S": ["some text"] * 500})
+        async with hc.subscribe(KINDS[4], 0, 9) as sub:
+            assert len(sub.answer) == 500
+            await hc.delete("T", [5])
+            async for event in sub:
+                assert isinstance(event, hullcast.Change)
+                assert event.left == ((5, None, "some text"),)
+                break
+
+
+async def test_a_token_taken_where_its_channel_opened_goes_on_without_a_resync() -> None:
+    async with asyncio.timeout(PATIENCE_S), testing.cluster() as url, hullcast.connect(url) as hc:
+        await hc.execute(CREATE)
+        sql = KINDS[0]
+        async with hc.subscribe(sql, 0, 5) as sub:
+            token = sub.token
+        async with hc.subscribe(sql, 0, 5, resume=token) as again:  # at once
+            await hc.publish("T", [{"K": 1, "X": 2, "Y": 3}])
+            event = await anext(again)
+            assert isinstance(event, hullcast.Change)
+            assert event.answer == 3.0
+        async with hc.subscribe(sql, 0, 5, resume=token) as later:  # the event that came since is told
+            event = await anext(later)
+            assert isinstance(event, hullcast.Change)
+            assert event.answer == 3.0
