@@ -6,6 +6,7 @@ import asyncio
 import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from clients.sdk.connecting import configure, seconds
@@ -142,7 +143,7 @@ class Client:
         """Run CREATE TABLE or DROP TABLE."""
         text = _sql(sql)
         with self._gate.turn() as turn:
-            make = lambda number: bodies.Execute(text, self._publisher, number)  # noqa: E731
+            make = partial(bodies.Execute, text, self._publisher)
             return await self._change(make, "execute", _timeout(timeout), turn)
 
     async def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
@@ -333,7 +334,7 @@ class Client:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(until):
-                    await turn.take()
+                    await turn.come()
                     number, self._next_change = self._next_change, self._next_change + 1
                     body = make(number)
                     await stack.enter_async_context(self._gate.passing(_size(body)))
