@@ -49,7 +49,7 @@ Listeners = npt.NDArray[np.int64]
 #: Parsed texts remembered, so that the same SQL with other parameters is parsed once.
 REMEMBERED_QUERIES = 1024
 #: Rows that a channel being opened takes in at once, and about how long that takes.
-LOADED_AT_ONCE, LOAD_COST_S = 2048, 0.003
+LOADED_AT_ONCE, LOAD_COST_S = 512, 0.001
 
 
 class Engine:

@@ -44,6 +44,9 @@ from network.wire.errors import InvariantBroken
 
 Entry = tuple[float, float, float]
 
+#: Nodes added at once, at most; how much larger a new place for a tree is than the old one; and how full a leaf is.
+GROWN_AT_ONCE, ROOM_GROWTH, TYPICAL_FILL = 2048, 4, 0.5
+
 
 class A2BTree:
     """Answers two questions: how far is the nearest row that is at least as good, and what is the best in a range?
@@ -66,10 +69,15 @@ class A2BTree:
 
     def __init__(self) -> None:
         self.memory = empty_tree()
+        self._room = self.memory  # begins with `memory`; what is beyond is not touched, and so takes no memory yet
         self.leaf_of: Ints = np.full(16, -1, np.int64)
 
     def __len__(self) -> int:
         return int(self.memory[ENTRIES])
+
+    def expect(self, rows: int) -> None:
+        """So many rows are about to come: no need to move while they do."""
+        self.make_room(int(rows / (LEAF * TYPICAL_FILL) * 1.1) + 8)
 
     def reserve(self, slots: int) -> None:
         """Be ready for row slots below `slots`."""
@@ -79,8 +87,21 @@ class A2BTree:
             self.leaf_of = leaf_of
 
     def grow(self) -> None:
-        """Add as many nodes again as there are."""
-        self.memory = with_nodes(self.memory, max(8, len(self.memory) // WIDTH))
+        """Add nodes: as many again as there are, or so many that it takes a millisecond or two.
+
+        A tree that needs another place moves to one that is several times larger, since moving takes long.
+        """
+        nodes = min(max(8, len(self.memory) // WIDTH), GROWN_AT_ONCE)
+        if len(self._room) < len(self.memory) + nodes * WIDTH:
+            self.make_room(ROOM_GROWTH * len(self.memory) // WIDTH + nodes)
+        self.memory = with_nodes(self.memory, nodes, self._room)
+
+    def make_room(self, nodes: int) -> None:
+        """Move to a place with room for so many nodes in all."""
+        room = np.empty(max(nodes * WIDTH, len(self.memory)))
+        room[: len(self.memory)] = self.memory
+        self._room = room
+        self.memory = room[: len(self.memory)]
 
     def range_best(self, groups: Floats, lows: Floats, highs: Floats, sign: float) -> Floats:
         """MIN (sign +1) or MAX (-1) of y over each closed range of its group; +inf (-inf) where there is no row."""

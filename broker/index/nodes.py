@@ -57,13 +57,17 @@ def empty_tree(nodes: int = 4) -> Floats:
     return m
 
 
-def with_nodes(m: Floats, extra: int) -> Floats:
-    """The same tree with room for `extra` more nodes."""
+def with_nodes(m: Floats, extra: int, room: Floats | None = None) -> Floats:
+    """The same tree with room for `extra` more nodes: in place, if `room` (which begins with the tree) has it."""
     first = len(m)
-    grown = np.empty(first + extra * WIDTH)
-    grown[:first] = m
-    grown[first + NEXT :: WIDTH] = np.arange(first + WIDTH, len(grown) + WIDTH, WIDTH)
-    grown[len(grown) - WIDTH + NEXT] = m[FREE]
+    size = first + extra * WIDTH
+    if room is not None and len(room) >= size:
+        grown = room[:size]
+    else:
+        grown = np.empty(size)
+        grown[:first] = m
+    grown[first + NEXT :: WIDTH] = np.arange(first + WIDTH, size + WIDTH, WIDTH)
+    grown[size - WIDTH + NEXT] = m[FREE]
     grown[FREE] = first
     grown[FREE_NODES] += extra
     return grown

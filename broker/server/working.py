@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.scheduling.driver import Done, DriverStatistics, Elsewhere, Work
 
 #: Seconds of work between two turns of the event loop.
-TURN_S = 0.004
+TURN_S = 0.003
 #: Threads for what needs nobody else; they spend their time in compiled code, which lets others run.
 THREADS = 2
 
