@@ -1,0 +1,187 @@
+"""One-time queries in their process: bounded in time and memory, killed without harm, and nobody keeps others out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from broker.server.service import Server
+from clients.sdk.client import Client
+from network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
+from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
+from tests.system.test_security import secured
+
+CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, S TEXT, AT TIMESTAMP)"
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+def server_of(member: object) -> Server:
+    assert isinstance(member, TaskMember)
+    assert isinstance(member.service, Server)
+    return member.service
+
+
+def query_process() -> psutil.Process:
+    (found,) = [one for one in psutil.Process().children() if "broker.queries.process" in " ".join(one.cmdline())]
+    return found
+
+
+async def test_a_query_sees_everything_published_before_it() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        for i in range(50):
+            await hc.publish("T", {"K": np.arange(i * 3), "X": np.full(i * 3, float(i)), "S": [f"s{i}"] * (i * 3)})
+            await hc.delete("T", [1])
+            rows = await hc.query("SELECT count(*), min(X), max(X), min(S) FROM T WHERE K <> ?", 2)
+            n = max(0, i * 3 - (i > 0) * 2)
+            assert rows == [(n, float(i), float(i), f"s{i}") if n else (0, None, None, None)]
+        await hc.execute("DROP TABLE T")
+        with pytest.raises(UnknownTable):
+            await hc.query("SELECT * FROM T")
+        await hc.execute("CREATE TABLE T (NAME TEXT PRIMARY KEY)")
+        await hc.publish("T", [{"NAME": "other"}])
+        assert await hc.query("SELECT * FROM T") == [("other",)]
+
+
+async def test_a_query_is_stopped_at_its_time_and_others_go_on() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_s=1.0) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        began = time.monotonic()
+        slow = asyncio.create_task(hc.query(ENDLESS))
+        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
+        assert not slow.done()
+        with pytest.raises(SqlError, match="stopped after 1 s"):
+            await slow
+        assert time.monotonic() - began >= 1.0
+
+
+async def test_a_query_gets_no_more_memory_than_it_may() -> None:
+    limits: dict[str, Any] = {"query_s": 30.0, "query_memory_bytes": 64 << 20}
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, **limits) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(50_000), "S": ["x" * 200] * 50_000})
+        with pytest.raises(SqlError, match=r"64 MiB of memory|too big|too much memory"):
+            await hc.query("SELECT a.S || b.S, a.K FROM T a, T b ORDER BY 1")
+        assert await hc.query("SELECT count(*) FROM T") == [(50_000,)]
+
+
+async def test_when_the_query_process_is_killed_the_next_query_finds_another() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(1000), "X": np.arange(1000) / 2})
+        assert await hc.query("SELECT max(X) FROM T") == [(499.5,)]
+        for _ in range(2):
+            os.kill(query_process().pid, signal.SIGKILL)
+            await hc.publish("T", [{"K": 1, "X": 1000.0}])
+            assert await hc.query("SELECT max(X) FROM T") == [(1000.0,)]  # retried by the client, if need be
+        waiting = asyncio.create_task(hc.query("SELECT count(*) FROM T a, T b, T c WHERE a.X < b.X AND b.X < c.X"))
+        server = server_of(made.server)
+        await wait_for(lambda: query_process().children(), "the query runs")
+        os.kill(query_process().pid, signal.SIGKILL)
+        await wait_for(lambda: server.queries.processes == 4, "it is tried again in another process")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_query_process_that_falls_behind_reads_its_tables_again() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        server = server_of(made.server)
+        server.engine.feed.limit_bytes = 200_000
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(3000), "X": np.zeros(3000)})
+        assert await hc.query("SELECT count(*), sum(X) FROM T") == [(3000, 0.0)]
+        for i in range(5):
+            await hc.publish("T", {"K": np.arange(2500), "X": np.full(2500, float(i))})
+            await hc.delete("T", np.arange(2900, 3000))
+        assert server.engine.feed.let_go
+        assert await hc.query("SELECT count(*), sum(X) FROM T") == [(2900, 10_000.0)]
+
+
+async def test_one_client_with_many_slow_queries_does_not_keep_another_out() -> None:
+    limits: dict[str, Any] = {"query_s": 2.0, "query_processes": 2}
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, **limits) as made, made.client() as greedy:
+        await greedy.execute(CREATE)
+        slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
+        server = server_of(made.server)
+        await wait_for(lambda: server.queries.waiting > 10, "they wait for each other")
+        async with made.client() as modest:
+            for _ in range(3):
+                assert await modest.query("SELECT count(*) FROM T") == [(0,)]
+        assert sum(task.done() for task in slow) <= 4
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+
+async def test_an_odd_statement_is_refused_and_the_server_lives() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", [{"K": 1, "AT": "2026-01-01"}])
+        for sql in (
+            "SELECT * FROM T LATERAL . UNION SELECT * FROM T",
+            "SELECT",
+            "x" * 5000,
+            "SELECT * FROM T WHERE " + "(" * 900 + "1" + ")" * 900,
+            "SELECT '\ud800'",
+        ):
+            with pytest.raises(HullcastError):
+                await hc.query(sql)
+        rows = await hc.query("SELECT AT FROM T UNION ALL SELECT 'total'")
+        assert [type(row[0]).__name__ for row in rows] == ["datetime", "str"]
+        for sql in ("SELECT * FROM T LATERAL . UNION SELECT * FROM T", "SELECT MIN(", "SELECT MIN(X) FROM T LATERAL ."):
+            with pytest.raises(HullcastError):
+                await hc.subscribe(sql)
+        assert server_of(made.server).brain.failures == 0
+
+
+async def test_a_query_needs_a_right_and_errors_tell_nothing_without_one(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE_S), secured(tmp_path) as made:
+        async with made.client("admin") as admin:
+            await admin.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL)")
+            await admin.execute("CREATE TABLE SECRET (PASSWORD TEXT PRIMARY KEY, N REAL)")
+        async with made.client("ticker") as ticker:  # may publish only
+            for sql in (ENDLESS, "SELECT 1", "SELECT * FROM STOCK"):
+                with pytest.raises(NotPermitted):
+                    await ticker.query(sql)
+            assert made.server.queries.processes == 0, "nothing was read for somebody who may not ask"
+            with pytest.raises(NotPermitted):
+                await ticker.subscribe("SELECT NOPE FROM SECRET")
+            with pytest.raises(NotPermitted):
+                await ticker.explain("SELECT NOPE FROM SECRET")
+        async with made.client("reader") as reader:
+            assert await reader.query("SELECT count(*) FROM STOCK") == [(0,)]
+            for ask in (reader.query, _opened(reader), reader.explain):
+                for sql in ("SELECT * FROM SECRET", "SELECT NOPE FROM SECRET", "SELECT * FROM NOWHERE"):
+                    with pytest.raises((NotPermitted, UnknownTable, SqlError)) as refused:
+                        await ask(sql)
+                    assert "PASSWORD" not in str(refused.value)
+                    if isinstance(refused.value, UnknownTable):
+                        assert refused.value.known == ("STOCK",)
+            with pytest.raises(HullcastError):
+                await reader.query("WITH sqlite_master AS (SELECT 1 AS sql) SELECT sql FROM main.sqlite_master")
+
+
+def _opened(client: Client) -> Any:
+    async def ask(sql: str) -> None:
+        await client.subscribe(sql)
+
+    return ask
+
+
+async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.server.queries.WAITING_PER_OWNER", 3)
+    monkeypatch.setattr("clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
+        tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
+        server = server_of(made.server)
+        await wait_for(lambda: server.queries.waiting == 3, "three wait")
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert any(str(Overloaded("queries waiting", 3)) in str(result) for result in results)
