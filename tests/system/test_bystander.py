@@ -1,0 +1,157 @@
+"""Greedy and hostile requests, one after the other, beside somebody who publishes and must not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from clients.sdk.client import Client
+from network.monitor.pauses import LOOK_S, Pauses
+from network.wire.errors import HullcastError
+from tests.support.bystander import bystander
+from tests.support.cluster import PATIENT, ProcessMember, cluster
+
+ROWS = 200_000
+#: A publish takes no longer than this, whatever others ask for, on a machine that is quiet ..
+QUIET_S = 0.25
+#: .. and on one that is not, no longer than so many times what it took at worst before the attack.
+NOISY = 8.0
+#: What the server may take beyond its rows, whatever it is asked.
+MEMORY_BYTES = 1 << 30
+MINUTES_S = 300.0
+
+Attack = Callable[[Client], Awaitable[object]]
+
+
+def opening(sql: str, *parameters: object) -> Attack:
+    async def attack(hc: Client) -> None:
+        async with hc.subscribe(sql, *parameters, timeout=MINUTES_S):
+            pass
+
+    return attack
+
+
+def asking(sql: str) -> Attack:
+    async def attack(hc: Client) -> None:
+        await hc.query(sql, timeout=MINUTES_S)
+
+    return attack
+
+
+def many(sql: str, lows: Any, highs: Any) -> Attack:
+    async def attack(hc: Client) -> None:
+        async with hc.subscribe_many(sql, lows, highs, timeout=MINUTES_S):
+            pass
+
+    return attack
+
+
+async def many_queries(hc: Client) -> None:
+    sql = "SELECT count(*) FROM T a, T b WHERE a.Y < b.Y"
+    await asyncio.gather(*(hc.query(sql, timeout=MINUTES_S) for _ in range(8)), return_exceptions=True)
+
+
+async def many_texts(hc: Client) -> None:
+    """Texts that nobody has seen before, each parsed, each with a table of a million looks."""
+    for i in range(30):
+        padding = " AND ".join(f"Y <= {i + j + 2}" for j in range(40))
+        async with hc.subscribe(f"SELECT COUNT(*) FROM T WHERE X BETWEEN 1 AND 900 AND {padding}"):
+            pass
+
+
+async def many_groups(hc: Client) -> None:
+    subs = [hc.subscribe(f"SELECT SUM(Y) FROM T WHERE X BETWEEN {i} AND 999") for i in range(200)]
+    await asyncio.gather(*subs)
+    for sub in subs:
+        await sub.close()
+
+
+CHANCE = np.random.default_rng(0)
+LOWS = CHANCE.random(50_000) * 900
+ATTACKS: dict[str, Attack] = {
+    "the first query on a large table": asking("SELECT count(*), min(S) FROM T"),
+    "a recursive query": asking(
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT group_concat(x) FROM c"
+    ),
+    "a text that breaks the parser": asking("SELECT * FROM T LATERAL . UNION SELECT * FROM T"),
+    "eight joins without a condition": many_queries,
+    "MIN": opening("SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", 1, 500),
+    "MAX in partitions": opening("SELECT MAX(Y) FROM T WHERE X > ? AND S = ? AND G = ?", 1, "s3", 4),
+    "DISTINCT in partitions": opening("SELECT DISTINCT S FROM T WHERE X > ? AND G = ?", 1, 4),
+    "COUNT in partitions": opening("SELECT COUNT(*) FROM T WHERE X > ? AND S = ? AND G = ?", 1, "s3", 4),
+    "two hundred thousand rows": opening("SELECT ID, S, Y FROM T WHERE X >= ?", 0),
+    "a band join without bounds": opening("SELECT R.ID, Q.ID FROM R JOIN Q ON Q.B - R.B BETWEEN ? AND ?", -1e9, 1e9),
+    "equal row ranges": many(
+        "SELECT ID FROM T WHERE X BETWEEN ? AND ?", np.full(100_000, 3.0), np.full(100_000, 3.001)
+    ),
+    "MIN ranges": many("SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", LOWS, LOWS + 10),
+    "SUM ranges": many("SELECT SUM(Y) FROM T WHERE X BETWEEN ? AND ?", LOWS[:10_000], LOWS[:10_000] + 10),
+    "texts that nobody knows": many_texts,
+    "two hundred subscriptions": many_groups,
+    "explain": lambda hc: hc.explain("SELECT MAX(ID) FROM T WHERE X BETWEEN ? AND ? AND S = 's1'", 1, 5),
+}
+
+
+async def test_nobody_waits_for_what_somebody_else_asks(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(MINUTES_S),
+        cluster(0, processes=tmp_path, link=PATIENT, query_s=2.0) as made,
+        made.client() as hc,
+    ):
+        await hc.execute("CREATE TABLE T (ID INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT, G INTEGER)")
+        for start in range(0, ROWS, 50_000):
+            n = min(50_000, ROWS - start)
+            rows = {"ID": np.arange(start, start + n), "X": CHANCE.random(n).round(5) * 1000, "Y": CHANCE.random(n)}
+            texts = [f"s{i % 5000}" for i in range(n)]
+            await hc.publish("T", {**rows, "S": texts, "G": CHANCE.integers(0, 50, n)})
+        for table in ("R", "Q"):
+            await hc.execute(f"CREATE TABLE {table} (ID INTEGER PRIMARY KEY, B REAL)")
+            await hc.publish(table, {"ID": np.arange(6000), "B": CHANCE.random(6000)})
+        member = made.server
+        assert isinstance(member, ProcessMember)
+        assert member.process is not None
+        process = psutil.Process(member.process.pid)
+        before = process.memory_info().rss
+        async with bystander(made.server.endpoint) as beside:
+            await asyncio.sleep(1.0)
+            quiet_s = await beside.worst(lambda: asyncio.sleep(2.0))
+            allowed_s = max(QUIET_S, NOISY * quiet_s)
+            worst: dict[str, float] = {}
+            for name, attack in ATTACKS.items():
+                worst[name] = await beside.worst(lambda attack=attack: _whatever_comes(attack, hc))  # type: ignore[misc]
+            status = await hc.status()
+        print(
+            f"quiet {quiet_s * 1000:.0f} ms, allowed {allowed_s * 1000:.0f} ms, pause {status['longest_pause_s']:.3f} s"
+        )
+        for name, took_s in worst.items():
+            print(f"{took_s * 1000:6.0f} ms  {name}")
+        assert {name: took_s for name, took_s in worst.items() if took_s > allowed_s} == {}
+        assert process.memory_info().rss - before < MEMORY_BYTES
+        assert status["failed"] == 0
+
+
+async def _whatever_comes(attack: Attack, hc: Client) -> None:
+    try:
+        await attack(hc)
+    except HullcastError as error:
+        print(f"refused: {str(error)[:100]}")
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.4])
+async def test_a_pause_of_the_loop_is_noticed(pause_s: float) -> None:
+    pauses = Pauses()
+    running = asyncio.create_task(pauses.run())
+    await asyncio.sleep(2 * LOOK_S)
+    time.sleep(pause_s)  # noqa: ASYNC251  (that is the point)
+    await asyncio.sleep(2 * LOOK_S)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (pauses.longest_s >= 0.35) == bool(pause_s)
+    assert pauses.recent_s == pauses.longest_s
