@@ -26,6 +26,7 @@ from numba.core.dispatcher import Dispatcher
 
 from broker.engine import Engine
 from broker.index.a2b import A2BTree
+from network.answers.aggregate import AVG, AggregateAnswers
 from network.answers.audience import Audience
 from network.answers.extremum import heard
 from network.answers.newest import replace_newest, settle, take_newest
@@ -148,6 +149,7 @@ def run_newest() -> None:
     sides = (edge, edge, edge - 1, edge + 2, NO_PARTITIONS)
     replace_newest(audience.index.arrays, *sides, seqs, edge, edge.copy(), latest, fresh)
     take_newest(settle(seqs, seqs, latest, fresh), fresh, latest)
+    AggregateAnswers(AVG).values(seqs)
 
 
 def run_routing() -> None:
