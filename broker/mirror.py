@@ -37,6 +37,7 @@ from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES, Refused, decode, decode_column, encode_number, has_utf8
 from network.answers.named import QueryRows
 from network.wire.errors import BadParameter, SqlError, UnknownTable
+from network.wire.packing import type_name
 
 LONGEST_SQL = 4096
 MOST_COLUMNS = 2000  # of one query: SQLite's own limit
@@ -510,7 +511,7 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
             return None if value != value else _instant_text(value)  # NaT
         except Refused as refused:
             raise BadParameter(position, refused.reason) from None
-    kind = type(value).__name__
+    kind = type_name(value)
     if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):  # some of these would be integers
         value = value.item()
     if isinstance(value, str):

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from broker.schema import Column, ColumnType, Table
 from network.wire.containers import is_null, masked_list, plain
 from network.wire.errors import BadValue, InvariantBroken
+from network.wire.packing import type_name
 
 if TYPE_CHECKING:
     from broker.interning import Interner, Texts
@@ -96,7 +97,7 @@ def take_text(column: Column, value: object) -> str | None:
     if isinstance(value, str):
         return str.__str__(value)  # subclasses become plain: no array hangs on them, and an Enum is its value
     if not is_null(value):
-        raise Refused(f"TEXT takes str, got {_kind(value)}")
+        raise Refused(f"TEXT takes str, got {type_name(value)}")
     _refuse_null(column)
     return None
 
@@ -145,10 +146,6 @@ def _refuse_null(column: Column) -> None:
         raise Refused("NULL where a value is needed: the column is NOT NULL, or the key")
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
-
-
 def has_utf8(text: str) -> bool:
     try:
         text.encode()
@@ -174,7 +171,7 @@ def is_number(value: object) -> TypeGuard[int | float | np.integer[Any] | np.flo
 
 def _real(value: object) -> float:
     if not is_number(value):
-        raise Refused(f"REAL takes a number, got {_kind(value)}")
+        raise Refused(f"REAL takes a number, got {type_name(value)}")
     try:
         code = float(value)
     except OverflowError:
@@ -184,7 +181,7 @@ def _real(value: object) -> float:
 
 def _integer(value: object) -> float:
     if not is_number(value):
-        raise Refused(f"INTEGER takes a whole number, got {_kind(value)}")
+        raise Refused(f"INTEGER takes a whole number, got {type_name(value)}")
     if isinstance(value, float | np.floating) and _finite(float(value)) != math.floor(value):
         raise Refused(f"INTEGER takes no fraction, got {value!s}")
     whole = int(value)
@@ -215,7 +212,7 @@ def _instant(value: object) -> float:
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
-        raise Refused(f"TIMESTAMP takes a datetime, a datetime64 or ISO-8601 text, got {_kind(value)}")
+        raise Refused(f"TIMESTAMP takes a datetime, a datetime64 or ISO-8601 text, got {type_name(value)}")
     if value.utcoffset() is None:
         value = value.replace(tzinfo=UTC)
     code = (value - _EPOCH) // _MICROSECOND

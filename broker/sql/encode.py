@@ -19,6 +19,7 @@ import numpy as np
 from broker.sql.bounds import Code, code_of
 from broker.sql.text import shorten
 from broker.values import Refused, check_text, is_number
+from network.wire.packing import type_name
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -189,4 +190,4 @@ def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return f"int of {value.bit_length()} bits"
     text = repr(value[:60] if isinstance(value, str) else value) if plain else ""
-    return f"{type(value).__name__} {shorten(text)}".rstrip()
+    return f"{type_name(value)} {shorten(text)}".rstrip()

@@ -13,6 +13,7 @@ from network.wire.columns import take
 from network.wire.errors import BadFrame, NotPermitted, TooLarge, to_wire
 from network.wire.frames import (
     LONGEST_ROUTE,
+    UPWARD,
     Deliver,
     Directory,
     Interest,
@@ -103,7 +104,7 @@ class Children:
         self._upward.on_children_changed()
 
     def on_frame(self, peer: Peer, payload: bytes) -> None:
-        match decode(payload):
+        match decode(payload, kinds=UPWARD):
             case Request(number, route, origin, body):
                 if peer.role == "client":
                     if not number:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 from network.wire import columns as column_format
 from network.wire import fields, packing
 from network.wire.columns import Columns
-from network.wire.errors import BadFrame, TooLarge
+from network.wire.errors import BadFrame
 from network.wire.fields import Matrix, array, integer, text
 from network.wire.frames import Form, pack_channels, read_channels, read_form
 from network.wire.limits import DEFAULT, WireLimits
@@ -29,7 +29,6 @@ from network.wire.value_columns import (
     unpack_value_columns,
     unpack_values,
 )
-from network.wire.walk import walk
 
 # -- requests ----------------------------------------------------------------------------------------------
 
@@ -232,26 +231,14 @@ Body: TypeAlias = (
 )
 
 
-_SURELY_FINE_BYTES = 1 << 20  # no limit is reached with fewer
-
 # -- to bytes ----------------------------------------------------------------------------------------------
 
 
 def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
     """The bytes of a body; TooLarge if no receiver would take them."""
     encoded = packing.pack(_listed(body))
-    if len(encoded) > _SURELY_FINE_BYTES:
-        _check_size(type(body).__name__, encoded, limits)
+    packing.check_taken(type(body).__name__.lower(), encoded, limits.body_bytes, limits)
     return encoded
-
-
-def _check_size(what: str, encoded: bytes, limits: WireLimits) -> None:
-    """Refuse here what the receiver would: it would close the link."""
-    if len(encoded) > limits.body_bytes:
-        raise TooLarge(f"bytes of this {what}", len(encoded), limits.body_bytes)
-    refusal = walk(encoded, limits)
-    if refusal:
-        raise TooLarge(f"{what} with {refusal}", len(encoded), limits.body_bytes)
 
 
 def _listed(body: Body) -> list[object]:

@@ -62,8 +62,11 @@ def to_list(column: Values) -> list[Any]:
 
 def from_list(values: list[Any]) -> Values:
     types = set(map(type, values))
+    if not types <= PLAIN:
+        values = list(scalars(values))
+        types = set(map(type, values))
     if len(values) <= SHORT:
-        return Mixed(tuple(values) if types <= PLAIN else scalars(values))
+        return Mixed(tuple(values))
     if types <= {str, _NONE} and str in types:
         return TextColumn.from_texts(values)
     kinds = types - {_NONE}
@@ -73,7 +76,7 @@ def from_list(values: list[Any]) -> Values:
         array = _array(kind, values, nulls)
         if array is not None:
             return array if nulls is None or array.dtype.kind == "M" else Nullable(array, nulls)
-    return Mixed(tuple(values) if types <= PLAIN else scalars(values))
+    return Mixed(tuple(values))
 
 
 def _array(kind: type, values: list[Any], nulls: NDArray[np.bool_] | None) -> NDArray[Any] | None:
