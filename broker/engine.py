@@ -95,17 +95,22 @@ class Engine:
     # --- tables ----------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> None:
-        """Run CREATE TABLE or DROP TABLE."""
+        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]. A table that exists with another definition is a
+        DuplicateTable either way."""
         self._check_sound()
         statement = parse_statement(sql)
         if isinstance(statement, CreateTable):
             table = statement.table
             folded = fold(table.name)
-            if folded in self._catalog:
-                raise DuplicateTable(self._catalog[folded].name)
+            known = self._catalog.get(folded)
+            if known is not None:
+                difference = known.difference(table) if statement.if_missing else ""
+                if statement.if_missing and not difference:
+                    return
+                raise DuplicateTable(known.name, difference)
             self._catalog[folded] = table
             self._stores[folded] = TableStore(table)
-        else:
+        elif fold(statement.name) in self._catalog or not statement.if_there:
             store = self._store(statement.name)
             readers = self._channels.reading(store.table.name)
             if readers:

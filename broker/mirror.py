@@ -33,6 +33,7 @@ from sqlglot.optimizer.scope import Scope, build_scope
 
 from broker.interning import Interner
 from broker.schema import Column, ColumnType, Table, fold
+from broker.sql.text import refuse_other_statements
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES, Refused, decode, decode_column, encode_number, has_utf8
 from network.answers.named import QueryRows
@@ -274,6 +275,7 @@ def _read(sql: str, tables: Mapping[str, Table]) -> _Plan:
     try:
         statements = sqlglot.parse(sql, read="sqlite")
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+            refuse_other_statements(sql)
             raise SqlError(_shortened(sql), "not a single SELECT", _ACCEPTED)
         tree = statements[0]
         if tree.find(exp.Into, exp.Insert, exp.Update, exp.Delete, exp.DDL, exp.Command):
@@ -295,6 +297,7 @@ def _read(sql: str, tables: Mapping[str, Table]) -> _Plan:
         text = tree.sql(dialect="sqlite") if any(changes) else sql
         return _Plan(text, named, readable, instants, instant_names)
     except SqlglotError as error:
+        refuse_other_statements(sql)
         raise SqlError(_shortened(sql), _first_line(error), _ACCEPTED) from error
     except RecursionError as error:
         raise SqlError(_shortened(sql), "nested too deeply", _ACCEPTED) from error

@@ -19,7 +19,7 @@ from clients.sdk.subscriptions import LiveSubscriptions
 from clients.sdk.token import read_token
 from network.answers.named import QueryRows
 from network.wire import bodies
-from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed, HullcastError, TimedOut
+from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed, HullcastError, TableInUse, TimedOut
 from network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
@@ -139,11 +139,16 @@ class Client:
     # --- changes and questions -----------------------------------------------------------------------------
 
     async def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
-        """Run CREATE TABLE or DROP TABLE."""
-        text = _sql(sql)
-        return await self._change(
-            lambda number: bodies.Execute(text, self._publisher, number), "execute", _timeout(timeout)
-        )
+        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]."""
+        text, timeout_s = _sql(sql), _timeout(timeout)
+
+        def body(number: int) -> Change:
+            return bodies.Execute(text, self._publisher, number)
+
+        try:
+            return await self._change(body, "execute", timeout_s)
+        except TableInUse:  # perhaps by a subscription given up before its reply came, which has been left since
+            return await self._change(body, "execute", timeout_s)
 
     async def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Insert or change rows, in order; durable when it returns.
