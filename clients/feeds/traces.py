@@ -49,7 +49,7 @@ class SyntheticTrace:
         creates = stocks.CREATES if self._market is not None else (workloads.CREATE,)
         there = await client.tables()
         for create in creates:
-            try:
+            try:  # first, since whoever may publish need not be allowed to create
                 find_table(there, create.split()[2])
             except UnknownTable:
                 await client.execute(create)
