@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from broker.sql.encode_columns import ParameterColumn
     from broker.sql.query import Predicates
     from network.answers.named import QueryRows
+    from network.wire.containers import Nan
 
 Listeners = npt.NDArray[np.int64]
 
@@ -118,15 +119,15 @@ class Engine:
             del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
         self._parsed.clear()  # a text may mean another table now
 
-    def upsert(self, table: str, rows: object) -> Batch:
+    def upsert(self, table: str, rows: object, *, nan: Nan = "refuse") -> Batch:
         """Insert or change rows, in order; a column that is not given keeps its value, a new row has NULL there.
 
         `rows`: a list of dicts, a dict of columns (lists or NumPy arrays), a pyarrow Table, a pandas DataFrame.
-        One bad row refuses all, before anything changes.
+        One bad row refuses all, before anything changes; `nan="null"` takes NaN for NULL instead of refusing it.
         """
         self._check_sound()
         store = self._store(table)
-        encoded = ingest(store.table, rows, self._interner)
+        encoded = ingest(store.table, rows, self._interner, nan)
         return self._publish(store, lambda: store.apply(encoded))
 
     def delete(self, table: str, keys: object) -> Batch:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from broker.sql.text import refuse_other_statements
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES, Refused, decode, decode_column, encode_number, has_utf8
 from network.answers.named import QueryRows
+from network.wire.containers import number_of
 from network.wire.errors import BadParameter, SqlError, UnknownTable
 from network.wire.packing import type_name
 
@@ -515,6 +517,7 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
         except Refused as refused:
             raise BadParameter(position, refused.reason) from None
     kind = type_name(value)
+    value = number_of(value) if isinstance(value, Decimal) else value
     if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):  # some of these would be integers
         value = value.item()
     if isinstance(value, str):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Final
@@ -19,6 +20,7 @@ import numpy as np
 from broker.sql.bounds import Code, code_of
 from broker.sql.text import shorten
 from broker.values import Refused, check_text, is_number
+from network.wire.containers import number_of
 from network.wire.packing import type_name
 
 _EPOCH: Final = datetime(1970, 1, 1)
@@ -67,6 +69,8 @@ def encode_number(value: object) -> Code:
             value += 0.0  # one sign of zero only
             return value, value
         raise Unfit("cannot be compared with NaN")
+    if isinstance(value, Decimal):  # as it would be stored
+        return encode_number(number_of(value))
     if not is_number(value):
         raise _wrong(value, Domain.NUMBER)
     if isinstance(value, int | np.integer):
@@ -132,7 +136,7 @@ def within_reach(code: Code, domain: Domain) -> Code:
     down, up = code
     if (down == up and math.isinf(down)) or -REACH < down <= up < REACH:
         return code
-    raise Unfit(f"takes bounds below 2**53{' microseconds' if domain is Domain.DURATION else ''} in size, or none")
+    raise Unfit(f"must be below 2**53{' microseconds' if domain is Domain.DURATION else ''} in size, or none")
 
 
 REACH: Final = 2.0**53

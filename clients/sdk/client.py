@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from clients.sdk.subscription import Callback
     from network.link.dialer import DialerStatistics
     from network.link.limits import LinkLimits
+    from network.wire.containers import Nan
     from network.wire.value_columns import ValueColumns
 
     Change = bodies.Execute | bodies.Publish | bodies.Delete
@@ -150,17 +151,24 @@ class Client:
         except TableInUse:  # perhaps by a subscription given up before its reply came, which has been left since
             return await self._change(body, "execute", timeout_s)
 
-    async def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
+    async def publish(
+        self,
+        table: str,
+        rows: object,
+        *,
+        nan: Nan = "refuse",
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Receipt:
         """Insert or change rows, in order; durable when it returns.
 
         `rows`: a list of dicts, a dict of columns (lists, NumPy arrays), a pyarrow Table, a pandas DataFrame; a column
         not given keeps its value. All rows or, if one is bad, none, up to 100,000 rows. More go in pieces of 50,000
         rows, one after the other, each of them all or none; if a later one fails, PartlyPublished says how many rows
         are durable. What is beyond 64 MB nevertheless is refused (TooLarge): publish such wide rows in smaller parts.
-        `timeout` is for each piece.
+        `nan="null"` takes NaN for NULL instead of refusing it. `timeout` is for each piece.
         """
         name = str(table)
-        columns, absent = rows_to_columns(rows, name)
+        columns, absent = rows_to_columns(rows, name, nan)
 
         def piece(which: slice, number: int) -> Change:
             return bodies.Publish(name, *some_rows(columns, absent, which), self._publisher, number)

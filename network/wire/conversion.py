@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from network.wire.columns import TextColumn
-from network.wire.containers import is_null, masked_list, plain
+from network.wire.containers import is_null, masked_list, number_of, plain
 from network.wire.packing import Foreign, Scalar, foreign, microseconds
 from network.wire.value_columns import Mixed, Nullable, Values
 
@@ -179,6 +180,8 @@ def _scalar(value: Any) -> Scalar:
         return value.item()
     if isinstance(value, np.floating):
         return float(value)
+    if isinstance(value, Decimal):
+        return number_of(value)
     for method in ("to_datetime64", "to_timedelta64"):  # pandas
         if hasattr(value, method) and isinstance(value, date | timedelta):
             return getattr(value, method)()
