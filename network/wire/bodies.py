@@ -21,6 +21,7 @@ from network.wire.value_columns import (
     Masks,
     ValueColumns,
     Values,
+    are_plain,
     check_scalars,
     is_values,
     pack_value_columns,
@@ -362,7 +363,10 @@ def _group(value: object, limits: WireLimits) -> Group:
     if len(array(parameters, "parameters")) > limits.columns:
         raise BadFrame(f"{len(parameters)} parameters; at most {limits.columns}")
     integer(count, "count", 0, limits.rows)
-    bound = tuple(_parameter(parameter, count, limits) for parameter in parameters)
+    if count == 1 and are_plain(parameters):  # all at once: a stranger may send two million
+        bound = tuple(parameters)
+    else:
+        bound = tuple(_parameter(parameter, count, limits) for parameter in parameters)
     return Group(integer(number, "a group"), text(sql, "sql"), bound, count, integer(channel, "a channel"))
 
 

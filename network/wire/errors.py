@@ -382,7 +382,7 @@ class LogBroken(Unavailable):
     def __str__(self) -> str:
         return (
             f"the commit log in {self.directory} cannot be written ({self.reason}); nothing more is accepted. "
-            "Make room or mend the disk, then restart the server: what was acknowledged is safe"
+            "Free disk space or replace the disk, then restart the server: what was acknowledged is safe"
         )
 
 
@@ -396,7 +396,7 @@ class CheckpointFailed(Unavailable):
     def __str__(self) -> str:
         return (
             f"no checkpoint could be written in {self.directory} ({self.reason}); nothing is lost, but the log grows. "
-            "Make room"
+            "Free disk space"
         )
 
 
