@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from broker.sql.encode_columns import ParameterColumn
     from broker.sql.query import Predicates
     from network.answers.named import QueryRows
+    from network.wire.containers import Nan
 
 Listeners = npt.NDArray[np.int64]
 
@@ -101,17 +102,22 @@ class Engine:
     # --- tables ----------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> None:
-        """Run CREATE TABLE or DROP TABLE."""
+        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]. A table that exists with another definition is a
+        DuplicateTable either way."""
         self._check_sound()
         statement = parse_statement(sql)
         if isinstance(statement, CreateTable):
             table = statement.table
             folded = fold(table.name)
-            if folded in self._catalog:
-                raise DuplicateTable(self._catalog[folded].name)
+            known = self._catalog.get(folded)
+            if known is not None:
+                difference = known.difference(table) if statement.if_missing else ""
+                if statement.if_missing and not difference:
+                    return
+                raise DuplicateTable(known.name, difference)
             self._catalog[folded] = table
             self._stores[folded] = TableStore(table)
-        else:
+        elif fold(statement.name) in self._catalog or not statement.if_there:
             store = self._store(statement.name)
             readers = self._channels.reading(store.table.name)
             if readers:
@@ -119,15 +125,15 @@ class Engine:
             del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
         self._parsed.clear()  # a text may mean another table now
 
-    def upsert(self, table: str, rows: object) -> Batch:
+    def upsert(self, table: str, rows: object, *, nan: Nan = "refuse") -> Batch:
         """Insert or change rows, in order; a column that is not given keeps its value, a new row has NULL there.
 
         `rows`: a list of dicts, a dict of columns (lists or NumPy arrays), a pyarrow Table, a pandas DataFrame.
-        One bad row refuses all, before anything changes.
+        One bad row refuses all, before anything changes; `nan="null"` takes NaN for NULL instead of refusing it.
         """
         self._check_sound()
         store = self._store(table)
-        encoded = ingest(store.table, rows, self._interner)
+        encoded = ingest(store.table, rows, self._interner, nan)
         return self._publish(store, lambda: store.apply(encoded))
 
     def delete(self, table: str, keys: object) -> Batch:

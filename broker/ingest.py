@@ -30,7 +30,7 @@ from broker.values import (
     encode_numbers,
     take_texts,
 )
-from network.wire.containers import is_column, made_by
+from network.wire.containers import Nan, is_column, made_by, nan_as_null
 from network.wire.errors import BadBatch, BadValue, UnknownColumn
 
 KEEP = -math.inf  # in a batch: "not given"; a stored row keeps its value, a new row gets NULL
@@ -57,13 +57,14 @@ class Encoded:
         return int(self.cells.shape[1])
 
 
-def ingest(table: Table, rows: object, interner: Interner) -> Encoded:
+def ingest(table: Table, rows: object, interner: Interner, nan: Nan = "refuse") -> Encoded:
     """The codes of rows, or a UsageError, and then nothing has changed anywhere.
 
     `rows` is a list of dicts, one dict of columns, one dict of values (a single row), a pyarrow Table or
-    RecordBatch, or a pandas DataFrame (its index is not looked at).
+    RecordBatch, or a pandas DataFrame (its index is not looked at). `nan`: whether NaN is refused or is NULL.
     """
     plan = _plan(table)
+    rows = nan_as_null(rows, nan)
     if isinstance(rows, dict):
         if rows and type(next(iter(rows.values()))) in _PLAIN_TYPES:
             return _single(plan, rows, interner) or _from_dicts(plan, [rows], interner)
@@ -80,8 +81,8 @@ def ingest(table: Table, rows: object, interner: Interner) -> Encoded:
         return _from_columns(plan, [(name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)], interner)
     raise BadBatch(
         table.name,
-        f"a {type(rows).__name__} is no batch; give a list of dicts, a dict of columns, an arrow Table "
-        "or RecordBatch, or a DataFrame (of an iterator make a list first)",
+        f"a {type(rows).__name__} is not a batch of rows; pass a list of dicts, a dict of columns, a pyarrow Table or "
+        "RecordBatch, or a pandas DataFrame (convert an iterator with list())",
     )
 
 
@@ -91,7 +92,7 @@ def ingest_keys(table: Table, keys: object, interner: Interner) -> NDArray[np.fl
     column = plan.columns[table.key]
     if not is_column(keys):
         if isinstance(keys, Mapping | set | frozenset) or made_by("pandas", keys, "DataFrame"):
-            raise BadBatch(table.name, f"a {type(keys).__name__} is no list of keys")
+            raise BadBatch(table.name, f"a {type(keys).__name__} is not a list of keys; pass one key or a list of keys")
         if type(keys) is str and column.type is ColumnType.TEXT:
             code = interner.find(keys)
             return np.array([UNKNOWN if code is None else code])
@@ -193,9 +194,9 @@ def _from_mapping(plan: _Plan, columns: dict[Any, Any], interner: Interner) -> E
     if forms == {False}:
         return _from_dicts(plan, [columns], interner)
     if not forms:
-        raise BadBatch(plan.table.name, "an empty dict; give at least the key column")
+        raise BadBatch(plan.table.name, "the dict is empty; pass at least the key column")
     odd = next(name for name, values in columns.items() if not is_column(values))
-    raise BadBatch(plan.table.name, f"{odd!s:.80} is one value while others are columns; give columns only")
+    raise BadBatch(plan.table.name, f"{odd!s:.80} is a single value but others are columns; pass columns only")
 
 
 def _from_columns(plan: _Plan, columns: Sequence[tuple[Any, Any]], interner: Interner) -> Encoded:
@@ -223,9 +224,9 @@ def _from_columns(plan: _Plan, columns: Sequence[tuple[Any, Any]], interner: Int
 
 def _length(table: Table, name: object, values: Any) -> int:
     if isinstance(values, np.ndarray) and values.ndim != 1:
-        raise BadBatch(table.name, f"column {name} has {values.ndim} dimensions; give one")
+        raise BadBatch(table.name, f"column {name} has {values.ndim} dimensions; pass one-dimensional columns")
     if len(values) > MAXIMUM_ROWS:
-        raise BadBatch(table.name, f"{len(values)} rows; at most {MAXIMUM_ROWS} in one batch")
+        raise BadBatch(table.name, f"{len(values)} rows in one batch; at most {MAXIMUM_ROWS} are allowed")
     return len(values)
 
 
@@ -233,18 +234,18 @@ def _from_dicts(plan: _Plan, rows: Sequence[Any], interner: Interner) -> Encoded
     """Rows as dicts, each with the key and any other columns."""
     table = plan.table
     if len(rows) > MAXIMUM_ROWS:
-        raise BadBatch(table.name, f"{len(rows)} rows; at most {MAXIMUM_ROWS} in one batch")
+        raise BadBatch(table.name, f"{len(rows)} rows in one batch; at most {MAXIMUM_ROWS} are allowed")
     if not set(map(type, rows)) <= {dict}:
         for row, mapping in enumerate(rows):
             if not isinstance(mapping, Mapping):
-                raise BadBatch(table.name, f"row {row} is a {type(mapping).__name__}; each row is a dict")
+                raise BadBatch(table.name, f"row {row} is a {type(mapping).__name__}; each row must be a dict")
         rows = list(map(dict, rows))
     shapes: dict[tuple[Any, ...], None] = dict.fromkeys(map(tuple, rows))
     spellings: dict[int, set[str]] = {}
     for shape in shapes:
         positions = [plan.place(name)[0] for name in shape]
         if not positions:
-            raise BadBatch(table.name, "a row is an empty dict; give at least the key")
+            raise BadBatch(table.name, "a row is an empty dict; pass at least the key")
         if len(set(positions)) < len(positions):
             twice = next(position for position in positions if positions.count(position) > 1)
             raise BadBatch(table.name, f"column {plan.columns[twice].name} is given twice in one row")
@@ -294,7 +295,7 @@ def _assemble(
     keyed = places.get(table.key, np.empty(0, dtype=np.int64))
     if keyed is not None and len(keyed) < n:
         gap = np.setdiff1d(np.arange(n), keyed, assume_unique=True)[0]
-        refusals.append((int(gap), table.key, "the key must be given"))
+        refusals.append((int(gap), table.key, "the primary key is missing"))
     if refusals:
         row, position, reason = min(refusals)
         raise BadValue(table.name, row, plan.columns[position].name, reason)

@@ -50,6 +50,11 @@ class Column:
     type: ColumnType
     not_null: bool = False
 
+    @property
+    def declared(self) -> str:
+        """Type and constraint as SQL writes them."""
+        return f"{self.type.value}{' NOT NULL' if self.not_null else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -70,6 +75,24 @@ class Table:
     def column(self, name: str) -> Column:
         """The column of that name, or UnknownColumn."""
         return self.columns[self.position(name)]
+
+    def difference(self, wanted: Table) -> str:
+        """How this table differs from one wanted in its place, in words; empty if it does not."""
+        for column in wanted.columns:
+            there = next((one for one in self.columns if fold(one.name) == fold(column.name)), None)
+            if there is None:
+                return f"it has no column {column.name}"
+            if (there.type, there.not_null) != (column.type, column.not_null):
+                return f"its column {there.name} is {there.declared}, not {column.declared}"
+        wanted_names = [fold(column.name) for column in wanted.columns]
+        for column in self.columns:
+            if fold(column.name) not in wanted_names:
+                return f"it also has a column {column.name} ({column.declared})"
+        if fold(self.key_column.name) != fold(wanted.key_column.name):
+            return f"its primary key is {self.key_column.name}, not {wanted.key_column.name}"
+        if [fold(column.name) for column in self.columns] != wanted_names:
+            return f"its columns are in another order: {', '.join(column.name for column in self.columns)}"
+        return ""
 
     @property
     def key_column(self) -> Column:

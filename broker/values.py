@@ -1,8 +1,8 @@
 """The code of a value: how each value of each column type becomes one float64, and comes back.
 
     type       value                                  code
-    REAL       int, float                             itself (-0.0 becomes 0.0)
-    INTEGER    int, float without a fraction          itself, |v| <= 2**53 so that float64 holds it exactly
+    REAL       int, float, Decimal                    the float64 nearest to it (-0.0 becomes 0.0)
+    INTEGER    the same, without a fraction           itself, |v| <= 2**53 so that float64 holds it exactly
     TIMESTAMP  datetime, date, datetime64, ISO text   microseconds since 1970 UTC, |code| <= 2**53
     TEXT       str                                    its number in the interner
     any        None, pandas NA and NaT                NaN
@@ -20,6 +20,7 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import repeat
 from operator import attrgetter, is_
@@ -29,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.schema import Column, ColumnType, Table
-from network.wire.containers import is_null, masked_list, plain
-from network.wire.errors import BadValue, InvariantBroken
+from network.wire.containers import is_nan, is_null, masked_list, number_of, plain
+from network.wire.errors import BadValue, InvariantBroken, Remedy
+from network.wire.packing import type_name
 
 if TYPE_CHECKING:
     from broker.interning import Interner, Texts
@@ -54,6 +56,13 @@ _MICROSECONDS_PER = {
 }
 _PER_MICROSECOND = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}
 _CALENDAR_UNITS_PER_YEAR = {"Y": 1, "M": 12}
+
+
+#: Not NULL unless that is asked for: a NaN is more often an accident than an intention.
+NAN = Remedy(
+    'NaN is not allowed; upsert(.., nan="null") stores NaN as NULL',
+    'NaN is not allowed; publish(.., nan="null") or `hullcast publish --nan null` stores NaN as NULL',
+)
 
 
 class Refused(ValueError):
@@ -96,7 +105,7 @@ def take_text(column: Column, value: object) -> str | None:
     if isinstance(value, str):
         return str.__str__(value)  # subclasses become plain: no array hangs on them, and an Enum is its value
     if not is_null(value):
-        raise Refused(f"TEXT takes str, got {_kind(value)}")
+        raise Refused(NAN if is_nan(value) else f"TEXT takes str, got {type_name(value)}")
     _refuse_null(column)
     return None
 
@@ -104,13 +113,13 @@ def take_text(column: Column, value: object) -> str | None:
 def check_text(text: str) -> None:
     """Refuse what could not be stored or sent as UTF-8 text."""
     if "\0" in text:
-        raise Refused("TEXT takes no NUL character")
+        raise Refused("TEXT must not contain a NUL character")
     try:
         size_bytes = len(text.encode())
     except UnicodeEncodeError as error:
-        raise Refused(f"TEXT has a lone surrogate at character {error.start}; it has no UTF-8 form") from None
+        raise Refused(f"TEXT has a lone surrogate at character {error.start}, which UTF-8 cannot encode") from None
     if size_bytes > LONGEST_TEXT_BYTES:
-        raise Refused(f"TEXT of {size_bytes} bytes; at most {LONGEST_TEXT_BYTES} are taken")
+        raise Refused(f"TEXT of {size_bytes} bytes is too long; at most {LONGEST_TEXT_BYTES} bytes are allowed")
 
 
 def texts_are_good(texts: Collection[str]) -> bool:
@@ -142,11 +151,7 @@ def decode(kind: ColumnType, code: float, interner: Interner | Texts) -> float |
 
 def _refuse_null(column: Column) -> None:
     if column.not_null:
-        raise Refused("NULL where a value is needed: the column is NOT NULL, or the key")
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
+        raise Refused("NULL is not allowed: the column is NOT NULL or the primary key")
 
 
 def has_utf8(text: str) -> bool:
@@ -173,29 +178,33 @@ def is_number(value: object) -> TypeGuard[int | float | np.integer[Any] | np.flo
 
 
 def _real(value: object) -> float:
+    if isinstance(value, Decimal):
+        value = number_of(value)
     if not is_number(value):
-        raise Refused(f"REAL takes a number, got {_kind(value)}")
+        raise Refused(f"REAL takes a number, got {type_name(value)}")
     try:
         code = float(value)
     except OverflowError:
-        raise Refused("number beyond the range of a float64") from None
+        raise Refused("the number is too large for REAL (a float64)") from None
     return _finite(code) + 0.0  # -0.0 + 0.0 is 0.0: equal numbers have one code
 
 
 def _integer(value: object) -> float:
+    if isinstance(value, Decimal):
+        value = number_of(value)
     if not is_number(value):
-        raise Refused(f"INTEGER takes a whole number, got {_kind(value)}")
+        raise Refused(f"INTEGER takes a whole number, got {type_name(value)}")
     if isinstance(value, float | np.floating) and _finite(float(value)) != math.floor(value):
-        raise Refused(f"INTEGER takes no fraction, got {value!s}")
+        raise Refused(f"INTEGER takes a whole number, got {value!s}")
     whole = int(value)
     if not -EXACT <= whole <= EXACT:
-        raise Refused("INTEGER beyond +-2**53")
+        raise Refused("INTEGER must be between -2**53 and 2**53")
     return float(whole)
 
 
 def _finite(code: float) -> float:
     if not math.isfinite(code):
-        raise Refused(f"{code} is no SQL number; use None or a nullable dtype for NULL")
+        raise Refused(NAN if code != code else f"{code} is not allowed: numbers must be finite")
     return code
 
 
@@ -209,13 +218,14 @@ def _instant(value: object) -> float:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise Refused(f"not an ISO-8601 instant: {str(value)[:40]!r}") from None
+            raise Refused(f"{str(value)[:40]!r} is not an ISO-8601 timestamp") from None
     elif isinstance(value, datetime) and hasattr(value, "to_pydatetime"):  # pandas.Timestamp
         value = value.to_pydatetime(warn=False)  # microsecond precision is ours; no warning about nanoseconds
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
-        raise Refused(f"TIMESTAMP takes a datetime, a datetime64 or ISO-8601 text, got {_kind(value)}")
+        kinds = "a datetime, a datetime64 or ISO-8601 text"
+        raise Refused(NAN if is_nan(value) else f"TIMESTAMP takes {kinds}, got {type_name(value)}")
     if value.utcoffset() is None:
         value = value.replace(tzinfo=UTC)
     code = (value - _EPOCH) // _MICROSECOND
@@ -224,7 +234,7 @@ def _instant(value: object) -> float:
     return float(code)
 
 
-_BEYOND = "TIMESTAMP beyond 2**53 microseconds from 1970 (years 1684 to 2255)"
+_BEYOND = "TIMESTAMP must be within 2**53 microseconds of 1970 (years 1684 to 2255)"
 
 
 # -- one column: the same, fast ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,11 @@ from sqlglot.optimizer.scope import Scope, build_scope
 
 from broker.interning import Interner
 from broker.schema import Column, ColumnType, Table, fold
+from broker.sql.text import refuse_other_statements
 from broker.values import Refused, decode, encode_number, has_utf8
+from network.wire.containers import number_of
 from network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
+from network.wire.packing import type_name
 
 LONGEST_SQL = 4096
 MOST_COLUMNS = 2000  # of one query: SQLite's own limit
@@ -66,6 +70,7 @@ def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
     try:
         statements = sqlglot.parse(sql, read="sqlite")
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+            refuse_other_statements(sql)
             raise SqlError(shortened(sql), "not a single SELECT", _ACCEPTED)
         tree = statements[0]
         if tree.find(exp.Into, exp.Insert, exp.Update, exp.Delete, exp.DDL, exp.Command):
@@ -87,6 +92,7 @@ def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
         text = tree.sql(dialect="sqlite") if any(changes) else sql
         return Plan(sql, text, named, local, instants, instant_names)
     except SqlglotError as error:
+        refuse_other_statements(sql)
         raise SqlError(shortened(sql), _first_line(error), _ACCEPTED) from error
     except RecursionError as error:
         raise SqlError(shortened(sql), "nested too deeply", _ACCEPTED) from error
@@ -316,7 +322,8 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
             return None if value != value else _instant_text(value)  # NaT
         except Refused as refused:
             raise BadParameter(position, refused.reason) from None
-    kind = type(value).__name__
+    kind = type_name(value)
+    value = number_of(value) if isinstance(value, Decimal) else value
     if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):  # some of these would be integers
         value = value.item()
     if isinstance(value, str):

@@ -101,11 +101,13 @@ class Binder:
             if not _is_column(values):
                 dimensions = getattr(values, "ndim", 1)
                 got = type(values).__name__ if dimensions == 1 else f"{dimensions} dimensions"
-                raise BadParameter(position + 1, f"needs a column of values, a list or an array, got {got}")
+                raise BadParameter(position + 1, f"needs a column of values (a list or an array), got {got}")
         n = len(columns[0]) if len(columns) else count
         for slot, values in zip(self.slots, columns, strict=True):
             if len(values) != n:
-                raise BadParameter(len(codes) + 1, f"{slot.label} has {len(values)} values, the first parameter {n}")
+                raise BadParameter(
+                    len(codes) + 1, f"{slot.label} has {len(values)} values, but the first parameter has {n}"
+                )
             try:
                 codes.append(encode_column(slot.domain, values))
             except Unfit as error:
@@ -136,9 +138,10 @@ class Binder:
         return tuple(partition), never
 
     def _wrong_count(self, given: int) -> BadParameter:
-        wanted = f"{len(self.slots)} ({', '.join(slot.label for slot in self.slots)})" if self.slots else "none"
-        hint = "; give them one by one: subscribe(sql, *values)" if given == 1 < len(self.slots) else ""
-        return BadParameter(0, f"{given} parameter(s) given, the query has {wanted}{hint}")
+        labels = f" ({', '.join(slot.label for slot in self.slots)})" if self.slots else ""
+        parameters = "parameter" if len(self.slots) == 1 else "parameters"
+        hint = "; pass the values one by one: subscribe(sql, *values)" if given == 1 < len(self.slots) else ""
+        return BadParameter(0, f"the query takes {len(self.slots)} {parameters}{labels}, got {given}{hint}")
 
 
 def _code(operand: Operand, codes: list[Code]) -> Code:

@@ -7,7 +7,7 @@ decides what it is: one is a bound, two of different tables are how the tables m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from sqlglot import exp
 
@@ -15,7 +15,7 @@ from broker.schema import ColumnType
 from broker.sql.bounds import Comparison
 from broker.sql.encode import Domain, Slot
 from broker.sql.query import JoinOn, Ref
-from broker.sql.refusals import refuse_expression
+from broker.sql.refusals import ONLY_EQUAL, ONLY_EQUAL_HINT, UNORDERED, refuse_expression, refuse_null_test
 from broker.sql.scope import Scope
 from broker.sql.terms import Given, Operand, Side, TermReader
 from broker.sql.text import refuse
@@ -75,16 +75,24 @@ class ConditionReader:
             elif type(part) in _COMPARISONS:
                 self._comparison(part, _COMPARISONS[type(part)])
             else:
-                refuse_expression(part)
+                self._refuse(part)
+
+    def _refuse(self, node: exp.Expr) -> NoReturn:
+        refuse_null_test(node)
+        if isinstance(node, UNORDERED):
+            kinds = {self.scope.column(self.scope.resolve(column)).type for column in node.find_all(exp.Column)}
+            if ColumnType.TEXT in kinds:
+                refuse(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
+        refuse_expression(node)
 
     def _between(self, node: exp.Between) -> None:
         if node.args.get("symmetric"):
-            refuse(node, "SYMMETRIC is not offered", "write the smaller bound first")
+            refuse(node, "SYMMETRIC is not supported", "write the smaller bound first")
         if isinstance(node.this.unnest(), exp.Abs):
-            refuse(node, "an absolute difference has one bound", _BAND_HINT)
+            refuse(node, "ABS(..) takes one bound", _BAND_HINT)
         middle = self.terms.read(node.this)
         if middle.operands or not middle.columns:
-            refuse(node, "BETWEEN starts with something other than a column", _PLAIN_HINT)
+            refuse(node, "BETWEEN must be on a column", _PLAIN_HINT)
         low, high = self.terms.read(node.args["low"]), self.terms.read(node.args["high"])
         self._compare(node, middle, Comparison.AT_LEAST, low)
         self._compare(node, middle, Comparison.AT_MOST, high)
@@ -103,7 +111,7 @@ class ConditionReader:
     def _compare(self, node: exp.Expr, left: Side, comparison: Comparison, right: Side) -> None:
         match len(left.columns) + len(right.columns):
             case 0:
-                refuse(node, "it compares no column", _PLAIN_HINT)
+                refuse(node, "no column is compared", _PLAIN_HINT)
             case 1 if left.columns:
                 self._bound(node, left, comparison, right)
             case 1:
@@ -111,16 +119,16 @@ class ConditionReader:
             case 2:
                 self._meet(node, left, comparison, right)
             case _:
-                refuse(node, "it compares more than two columns", _PLAIN_HINT)
+                refuse(node, "more than two columns are compared", _PLAIN_HINT)
 
     def _bound(self, node: exp.Expr, column: Side, comparison: Comparison, value: Side) -> None:
         """`column comparison value`, both sides free of arithmetic."""
         sign, ref = column.columns[0]
         if sign < 0 or column.operands or len(value.operands) != 1:
-            refuse(node, "arithmetic is not offered", _PLAIN_HINT)
+            refuse(node, "arithmetic is not supported", _PLAIN_HINT)
         kind = self.scope.column(ref).type
         if kind is ColumnType.TEXT and comparison is not Comparison.EQUAL:
-            refuse(node, f"{self.scope.label(ref)} has no order", "compare TEXT with =")
+            refuse(node, ONLY_EQUAL, ONLY_EQUAL_HINT)
         slot = Slot(self.scope.label(ref), _DOMAINS[kind])
         self.conditions.append(Condition(ref, comparison, self.terms.operand(*value.operands[0], slot)))
 
@@ -146,9 +154,9 @@ class ConditionReader:
     def _absolute(self, node: exp.Expr, inner: Side, comparison: Comparison, outer: Side) -> None:
         """ABS(difference) <= d is -d <= difference <= d."""
         if comparison not in (Comparison.LESS, Comparison.AT_MOST):
-            refuse(node, "an absolute difference needs an upper bound", _BAND_HINT)
+            refuse(node, "ABS(..) needs an upper bound", _BAND_HINT)
         if inner.operands or outer.columns or len(outer.operands) != 1:
-            refuse(node, "an absolute difference is of two columns, compared with one value", _BAND_HINT)
+            refuse(node, "ABS(..) takes the difference of two columns and is compared with one value", _BAND_HINT)
         slot = self._meet_band(node, *self._difference(node, inner.columns))
         sign, term = outer.operands[0]
         self.conditions.append(Condition(None, comparison, self.terms.operand(sign, term, slot)))
@@ -157,7 +165,7 @@ class ConditionReader:
     def _difference(self, node: exp.Expr, columns: list[tuple[int, Ref]]) -> tuple[Ref, Ref]:
         """The left and the right table's column of a difference, whichever is subtracted."""
         if len(columns) != 2 or columns[0][0] == columns[1][0]:
-            refuse(node, "this arithmetic is not offered", _BAND_HINT)
+            refuse(node, "this arithmetic is not supported", _BAND_HINT)
         first, second = sorted(ref for _, ref in columns)
         if first.side == second.side:
             refuse(node, "two columns of one table cannot be compared", "compare a column with a value or ?")
@@ -184,12 +192,12 @@ class ConditionReader:
     def _refuse_reals(self, node: exp.Expr, *refs: Ref) -> None:
         """SQL would round the sum before it compares, and we the difference: the same for whole numbers only."""
         if any(self.scope.column(ref).type is ColumnType.REAL for ref in refs):
-            refuse(node, "REAL columns are compared by their difference: a rounded sum is another thing", _BAND_HINT)
+            refuse(node, "a sum of REAL columns is rounded; compare their difference instead", _BAND_HINT)
 
     def _meet_once(self, node: exp.Expr, on: JoinOn) -> None:
         """Two tables meet in one way; saying the same again, or bounding the same band again, is fine."""
         if self.on is not None and self.on != on:
-            refuse(node, "the tables meet in another way already", "join on one equality or on one band")
+            refuse(node, "the tables are joined in another way already", "join on one equality or on one band")
         self.on = on
 
     def _mismatch(self, left: int, right: int) -> str:
@@ -216,7 +224,7 @@ def read_conditions(select: exp.Select, scope: Scope) -> ConditionReader:
         reader.read(where.this)
     if len(scope.tables) == 2 and reader.on is None:
         names = " and ".join(scope.names)
-        raise SqlError(names, "nothing says how the two tables meet", f"JOIN .. USING (c), ON r.x = s.y; {_BAND_HINT}")
+        raise SqlError(names, "the join has no condition", f"JOIN .. USING (c), ON r.x = s.y; {_BAND_HINT}")
     return reader
 
 

@@ -15,32 +15,17 @@ MAXIMUM_COLUMNS: Final = 256
 MAXIMUM_NAME: Final = 64
 _MAXIMUM_TOKENS: Final = 2048  # 256 columns of `name TYPE NOT NULL ,` are flat, so more tokens are harmless
 
-_GRAMMAR = "accepted: CREATE TABLE name (column TYPE [NOT NULL] [PRIMARY KEY], ..) or DROP TABLE name"
+_GRAMMAR = (
+    "accepted: CREATE TABLE [IF NOT EXISTS] name (column TYPE [NOT NULL] [PRIMARY KEY], ..) "
+    "or DROP TABLE [IF EXISTS] name"
+)
+_DROP = "accepted: DROP TABLE [IF EXISTS] name"
 _TYPE_HINT = (
     "accepted types: TEXT (VARCHAR, CHAR, STRING), REAL (FLOAT, DOUBLE), "
     "INTEGER (INT, BIGINT, SMALLINT), TIMESTAMP (DATETIME)"
 )
 _CONSTRAINT_HINT = "accepted: NOT NULL, PRIMARY KEY, and PRIMARY KEY (column) at the end"
 _KEY_HINT = "mark exactly one column PRIMARY KEY"
-_UPSERT = "rows are written with engine.upsert(table, rows)"
-_DELETE = "rows are removed with engine.delete(table, keys)"
-_SELECT = "a standing query goes to engine.subscribe(sql), a single one to engine.query(sql)"
-_FIRST_WORDS = {
-    "": _GRAMMAR,
-    "CREATE": "",
-    "DROP": "",
-    "INSERT": _UPSERT,
-    "UPDATE": _UPSERT,
-    "REPLACE": _UPSERT,
-    "MERGE": _UPSERT,
-    "DELETE": _DELETE,
-    "TRUNCATE": _DELETE,
-    "SELECT": _SELECT,
-    "WITH": _SELECT,
-    "VALUES": _SELECT,
-    "FROM": _SELECT,
-    "(": _SELECT,
-}
 
 _D = exp.DataType.Type
 _TYPES = {
@@ -59,34 +44,36 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A table to come into being."""
+    """A table to come into being; `if_missing`: nothing happens if it exists with the same definition."""
 
     table: Table
+    if_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """A table to go, by name."""
+    """A table to go, by name; `if_there`: nothing happens if there is none."""
 
     name: str
+    if_there: bool = False
 
 
 def parse_statement(sql: str) -> CreateTable | DropTable:
     """Read CREATE TABLE or DROP TABLE; anything else is a SqlError that names the right call."""
-    tree = read_statement(sql, _FIRST_WORDS, _MAXIMUM_TOKENS).tree
+    tree = read_statement(sql, ("CREATE", "DROP"), _GRAMMAR, _MAXIMUM_TOKENS).tree
     if isinstance(tree, exp.Create) and tree.args.get("kind") == "TABLE":
-        return CreateTable(_table(tree))
+        return CreateTable(_table(tree), bool(tree.args.get("exists")))
     if isinstance(tree, exp.Drop) and tree.args.get("kind") == "TABLE":
-        check_only(tree, {"tables", "kind"}, "DROP TABLE takes a name and nothing else", "accepted: DROP TABLE name")
+        check_only(tree, {"tables", "kind", "exists"}, "DROP TABLE takes a name and nothing else", _DROP)
         tables = tree.args.get("tables") or []
         if len(tables) != 1:
-            refuse(tree, "DROP TABLE takes one name", "accepted: DROP TABLE name")
-        return DropTable(_table_name(tables[0]))
-    refuse(tree, "only tables are created and dropped here", _GRAMMAR)
+            refuse(tree, "DROP TABLE takes one name", _DROP)
+        return DropTable(_table_name(tables[0]), bool(tree.args.get("exists")))
+    refuse(tree, "only tables can be created and dropped", _GRAMMAR)
 
 
 def _table(tree: exp.Create) -> Table:
-    check_only(tree, {"this", "kind"}, "CREATE TABLE takes a name and columns and nothing else", _GRAMMAR)
+    check_only(tree, {"this", "kind", "exists"}, "CREATE TABLE takes a name and columns and nothing else", _GRAMMAR)
     schema = tree.this
     if not isinstance(schema, exp.Schema):
         refuse(tree, "the columns are missing", _GRAMMAR)
@@ -112,7 +99,7 @@ def _checked(name: str, columns: list[Column], keys: list[str]) -> Table:
     seen: set[str] = set()
     for column in columns:
         if fold(column.name) in seen:
-            raise SqlError(column.name, "two columns have this name", "names compare without regard to case")
+            raise SqlError(column.name, "two columns have this name", "names are not case-sensitive")
         seen.add(fold(column.name))
     if not keys:
         raise SqlError(name, "the table has no primary key", _KEY_HINT)
@@ -135,13 +122,13 @@ def _column(node: exp.ColumnDef) -> tuple[Column, bool]:
     for constraint in node.args.get("constraints") or []:
         kind = constraint.args.get("kind") if isinstance(constraint, exp.ColumnConstraint) else None
         if constraint.args.get("this"):
-            refuse(constraint, "constraints have no names here", _CONSTRAINT_HINT)
+            refuse(constraint, "named constraints are not supported", _CONSTRAINT_HINT)
         if isinstance(kind, exp.NotNullColumnConstraint) and not any(kind.args.values()):
             not_null = True
         elif isinstance(kind, exp.PrimaryKeyColumnConstraint) and not any(kind.args.values()):
             is_key = True
         else:
-            refuse(constraint, "this constraint is not offered", _CONSTRAINT_HINT)
+            refuse(constraint, "this constraint is not supported", _CONSTRAINT_HINT)
     return Column(_name(node.this), _type(node), not_null or is_key), is_key
 
 
@@ -153,7 +140,7 @@ def _type(node: exp.ColumnDef) -> ColumnType:
     if known is None or declared.args.get("nested"):
         refuse(declared, f"column {_name(node.this)} has an unknown type", _TYPE_HINT)
     if declared.expressions and known is not ColumnType.TEXT:  # VARCHAR(10) is TEXT, as in SQLite
-        refuse(declared, "the type takes no size", _TYPE_HINT)
+        refuse(declared, "this type takes no size", _TYPE_HINT)
     return known
 
 
@@ -163,23 +150,23 @@ def _table_constraint(node: object) -> list[str]:
         refuse(node, "the column has no type", _TYPE_HINT)
     if not isinstance(node, exp.PrimaryKey):
         part = describe(node) if isinstance(node, exp.Expr) else shorten(str(node))
-        raise SqlError(part, "this table constraint is not offered", _CONSTRAINT_HINT)
+        raise SqlError(part, "this table constraint is not supported", _CONSTRAINT_HINT)
     check_only(node, {"expressions", "include"}, "the primary key takes no options", _CONSTRAINT_HINT)
     include = node.args.get("include")
     if include is not None and any(include.args.values()):
         refuse(node, "the primary key takes no options", _CONSTRAINT_HINT)
     if not all(isinstance(column, exp.Identifier) for column in node.expressions):
-        refuse(node, "the primary key is a column", _KEY_HINT)
+        refuse(node, "the primary key must be a column", _KEY_HINT)
     return [column.name for column in node.expressions]
 
 
 def _table_name(node: object) -> str:
     if not isinstance(node, exp.Table):
-        raise SqlError(shorten(str(node)), "a table has a plain name", _GRAMMAR)
-    check_only(node, {"this"}, "a table has a plain name, without database or alias", _GRAMMAR)
+        raise SqlError(shorten(str(node)), "a table name must be a plain name", _GRAMMAR)
+    check_only(node, {"this"}, "a table name must be a plain name, without database or alias", _GRAMMAR)
     name = _name(node.this)
     if fold(name).startswith(("sqlite_", "pragma_")):
-        raise SqlError(name, "names beginning with sqlite_ or pragma_ belong to the database", "choose another name")
+        raise SqlError(name, "names that begin with sqlite_ or pragma_ are reserved", "choose another name")
     return name
 
 
@@ -188,5 +175,5 @@ def _name(node: object) -> str:
     name = node.name if isinstance(node, exp.Identifier) else ""
     if not name or len(name) > MAXIMUM_NAME or not name.isprintable() or '"' in name:
         hint = f"accepted: 1 to {MAXIMUM_NAME} printable characters without double quotes"
-        raise SqlError(shorten(name or str(node)), "it cannot be a name", hint)
+        raise SqlError(shorten(name or str(node)), "it is not a valid name", hint)
     return name

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Final
@@ -19,6 +20,8 @@ import numpy as np
 from broker.sql.bounds import Code, code_of
 from broker.sql.text import shorten
 from broker.values import Refused, check_text, is_number
+from network.wire.containers import number_of
+from network.wire.packing import type_name
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,6 +69,8 @@ def encode_number(value: object) -> Code:
             value += 0.0  # one sign of zero only
             return value, value
         raise Unfit("cannot be compared with NaN")
+    if isinstance(value, Decimal):  # as it would be stored
+        return encode_number(number_of(value))
     if not is_number(value):
         raise _wrong(value, Domain.NUMBER)
     if isinstance(value, int | np.integer):
@@ -131,7 +136,7 @@ def within_reach(code: Code, domain: Domain) -> Code:
     down, up = code
     if (down == up and math.isinf(down)) or -REACH < down <= up < REACH:
         return code
-    raise Unfit(f"takes bounds below 2**53{' microseconds' if domain is Domain.DURATION else ''} in size, or none")
+    raise Unfit(f"must be below 2**53{' microseconds' if domain is Domain.DURATION else ''} in size, or none")
 
 
 REACH: Final = 2.0**53
@@ -189,4 +194,4 @@ def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return f"int of {value.bit_length()} bits"
     text = repr(value[:60] if isinstance(value, str) else value) if plain else ""
-    return f"{type(value).__name__} {shorten(text)}".rstrip()
+    return f"{type_name(value)} {shorten(text)}".rstrip()

@@ -46,12 +46,12 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
         if len(scope.tables) > 1:
             refuse(
                 items[0],
-                "a join has no aggregates and no DISTINCT",
+                "aggregates and DISTINCT over a join are not supported",
                 "select columns of the join",
             )
         if len(items) > 1:
-            hint = "make one subscription for each aggregate; there is no GROUP BY"
-            refuse(select, "an aggregate or DISTINCT column stands alone", hint)
+            hint = "make one subscription for each aggregate; GROUP BY is not supported"
+            refuse(select, "an aggregate or DISTINCT must be the only item after SELECT", hint)
     if distinct:
         return _distinct(distinct, items[0], scope)
     if aggregates:
@@ -60,7 +60,7 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
 
 
 def _distinct(clause: exp.Expr, item: exp.Expr, scope: Scope) -> Output:
-    check_only(clause, set(), "DISTINCT ON is not offered", "accepted: SELECT DISTINCT column")
+    check_only(clause, set(), "DISTINCT ON is not supported", "accepted: SELECT DISTINCT column")
     column = item.unalias()
     if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
         refuse(item, "DISTINCT takes one column", "accepted: SELECT DISTINCT column")
@@ -77,15 +77,15 @@ def _aggregate(item: exp.Expr, scope: Scope) -> Output:
         check_only(argument, set(), "* takes no options", "accepted: COUNT(*)")
         return Output(kind, (item.alias or "COUNT(*)",))
     if isinstance(argument, exp.Distinct):
-        refuse(call, f"{kind.value}(DISTINCT ..) is not offered", "accepted: SELECT DISTINCT column")
+        refuse(call, f"{kind.value}(DISTINCT ..) is not supported", "accepted: SELECT DISTINCT column")
     if not isinstance(argument, exp.Column) or isinstance(argument.this, exp.Star):
         refuse(call, f"{kind.value} takes a plain column", _LIST_HINT)
     y = scope.resolve(argument)
     column = scope.column(y)
     if kind in (Kind.MIN, Kind.MAX) and not column.type.ordered:
-        refuse(call, f"{scope.label(y)} has no order", "MIN and MAX take numbers and TIMESTAMPs")
+        refuse(call, f"{kind.value} of {scope.label(y)} is not supported", "MIN and MAX take numbers and TIMESTAMPs")
     if kind in (Kind.SUM, Kind.AVG) and not column.type.numeric:
-        refuse(call, f"{scope.label(y)} cannot be added up", "SUM and AVG take numbers")
+        refuse(call, f"{kind.value} of {scope.label(y)} is not supported", "SUM and AVG take numbers")
     return Output(kind, (item.alias or f"{kind.value}({column.name})",), y)
 
 
@@ -110,7 +110,7 @@ def _refs(node: exp.Expr, scope: Scope) -> list[Ref]:
     if isinstance(node, exp.Column):
         return [scope.resolve(node)]
     if isinstance(node, exp.Placeholder | exp.Literal):
-        refuse(node, "a constant is selected", _LIST_HINT)
+        refuse(node, "constants are not supported after SELECT", _LIST_HINT)
     if isinstance(node, exp.Binary | exp.Unary | exp.Func) and not isinstance(node, exp.AggFunc):
-        refuse(node, "expressions are not computed", _LIST_HINT)
+        refuse(node, "expressions are not supported after SELECT", _LIST_HINT)
     refuse_expression(node, _LIST_HINT)

@@ -7,41 +7,61 @@ from typing import Final, NoReturn
 from sqlglot import exp
 
 from broker.sql.text import refuse
+from network.wire.errors import Remedy
 
 _CONJUNCTION = "accepted: conditions joined by AND, each col BETWEEN a AND b or col <, <=, =, >=, > a value"
+_NULLS = Remedy("use engine.query() to find rows with NULL", "use query() to find rows with NULL")
 
 _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
-    ((exp.Or, exp.Xor), "alternatives are not offered", "make one subscription for each alternative"),
-    ((exp.Not,), "NOT is not offered", "turn the comparison around: NOT x < 5 is x >= 5"),
-    ((exp.NEQ,), "<> is not a range", "make two subscriptions, x < v and x > v"),
-    ((exp.In,), "IN is not a range", "make one subscription for each value, with ="),
+    ((exp.Or, exp.Xor), "OR is not supported in a subscription", "make one subscription for each alternative"),
+    ((exp.Not,), "NOT is not supported in a subscription", "turn the comparison around: NOT x < 5 is x >= 5"),
+    ((exp.NEQ,), "<> is not supported in a subscription", "make two subscriptions, one with < and one with >"),
+    ((exp.In,), "IN is not supported in a subscription", "make one subscription for each value, with ="),
     (
         (exp.Like, exp.ILike, exp.Glob, exp.RegexpLike, exp.SimilarTo),
-        "patterns are not offered",
-        "compare TEXT with =",
+        "patterns are not supported in a subscription",
+        "TEXT columns support = only",
     ),
-    (
-        (exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ),
-        "IS is not offered",
-        "a range never holds NULL; compare with =",
-    ),
+    ((exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ), "IS is not supported in a subscription", "compare with ="),
     ((exp.Null,), "a comparison with NULL is never true", "compare with a value"),
-    ((exp.Boolean,), "there are no truth values", _CONJUNCTION),
+    ((exp.Boolean,), "TRUE and FALSE are not supported", _CONJUNCTION),
     (
         (exp.Subquery, exp.Query, exp.Exists, exp.SubqueryPredicate),
-        "subqueries are not offered",
-        "subscribe to each query by itself",
+        "subqueries are not supported in a subscription",
+        "make one subscription for each query",
     ),
-    ((exp.Placeholder, exp.Parameter), "parameters have no names", "write a plain ? for each parameter"),
-    ((exp.Interval,), "INTERVAL is not offered", "write a number of seconds, or ? and bind a timedelta"),
-    ((exp.Window,), "windows are not offered", "accepted: one aggregate over the whole range"),
-    ((exp.Case, exp.If), "CASE is not offered", _CONJUNCTION),
-    ((exp.AggFunc,), "MIN, MAX, COUNT, SUM and AVG of one column are offered, each alone after SELECT", _CONJUNCTION),
-    ((exp.Func,), "functions are not offered", "accepted: ABS(s.b - r.b) <= d as a join condition"),
-    ((exp.Tuple,), "rows are not compared as a whole", "write one comparison for each column"),
-    ((exp.Collate,), "collations are not offered", "compare TEXT with ="),
-    ((exp.Binary, exp.Unary), "this arithmetic is not offered", "compare a plain column with a value"),
+    ((exp.Placeholder, exp.Parameter), "parameters are written as ?", "write ? for each value and give them in order"),
+    ((exp.Interval,), "INTERVAL is not supported", "write a number of seconds, or ? and pass a timedelta"),
+    ((exp.Window,), "windows are not supported in a subscription", "accepted: one aggregate over the whole range"),
+    ((exp.Case, exp.If), "CASE is not supported in a subscription", _CONJUNCTION),
+    ((exp.AggFunc,), "MIN, MAX, COUNT, SUM and AVG of one column are supported, each alone after SELECT", _CONJUNCTION),
+    ((exp.Func,), "functions are not supported in a subscription", "accepted: ABS(s.b - r.b) <= d as a join condition"),
+    ((exp.Tuple,), "rows cannot be compared as a whole", "write one comparison for each column"),
+    ((exp.Collate,), "collations are not supported", "compare TEXT with ="),
+    ((exp.Binary, exp.Unary), "this arithmetic is not supported", "compare a plain column with a value"),
 )
+
+#: Conditions that no range can express; on a TEXT column the reason is that it has no ranges at all.
+UNORDERED: Final = (exp.NEQ, exp.Like, exp.ILike, exp.Glob, exp.RegexpLike, exp.SimilarTo)
+ONLY_EQUAL: Final = "TEXT columns support = only"
+ONLY_EQUAL_HINT: Final = "use =, or make one subscription for each value"
+
+
+def refuse_null_test(node: exp.Expr) -> None:
+    """Refuse IS NULL and IS NOT NULL, if it is one of them."""
+    inner = node.this if isinstance(node, exp.Not) else node
+    inner = inner.unnest() if isinstance(inner, exp.Paren) else inner
+    if not isinstance(inner, exp.Is):
+        return
+    tested, negated = inner.expression, isinstance(node, exp.Not)
+    if isinstance(tested, exp.Not):
+        tested, negated = tested.this, not negated
+    if not isinstance(tested, exp.Null):
+        return
+    if negated:
+        hint = "leave it out: a comparison never matches NULL, and COUNT(column) counts the rows that are not NULL"
+        refuse(node, "IS NOT NULL is not supported in a subscription", hint)
+    refuse(node, "IS NULL is not supported in a subscription", _NULLS)
 
 
 def refuse_expression(node: exp.Expr, accepted: str = _CONJUNCTION) -> NoReturn:
@@ -49,4 +69,4 @@ def refuse_expression(node: exp.Expr, accepted: str = _CONJUNCTION) -> NoReturn:
     for kinds, reason, hint in _REFUSED:
         if isinstance(node, kinds):
             refuse(node, reason, hint)
-    refuse(node, "this is not offered here", accepted)
+    refuse(node, "this is not supported here", accepted)

@@ -41,7 +41,7 @@ class Scope:
 
     def resolve(self, node: exp.Column) -> Ref:
         """The column a name stands for, or UnknownColumn, UnknownTable, or SqlError if it is ambiguous."""
-        check_only(node, {"this", "table"}, "a column is written column or table.column", "drop the database")
+        check_only(node, {"this", "table"}, "a column is written column or table.column", "leave out the database")
         if not isinstance(node.this, exp.Identifier):
             refuse(node, "a column was expected here", "name the columns one by one")
         if node.table:
@@ -123,7 +123,7 @@ def _joined(join: exp.Join) -> object:
     if kind not in ([], ["INNER"], ["CROSS"]):  # a comma is read as CROSS
         refuse(
             join,
-            f"{' '.join(kind)} JOIN is not offered",
+            f"{' '.join(kind)} JOIN is not supported in a subscription",
             "accepted: JOIN s USING (c) | ON r.x = s.y | ON band",
         )
     check_only(join, {"this", "on", "using", "kind"}, "a join takes USING (c) or ON .., nothing else", _TABLE_HINT)
@@ -135,7 +135,7 @@ def _using(join: exp.Join, tables: tuple[Table, ...]) -> str | None:
     if not columns:
         return None
     if len(columns) > 1 or not isinstance(columns[0], exp.Identifier):
-        refuse(join, "tables meet in one column", "accepted: USING (column)")
+        refuse(join, "tables are joined on one column", "accepted: USING (column)")
     name: str = columns[0].name
     for table in tables:
         table.position(name)

@@ -18,31 +18,29 @@ from broker.sql.query import Kind, Predicates, Ref, Shape
 from broker.sql.scope import Scope, read_scope
 from broker.sql.terms import Given, Operand
 from broker.sql.text import check_only, read_statement, refuse
-from network.wire.errors import InvariantBroken, SqlError
+from network.wire.errors import InvariantBroken, Remedy, SqlError
 
 MAXIMUM_RANGES: Final = 8
 
 _GRAMMAR = "accepted: SELECT .. FROM table [JOIN table USING (c) | ON ..] [WHERE conditions joined by AND]"
-_WRITE = "a subscription only reads; rows are written with engine.upsert and removed with engine.delete"
-_FIRST_WORDS = {
-    "": _GRAMMAR,
-    "SELECT": "",
-    "WITH": "common table expressions are not offered; subscribe to each query by itself",
-    "CREATE": "tables are created with engine.execute(sql)",
-    "DROP": "tables are dropped with engine.execute(sql)",
-    "INSERT": _WRITE,
-    "UPDATE": _WRITE,
-    "REPLACE": _WRITE,
-    "DELETE": _WRITE,
-}
+_WORDS: Final = ("SELECT", "WITH")
 _CLAUSES: Final = {
-    "group": ("GROUP BY is not offered", "make one subscription per group, with an equality on the column"),
-    "having": ("HAVING is not offered", "bound the rows with WHERE"),
-    "order": ("ORDER BY is not offered", "rows come in the order of their keys; sort at the receiver"),
-    "limit": ("LIMIT is not offered", "bound the rows with WHERE, or use MIN or MAX"),
-    "offset": ("OFFSET is not offered", "bound the rows with WHERE"),
-    "windows": ("windows are not offered", "aggregate a range with WHERE"),
-    "with_": ("common table expressions are not offered", "subscribe to each query by itself"),
+    "group": (
+        "GROUP BY is not supported in a subscription",
+        Remedy(
+            "make one subscription per group, with = on the column, or use engine.query()",
+            "make one subscription per group, with = on the column, or use query()",
+        ),
+    ),
+    "having": ("HAVING is not supported in a subscription", "limit the rows with WHERE"),
+    "order": (
+        "ORDER BY is not supported in a subscription",
+        "rows come in key order; sort them where you receive them",
+    ),
+    "limit": ("LIMIT is not supported in a subscription", "limit the rows with WHERE, or use MIN or MAX"),
+    "offset": ("OFFSET is not supported in a subscription", "limit the rows with WHERE"),
+    "windows": ("windows are not supported in a subscription", "aggregate a range with WHERE"),
+    "with_": ("WITH is not supported in a subscription", "make one subscription for each query"),
 }
 _ONE_RANGE = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
 
@@ -79,10 +77,10 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
 
     Raises SqlError for anything outside the language, UnknownTable and UnknownColumn for names.
     """
-    statement = read_statement(sql, _FIRST_WORDS)
+    statement = read_statement(sql, _WORDS, _GRAMMAR)
     select = statement.tree
     if not isinstance(select, exp.Select):
-        refuse(select, "it is not a single SELECT", "make one subscription for each SELECT")
+        refuse(select, "it is not one SELECT", "make one subscription for each SELECT")
     _check_clauses(select)
     scope = read_scope(select, catalog)
     output = read_output(select, scope)
@@ -99,13 +97,13 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
     )
     binder = _binder(shape, reader)
     if len(binder.slots) != statement.placeholders:
-        raise SqlError("?", "a parameter stands where no value is compared", "bind parameters in ON and WHERE only")
+        raise SqlError("?", "a parameter must be compared with a column", "use ? in ON and WHERE only")
     return ParsedQuery(sql, shape, output.names, scope.tables, binder)
 
 
 def names_in(sql: str) -> tuple[str, ...]:
     """The folded names of all tables that a text mentions, wherever it does; SqlError if it cannot be parsed."""
-    tree = read_statement(sql, _FIRST_WORDS).tree
+    tree = read_statement(sql, _WORDS, _GRAMMAR).tree
     return tuple(dict.fromkeys(fold(table.name) for table in tree.find_all(exp.Table)))
 
 
@@ -114,7 +112,12 @@ def _check_clauses(select: exp.Select) -> None:
         clause = select.args.get(name)
         if clause:
             refuse(clause if isinstance(clause, exp.Expr) else select, reason, hint)
-    check_only(select, {"expressions", "from_", "where", "joins", "distinct"}, "this is not offered here", _GRAMMAR)
+    check_only(
+        select,
+        {"expressions", "from_", "where", "joins", "distinct"},
+        "this is not supported in a subscription",
+        _GRAMMAR,
+    )
 
 
 def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
@@ -132,10 +135,10 @@ def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[R
         ranges |= set([ref for ref in equal if scope.column(ref).type is not ColumnType.TEXT][:1])
     if kind in _ONE_RANGE and len(ranges) > 1:
         names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
-        raise SqlError(names, f"{kind.value} takes a range on one column", "use = on the others")
+        raise SqlError(names, f"{kind.value} supports a range on one column only", "use = on the others")
     if len(ranges) > MAXIMUM_RANGES:
         names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
-        raise SqlError(names, f"{len(ranges)} columns have a range", f"at most {MAXIMUM_RANGES} can")
+        raise SqlError(names, f"ranges on {len(ranges)} columns", f"at most {MAXIMUM_RANGES} are supported")
     return tuple(sorted(ranges)), tuple(ref for ref in equal if ref not in ranges)
 
 

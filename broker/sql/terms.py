@@ -115,7 +115,7 @@ def _literal(node: exp.Expr, slot: Slot) -> Code:
     }
     if not suits[slot.domain]:
         hint = f"write {_SPELLINGS[slot.domain]} or ?"
-        refuse(node, f"{slot.label} cannot be compared with it", hint)
+        refuse(node, f"{slot.label} cannot be compared with this", hint)
     try:
         return ENCODERS[slot.domain](value)
     except Unfit as error:
@@ -139,10 +139,10 @@ def _timestamp(node: exp.Cast) -> datetime:
     kind = node.args.get("to")
     known = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.DATETIME)
     if not isinstance(kind, exp.DataType) or kind.this not in known or kind.expressions:
-        refuse(node, "only TIMESTAMP can be cast to", _OPERAND_HINT)
+        refuse(node, "only CAST(.. AS TIMESTAMP) is supported", _OPERAND_HINT)
     if not isinstance(node.this, exp.Literal) or not node.this.is_string:
         refuse(node, "only text can be cast to TIMESTAMP", "write TIMESTAMP '..' or ?")
     try:
         return datetime.fromisoformat(node.this.name)
     except ValueError:
-        refuse(node, "the text is no ISO-8601 time", "write TIMESTAMP '2024-05-01 12:30:00'")
+        refuse(node, "the text is not an ISO-8601 timestamp", "write TIMESTAMP '2024-05-01 12:30:00'")

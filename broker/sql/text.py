@@ -9,8 +9,9 @@ statement that starts with a word we know. Whatever it still raises becomes a `S
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, NoReturn
 
 from sqlglot import exp
@@ -19,7 +20,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from network.wire.errors import SqlError
+from network.wire.errors import Remedy, SqlError
 
 MAXIMUM_CHARACTERS: Final = 4096
 MAXIMUM_TOKENS: Final = 512
@@ -50,20 +51,79 @@ class _Parser(SQLiteParser):
         self.raise_error("unsupported syntax")
 
 
-def read_statement(sql: str, first_words: Mapping[str, str], maximum_tokens: int = MAXIMUM_TOKENS) -> Statement:
-    """Parse one statement that begins with an accepted word.
+_WRITE: Final = Remedy("use engine.upsert(table, rows)", "use publish(table, rows) or `hullcast publish`")
+_REMOVE: Final = Remedy("use engine.delete(table, keys)", "use delete(table, keys) or `hullcast delete`")
+_TABLES: Final = Remedy("use engine.execute(sql)", "use execute(sql) or `hullcast execute`")
+_READ: Final = Remedy(
+    "use engine.subscribe(sql) or engine.query(sql)",
+    "use subscribe(sql) or query(sql), or `hullcast subscribe` and `hullcast query`",
+)
+_TOGETHER: Final = Remedy(
+    "rows given to one upsert() are applied together", "rows given to one publish() are applied together"
+)
+#: What to do instead, by the first word of a statement that the caller does not take.
+_INSTEAD: Final = {
+    **dict.fromkeys(("INSERT", "UPDATE", "REPLACE", "MERGE", "UPSERT"), _WRITE),
+    **dict.fromkeys(("DELETE", "TRUNCATE"), _REMOVE),
+    **dict.fromkeys(("CREATE", "DROP"), _TABLES),
+    **dict.fromkeys(("SELECT", "WITH", "VALUES", "FROM"), _READ),
+    **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT"), _TOGETHER),
+    "ALTER": "DROP TABLE and CREATE TABLE again, then write the rows again",
+}
 
-    `first_words` maps the first word in capitals to "" if accepted, else to the hint for the error;
-    its entry "" is the hint for every word not named, and for text that does not parse.
-    """
+
+def read_statement(
+    sql: str, first_words: Container[str], grammar: str, maximum_tokens: int = MAXIMUM_TOKENS
+) -> Statement:
+    """Parse one statement that begins with one of these words (in capitals); `grammar` is the hint otherwise."""
     tokens = _single_statement(_tokens(sql, maximum_tokens))
     _check_nesting(tokens)
-    first = tokens[0].text.upper()
-    hint = first_words.get(first, first_words[""])
-    if hint:
-        raise SqlError(shorten(tokens[0].text), "the statement cannot begin like this", hint)
+    if tokens[0].text.upper() not in first_words:
+        _refuse_statement(tokens[0], grammar)
+    _check_placeholders(tokens)
     placeholders = sum(token.token_type is TokenType.PLACEHOLDER for token in tokens)
-    return Statement(_parse(tokens, sql, first_words[""]), placeholders)
+    return Statement(_parse(tokens, sql, grammar), placeholders)
+
+
+def refuse_other_statements(sql: str) -> None:
+    """A SqlError that helps, where a text that is no query writes rows or has placeholders of another database; for
+    readers of queries that parse by themselves."""
+    try:
+        tokens = _DIALECT.tokenize(sql)
+    except Exception:  # noqa: BLE001  # see `_parse`; the caller has its own words for what does not parse
+        return
+    if tokens and tokens[0].text.upper() in _INSTEAD and _INSTEAD[tokens[0].text.upper()] is not _READ:
+        _refuse_statement(tokens[0], "")
+    _check_placeholders(tokens)
+
+
+def _refuse_statement(first: Token, grammar: str) -> NoReturn:
+    word = shorten(first.text.upper())
+    instead = _INSTEAD.get(word, grammar)
+    raise SqlError(word, f"{word} is not supported{' here' if instead in (_READ, _TABLES) else ''}", instead)
+
+
+def _check_placeholders(tokens: list[Token]) -> None:
+    """Refuse the placeholders of other databases, which would be read as something else: %s, %(name)s, $1, :name,
+    @name, ?1 and {name}."""
+    for token, after in zip_longest(tokens, tokens[1:]):
+        follows = after is not None and after.start == token.end + 1
+        text = token.text + (after.text if after is not None and follows else "")
+        if token.token_type is TokenType.MOD:
+            found = text == "%s" or text == "%("
+            text = "%(name)s" if text == "%(" else text
+        elif token.token_type is TokenType.VAR:
+            found, text = token.text.startswith("$"), token.text
+        elif token.token_type is TokenType.PLACEHOLDER:
+            found = follows and after is not None and after.token_type is TokenType.NUMBER
+        elif token.token_type is TokenType.L_BRACE:
+            found, text = True, "{..}"
+        else:
+            found = follows and token.token_type in (TokenType.COLON, TokenType.PARAMETER)
+        if found:
+            raise SqlError(
+                shorten(text), "parameters are written as ?", "write ? for each value and give them in order"
+            )
 
 
 def shorten(text: str) -> str:
@@ -101,19 +161,19 @@ def check_only(node: exp.Expr, allowed: set[str], reason: str, accepted: str) ->
 
 def _tokens(sql: str, maximum: int) -> list[Token]:
     if not isinstance(sql, str):
-        raise SqlError(shorten(type(sql).__name__), "SQL must be text", "pass a str")
+        raise SqlError(shorten(type(sql).__name__), "SQL must be a str")
     if len(sql) > MAXIMUM_CHARACTERS:
         reason = f"the text has {len(sql)} characters"
         raise SqlError(shorten(sql[:40]), reason, f"at most {MAXIMUM_CHARACTERS} are accepted")
     if "\0" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
-        raise SqlError(shorten(sql[:40]), "the text holds a NUL or half a surrogate pair", "pass plain Unicode text")
+        raise SqlError(shorten(sql[:40]), "the text contains a NUL character or a lone surrogate", "remove it")
     try:
         tokens = _DIALECT.tokenize(sql)
     except TokenError as error:
         hint = "close every quote and comment"
-        raise SqlError(shorten(sql[-40:]), "the text does not split into words", hint) from error
+        raise SqlError(shorten(sql[-40:]), "a quote or comment is not closed", hint) from error
     except Exception as error:  # see `_parse`
-        raise SqlError(shorten(sql[:40]), "the text does not split into words") from error
+        raise SqlError(shorten(sql[:40]), "it cannot be parsed") from error
     if len(tokens) > maximum:
         reason = f"the statement has {len(tokens)} words and signs"
         raise SqlError(shorten(sql[:40]), reason, f"at most {maximum} are accepted")
@@ -139,7 +199,7 @@ def _check_nesting(tokens: list[Token]) -> None:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         if depth > MAXIMUM_NESTING:
             reason = f"parentheses are nested more than {MAXIMUM_NESTING} deep"
-            raise SqlError(token.text, reason, "a conjunction needs none")
+            raise SqlError(token.text, reason, "conditions joined by AND need none")
 
 
 def _parse(tokens: list[Token], sql: str, grammar: str) -> exp.Expr:
@@ -149,13 +209,13 @@ def _parse(tokens: list[Token], sql: str, grammar: str) -> exp.Expr:
         details = error.errors[0] if error.errors else {}
         part = shorten(str(details.get("highlight") or tokens[-1].text))
         where = f"line {details.get('line')}, column {details.get('col')}"
-        raise SqlError(part, f"{details.get('description') or 'it does not parse'} ({where})", grammar) from error
+        raise SqlError(part, f"{details.get('description') or 'it cannot be parsed'} ({where})", grammar) from error
     except RecursionError as error:
         raise SqlError(shorten(sql), "the statement is nested too deeply", "write a plain conjunction") from error
     except Exception as error:
         # A foreign parser on hostile text: sqlglot has been seen to raise AttributeError, TypeError and
         # the like on nonsense. Whatever it trips over, the text is outside our language.
-        raise SqlError(shorten(sql), "it does not parse", grammar) from error
+        raise SqlError(shorten(sql), "it cannot be parsed", grammar) from error
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
         raise SqlError(shorten(sql), "it is not one statement", "pass statements one at a time")

@@ -17,9 +17,9 @@ def whole(least: int) -> Callable[[str], int]:
         try:
             value = int(text.replace(",", ""))
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         if value < least:
-            raise argparse.ArgumentTypeError(f"{value} is too small; at least {least}")
+            raise argparse.ArgumentTypeError(f"{value} is too small; it must be at least {least}")
         return value
 
     return parse
@@ -30,9 +30,9 @@ def seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
     if not (isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text} is no duration; 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a duration; it must be 0 or more")
     return value
 
 
@@ -51,7 +51,7 @@ def number(text: str) -> float:
     try:
         value = float(text.replace(",", ""))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if not (isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text} will not do; 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} must be 0 or more")
     return value

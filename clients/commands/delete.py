@@ -10,7 +10,7 @@ from clients.commands.arguments import whole
 from clients.commands.connection import add_connection_arguments, as_json, connected
 from clients.feeds.feeding import Account, Stopped, read_ahead, send_all
 from clients.feeds.rows_in import Source
-from clients.feeds.rows_typed import find_table, text_value
+from clients.feeds.rows_typed import KINDS, find_table, text_value
 from network.wire.errors import HullcastError, UsageError
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Removes rows by primary key. A key that is not there changes nothing, and is no error. Keys are read as the "
-        "type of the key column says."
+        "Removes rows by primary key. A key that is not there changes nothing and is not an error. Keys are read as "
+        "the type of the key column says."
     )
     parser.epilog = "Exit code 0 if all were asked for, 2 if not. A key that begins with a minus comes after `--`."
     parser.add_argument("table", metavar="TABLE", help="the table, in any case")
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     else:
         keys = "key" if account.rows == 1 else "keys"
         last = f", last seq {account.seq}" if account.rows else ""
-        console.file.write(f"{table}: nothing is there under {account.rows:,} {keys} any more{last}\n")
+        console.file.write(f"{table}: deleted {account.rows:,} {keys}{last}\n")
     return 0
 
 
@@ -98,5 +98,7 @@ def _batches(table: TableShape, texts: Iterator[tuple[str, str]], size: int) -> 
             try:
                 keys.append(text_value(kind, text))
             except ValueError:
-                raise UsageError(f"{place}: {text[:40]!r} is no {kind}, which the key {table.key} is") from None
+                raise UsageError(
+                    f"{place}: key column {table.key} is {kind}; {text[:40]!r} is not {KINDS[kind]}"
+                ) from None
         yield keys

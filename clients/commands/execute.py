@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.description = "Runs CREATE TABLE or DROP TABLE. Rows are written with `hullcast publish`."
-    parser.epilog = """Example: hullcast execute "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL)" """
+    parser.description = (
+        "Runs CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]. Rows are written with `hullcast publish`."
+    )
+    parser.epilog = (
+        'Example: hullcast execute "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, '
+        'PER REAL)"'
+    )
     parser.add_argument("sql", metavar="STATEMENT", help="the statement, in quotes")
     add_connection_arguments(parser, "print the receipt as JSON: seq")
 

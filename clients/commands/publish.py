@@ -54,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--create", action="store_true", help="create the table if it is not there, with types as the first batch shows"
     )
     parser.add_argument("--primary-key", metavar="COLUMN", help="with --create: the key (default: the first column)")
+    parser.add_argument(
+        "--nan",
+        choices=("refuse", "null"),
+        default="refuse",
+        help="NaN in CSV and Parquet is an error, or NULL (default refuse)",
+    )
     add_connection_arguments(parser, "print the summary as JSON: table, rows, batches, seconds, seq")
 
 
@@ -62,7 +68,7 @@ def _character(text: str) -> str:
     if len(text) != 1 or text in '"\r\n':
         from argparse import ArgumentTypeError
 
-        raise ArgumentTypeError(f"{text!r} is no single character")
+        raise ArgumentTypeError(f"{text!r} is not a single character")
     return text
 
 
@@ -98,12 +104,12 @@ async def _publish(arguments: argparse.Namespace, batches: Iterator[Batch], acco
 
         def rows() -> Iterator[Rows]:
             if first is not None:
-                yield first, typed(first, table)
+                yield first, typed(first, table, nan=arguments.nan)
             for batch in batches:
-                yield batch, typed(batch, table)
+                yield batch, typed(batch, table, nan=arguments.nan)
 
         async def send(item: Rows) -> Receipt:
-            return await client.publish(table.name, item[1])
+            return await client.publish(table.name, item[1], nan=arguments.nan)
 
         try:
             await send_all(read_ahead(rows()), send, lambda item: len(item[0]), account)
@@ -125,7 +131,7 @@ async def _table(
     async for first in _one(batches):
         await client.execute(create_statement(arguments.table, first, arguments.primary_key))
     if first is None:
-        raise UsageError("no rows, so nobody knows what table to create")
+        raise UsageError("there are no rows, so the table to create is not known")
     return find_table(await client.tables(), arguments.table), first
 
 

@@ -143,16 +143,19 @@ def _out(facts: dict[str, object]) -> None:
 def _welcome(cluster: Cluster) -> str:
     at = cluster.gateways[0].endpoint
     lines = [f"  {child.name:<10} {_place(child)}" for child in (cluster.server, *cluster.nodes)]
-    return "\n".join((*lines, "", _TRY.format(at=at)))
+    return "\n".join((*lines, "", _TRY.format(at=at, create=_CREATE)))
 
 
 def _place(child: Child) -> str:
     return f"{child.endpoint}  process {child.pid}" + (f"  {child.monitor}/metrics" if child.monitor else "")
 
 
+#: As in the README and in `sim/stocks.py`, so that one may go on with what another began.
+_CREATE = "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, RECO REAL, PER REAL)"
+
 _TRY = """Try this in other terminals (Ctrl-C here ends everything):
 
-  hullcast execute "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL)" --url {at}
+  hullcast execute "{create}" --url {at}
   hullcast subscribe "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN 20 AND 60" --url {at}
   echo '{{"SYMBOL": "ACME", "RISK": 42, "PER": 12.5}}' | hullcast publish STOCK --jsonl - --url {at}
 
@@ -162,10 +165,8 @@ or from Python:
 
   async def main():
       async with hullcast.connect("{at}") as hc:
-          await hc.execute("CREATE TABLE TRADE (ID INTEGER PRIMARY KEY, DAY REAL, PRICE REAL)")
-          async with hc.subscribe("SELECT MAX(PRICE) FROM TRADE WHERE DAY BETWEEN ? AND ?", 1, 7) as sub:
-              await hc.publish("TRADE", [{{"ID": 1, "DAY": 3.0, "PRICE": 99.5}}])
-              print(await anext(sub))
+          async with hc.subscribe("SELECT COUNT(*) FROM STOCK WHERE PER < ?", 20, snapshot=True) as sub:
+              print(await anext(sub))  # the answer to begin with; then one event for each change
 
   asyncio.run(main())
 """

@@ -228,14 +228,14 @@ def _object(source: Source, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON: {str(error) or 'too deep'}") from None
     if not isinstance(found, dict):
-        raise UsageError(f'{where}: each line is an object, as {{"SYMBOL": "A"}}; this one is no object')
+        raise UsageError(f'{where}: each line is an object, as {{"SYMBOL": "A"}}; this one is not')
     if not found:
         raise UsageError(f"{where}: an object without columns; give at least the key")
     return found
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number; use null for NULL")
+    raise ValueError(f"{text} is not a JSON number; use null for NULL")
 
 
 def _parquet(source: Source, size: int) -> Iterator[Batch]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from clients.feeds.rows_in import Batch
+    from network.wire.containers import Nan
 
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -45,11 +46,16 @@ def find_table(tables: Mapping[str, Any], name: str) -> TableShape:
     raise UnknownTable(name, tuple(tables))
 
 
-def typed(batch: Batch, table: TableShape, left_out: str | None = None) -> Any:
-    """The rows as `Client.publish` takes them, without one column if that is said; UsageError names line and column."""
+def typed(batch: Batch, table: TableShape, left_out: str | None = None, nan: Nan = "refuse") -> Any:
+    """The rows as `Client.publish` takes them, without one column if that is said; UsageError names line and column.
+
+    With `nan="null"` a cell of CSV that says NaN is NULL; what other files hold is for `Client.publish` to judge.
+    """
     if batch.form == "csv":
         rows = {_known(name, table, batch): cells for name, cells in batch.rows.items() if name != left_out}
         _need_key(rows, table, batch)
+        if nan == "null":
+            rows = {name: _without_nan(table.types[name], cells) for name, cells in rows.items()}
         return {name: _cells(batch, name, table.types[name], cells) for name, cells in rows.items()}
     if batch.form == "jsonl":
         return _objects(batch, table, left_out)
@@ -72,11 +78,11 @@ def _objects(batch: Batch, table: TableShape, left_out: str | None) -> list[dict
             if column is None:
                 raise UsageError(f"{batch.place(number)}: {UnknownColumn(name, table.name, tuple(table.types))}")
             if isinstance(value, dict | list | bool):
-                kind = {dict: "object", list: "list", bool: "true or false"}[type(value)]
-                raise UsageError(f"{batch.place(number, column)}: {table.types[column]} takes no {kind}")
+                kind = {dict: "an object", list: "a list", bool: "true or false"}[type(value)]
+                raise UsageError(f"{batch.place(number, column)}: {table.types[column]} does not take {kind}")
             fresh[column] = value
         if table.key not in fresh:
-            raise UsageError(f"{batch.place(number)}: the key {table.key} is missing")
+            raise UsageError(f"{batch.place(number)}: the key column {table.key} is missing")
         found.append(fresh)
     return found
 
@@ -90,7 +96,7 @@ def _known(name: str, table: TableShape, batch: Batch) -> str:
 
 def _need_key(names: Iterable[str], table: TableShape, batch: Batch) -> None:
     if table.key not in names:
-        raise UsageError(f"{batch.source}: no column {table.key}, which is the key of {table.name}")
+        raise UsageError(f"{batch.source}: the key column {table.key} of {table.name} is missing")
 
 
 # --- text of CSV ---------------------------------------------------------------------------------------------
@@ -108,8 +114,21 @@ def _cells(batch: Batch, name: str, kind: str, cells: list[str]) -> list[Any]:
                     convert(cell)
             except ValueError:
                 short = cell if len(cell) <= 40 else cell[:40] + ".."
-                raise UsageError(f"{batch.place(row, name)}: {short!r} is no {kind}") from None
+                hint = "; --nan null stores it as NULL" if _is_nan(kind, cell) else ""
+                raise UsageError(f"{batch.place(row, name)}: {short!r} is not {KINDS[kind]}{hint}") from None
         raise
+
+
+def _is_nan(kind: str, cell: str) -> bool:
+    return kind in ("REAL", "INTEGER") and cell.strip().lower() == "nan"
+
+
+def _without_nan(kind: str, cells: list[str]) -> list[str]:
+    return ["" if _is_nan(kind, cell) else cell for cell in cells]
+
+
+#: What a value of a type is called in messages.
+KINDS = {"TEXT": "a text", "INTEGER": "an integer", "REAL": "a number", "TIMESTAMP": "an ISO-8601 timestamp"}
 
 
 def text_value(kind: str, text: str) -> Any:
@@ -154,7 +173,7 @@ def create_statement(table: str, batch: Batch, key: str | None = None, left_out:
     columns = {name: values for name, values in _columns(batch).items() if name != left_out}
     key = next(iter(columns)) if key is None else key
     if key not in columns:
-        raise UsageError(f"{batch.source}: no column {key} to be the key; columns: {', '.join(columns)}")
+        raise UsageError(f"{batch.source}: there is no column {key} for the key; columns: {', '.join(columns)}")
     declared = [
         f"{_quoted(name)} {_guess(values)}{' PRIMARY KEY' if name == key else ''}" for name, values in columns.items()
     ]

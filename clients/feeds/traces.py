@@ -49,7 +49,7 @@ class SyntheticTrace:
         creates = stocks.CREATES if self._market is not None else (workloads.CREATE,)
         there = await client.tables()
         for create in creates:
-            try:
+            try:  # first, since whoever may publish need not be allowed to create
                 find_table(there, create.split()[2])
             except UnknownTable:
                 await client.execute(create)
@@ -146,7 +146,9 @@ def _time_column(batch: Batch, given: str | None) -> str:
                 return column
     if given is not None:
         raise UsageError(f"{batch.source}: no column {given}; columns: {', '.join(names)}")
-    raise UsageError(f"{batch.source}: which column is the time? --time COLUMN says; columns: {', '.join(names)}")
+    raise UsageError(
+        f"{batch.source}: the time column is not known; name it with --time COLUMN; columns: {', '.join(names)}"
+    )
 
 
 def _names(batch: Batch) -> list[str]:
@@ -166,7 +168,7 @@ def _instants(batch: Batch, column: str) -> Floats:
         try:
             seconds[row] = _instant(value)
         except (TypeError, ValueError):
-            raise UsageError(f"{batch.place(row, column)}: {str(value)[:40]!r} is no time") from None
+            raise UsageError(f"{batch.place(row, column)}: {str(value)[:40]!r} is not a time") from None
     return seconds
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clients.sdk.subscription import LiveSubscription
     from clients.sdk.subscriptions import Changed, LiveSubscriptions
     from network.answers.events import Event
+    from network.wire.containers import Nan
 
 T = TypeVar("T")
 
@@ -154,9 +155,9 @@ class BlockingClient:
         """Run CREATE TABLE or DROP TABLE."""
         return self._thread.wait(self._client.execute(sql, timeout=timeout))
 
-    def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:
-        """Insert or change rows; durable when it returns."""
-        return self._thread.wait(self._client.publish(table, rows, timeout=timeout))
+    def publish(self, table: str, rows: object, *, nan: Nan = "refuse", timeout: float | None = None) -> Receipt:
+        """Insert or change rows; durable when it returns. `nan="null"` takes NaN for NULL instead of refusing it."""
+        return self._thread.wait(self._client.publish(table, rows, nan=nan, timeout=timeout))
 
     def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:
         """Remove rows by primary key."""

@@ -20,7 +20,7 @@ from clients.sdk.subscriptions import LiveSubscriptions
 from clients.sdk.token import read_token
 from network.answers.named import QueryRows
 from network.wire import bodies
-from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed, HullcastError, TimedOut
+from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed, HullcastError, TableInUse, TimedOut
 from network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from clients.sdk.subscription import Callback
     from network.link.dialer import DialerStatistics
     from network.link.limits import LinkLimits
+    from network.wire.containers import Nan
     from network.wire.value_columns import ValueColumns
 
     Change = bodies.Execute | bodies.Publish | bodies.Delete
@@ -140,23 +141,36 @@ class Client:
     # --- changes and questions -----------------------------------------------------------------------------
 
     async def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
-        """Run CREATE TABLE or DROP TABLE."""
-        text = _sql(sql)
-        with self._gate.turn() as turn:
-            make = partial(bodies.Execute, text, self._publisher)
-            return await self._change(make, "execute", _timeout(timeout), turn)
+        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]."""
+        text, timeout_s = _sql(sql), _timeout(timeout)
 
-    async def publish(self, table: str, rows: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
+        async def once() -> Receipt:
+            with self._gate.turn() as turn:
+                return await self._change(partial(bodies.Execute, text, self._publisher), "execute", timeout_s, turn)
+
+        try:
+            return await once()
+        except TableInUse:  # perhaps by a subscription given up before its reply came, which has been left since
+            return await once()
+
+    async def publish(
+        self,
+        table: str,
+        rows: object,
+        *,
+        nan: Nan = "refuse",
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Receipt:
         """Insert or change rows, in order; durable when it returns.
 
         `rows`: a list of dicts, a dict of columns (lists, NumPy arrays), a pyarrow Table, a pandas DataFrame; a column
         not given keeps its value. All rows or, if one is bad, none, up to 100,000 rows. More go in pieces of 50,000
         rows, one after the other, each of them all or none; if a later one fails, PartlyPublished says how many rows
         are durable. What is beyond 64 MB nevertheless is refused (TooLarge): publish such wide rows in smaller parts.
-        `timeout` is for each piece.
+        `nan="null"` takes NaN for NULL instead of refusing it. `timeout` is for each piece.
         """
         name = str(table)
-        columns, absent = rows_to_columns(rows, name)
+        columns, absent = rows_to_columns(rows, name, nan)
 
         def piece(which: slice, number: int) -> Change:
             return bodies.Publish(name, *some_rows(columns, absent, which), self._publisher, number)

@@ -11,7 +11,7 @@ from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
 from clients.sdk.contents import Contents
 from clients.sdk.decoding import entries, value_of
 from clients.sdk.mailbox import GAPS, Attention, Mailbox
-from network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, ROWS, AggregateAnswers, answers_of
+from network.answers.aggregate import COUNT, EXACT_SUM, ROWS, AggregateAnswers, answers_of
 from network.answers.audience import Audience
 from network.answers.events import Change, Resync
 from network.answers.extremum import ExtremumAnswers, heard
@@ -324,10 +324,7 @@ class Listening:
             counts: Ints = self._aggregate.state[ids, ROWS].astype(np.int64)
             return counts
         if self.is_scalar and function != EXACT_SUM:
-            rows, high = self._aggregate.state[ids, ROWS], self._aggregate.state[ids, HIGH]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                means: Floats = np.where(rows == 0, np.nan, high / rows if function == AVG else high)
-            return means
+            return self._aggregate.values(ids)
         answers = np.empty(len(ids), dtype=object)
         answers[:] = [self.answer(listener) for listener in ids.tolist()]
         return answers

@@ -26,7 +26,7 @@ from numba.core.dispatcher import Dispatcher
 
 from broker.engine import Engine
 from broker.index.a2b import A2BTree
-from network.answers.aggregate import COUNT, answers_of, same
+from network.answers.aggregate import AVG, COUNT, AggregateAnswers, answers_of, same
 from network.answers.audience import Audience
 from network.answers.extremum import heard
 from network.answers.newest import replace_newest, settle, take_newest
@@ -151,6 +151,7 @@ def run_newest() -> None:
     news, told = settle(seqs, seqs, latest, fresh), np.zeros(1)
     take_newest(news, *answers_of(COUNT, np.zeros((1, 4)), news), told, told.copy(), fresh, latest, seqs)
     same(0.0, 0.0, 0.0, 0.0)
+    AggregateAnswers(AVG).values(seqs)
 
 
 def run_routing() -> None:

@@ -26,14 +26,20 @@ COUNT, SUM, EXACT_SUM, AVG = 0, 1, 2, 3
 
 ROWS, HIGH, LOW, LOST_BITS = 0, 1, 2, 3  # columns of a state
 
+_SPLITTER = 2.0**27 + 1.0  # divides a float64 into two halves of its digits
+_HUGE, _TINY, _LEAST = 2.0**800, 2.0**-800, 2.0**-700
+_DOWN, _UP = 2.0**-600, 2.0**600
+_LESS, _MORE = 1.0 - 2.0**-48, 1.0 + 2.0**-48  # around a number with an error of its last bit or two
+
 
 class AggregateAnswers:
     """Per listener the number of rows in its range and their sum, as an unevaluated pair of floats (high + low).
 
-    The pair holds 106 bits, so that adding and taking away rows for days leaves no drift: the answer is the sum
-    of the rows there are now, rounded once. What even 106 bits could not hold is bounded by LOST_BITS; as soon as
-    that could show in the answer (after a row a quadrillion times as large as the rest came and went, or an
-    overflow) the listener is *suspect*, and its sum is taken anew from the rows. An empty range has the sum 0 exactly.
+    The pair holds 106 bits, so that adding and taking away rows for days leaves no drift: the answer is the sum of
+    the rows there are now, or that sum divided by their number, rounded once. What even 106 bits could not hold is
+    bounded by LOST_BITS; as soon as that could show in the answer (after a row a quadrillion times as large as the
+    rest came and went, or an overflow) the listener is *suspect*, and its sum is taken anew from the rows. An empty
+    range has the sum 0 exactly.
     """
 
     def __init__(self, function: int) -> None:
@@ -55,6 +61,10 @@ class AggregateAnswers:
     def answer(self, listener: int) -> tuple[float, float]:
         """(value, rest) of one listener; NaN stands for NULL. The rest is 0 but for exact sums."""
         return _answer(self.function, self.state, listener)
+
+    def values(self, listeners: Ints) -> Floats:
+        """The values of many listeners, without their rests."""
+        return answers_of(self.function, self.state, listeners)[0]
 
     def hear(
         self,
@@ -134,7 +144,60 @@ def _is_suspect(function: int, state: Floats, i: int) -> bool:
     high = state[i, HIGH]  # one float further on either side: low + lost is rounded itself, and may hide a tie
     above = np.nextafter(state[i, LOW] + lost, np.inf)
     below = np.nextafter(state[i, LOW] - lost, -np.inf)
-    return function == EXACT_SUM or not (high + above == high and high + below == high)
+    if function == EXACT_SUM or not (high + above == high and high + below == high):
+        return True
+    rows = state[i, ROWS]
+    return function == AVG and quotient(high, above, rows) != quotient(high, below, rows)
+
+
+@part
+def _remainder(dividend: float, divisor: float, result: float) -> float:
+    """dividend - divisor * result without rounding, where result is a float next to their quotient (Dekker 1971)."""
+    product = divisor * result
+    scaled = _SPLITTER * divisor
+    upper = scaled - (scaled - divisor)
+    lower = divisor - upper
+    scaled = _SPLITTER * result
+    above = scaled - (scaled - result)
+    below = result - above
+    error = ((upper * above - product) + upper * below + lower * above) + lower * below
+    return (dividend - product) - error
+
+
+@part
+def quotient(high: float, low: float, rows: float) -> float:
+    """(high + low) / rows, rounded once; `high` is the pair's sum rounded, `rows` a whole number from 1 to 2**49.
+
+    Dividing the rounded sum would round twice. A first quotient is corrected by its remainder, which leaves it the
+    float on one side of the exact quotient or on the other; then the remainder, free of rounding, is held against
+    half the way to the neighbour, and a tie goes to the even one. Very large and small numbers are first brought
+    to a middling size by a power of two, so that no product overflows or loses bits.
+    """
+    if rows == 1.0 or high == 0.0 or not np.isfinite(high) or not np.isfinite(low):
+        return high / rows
+    sign, scale = (1.0 if high > 0.0 else -1.0), 1.0
+    if abs(high) > _HUGE:
+        scale = _DOWN
+    elif abs(high) < _TINY:
+        scale = _UP
+    total, rest = sign * high * scale, sign * low * scale
+    if scale == _DOWN and low != 0.0 and abs(rest) < _LEAST:  # too small to do more than decide a tie
+        rest = _LEAST if sign * low > 0.0 else -_LEAST
+    first = total / rows
+    correction = (_remainder(total, rows, first) + rest) / rows
+    if scale == 1.0 and first + correction * _LESS == first + correction * _MORE:  # nearly always: no tie is near
+        return sign * (first + correction)
+    result = (first + correction) / scale
+    left = _remainder(total, rows, result * scale)
+    other = np.nextafter(result, np.inf if left + rest > 0.0 else 0.0)
+    gap = other - result
+    beyond = (left - rows * (gap * scale * 0.5)) + rest
+    if gap < 0.0:
+        beyond = -beyond
+    halves = result / (2.0 * gap)
+    if beyond > 0.0 or (beyond == 0.0 and halves != np.floor(halves)):
+        result = other
+    return sign * result + 0.0  # one zero only
 
 
 @kernel
@@ -150,7 +213,7 @@ def _answer(function: int, state: Floats, i: int) -> tuple[float, float]:
     if state[i, ROWS] == 0:
         return np.nan, 0.0
     if function == AVG:
-        return state[i, HIGH] / state[i, ROWS], 0.0
+        return quotient(state[i, HIGH], state[i, LOW], state[i, ROWS]), 0.0
     return state[i, HIGH], state[i, LOW] if function == EXACT_SUM else 0.0
 
 
@@ -238,7 +301,11 @@ def exact_state(values: list[float]) -> tuple[float, float, float, float]:
     try:
         high = math.fsum(values)
         low = math.fsum((*values, -high))
-        lost = abs(math.fsum((*values, -high, -low)))
+        more = math.fsum((*values, -high, -low))
+        lost = abs(more)
+        if lost and not (low / math.ulp(low)) % 2:  # never an even `low`, which could be taken for half of something
+            low = math.nextafter(low, math.copysign(math.inf, more))
+            lost = math.ulp(low)
     except OverflowError:  # beyond every float, perhaps only on the way: as SQL, which adds one by one
         high, low, lost = sum(values), 0.0, math.inf
     return float(len(values)), high, low, lost

@@ -14,6 +14,7 @@ from network.wire.columns import take
 from network.wire.errors import BadFrame, InvariantBroken, NotPermitted, PeerError, TooLarge, to_wire
 from network.wire.frames import (
     LONGEST_ROUTE,
+    UPWARD,
     Deliver,
     Directory,
     Interest,
@@ -115,7 +116,7 @@ class Children:
             raise BadFrame(f"{type(error).__name__} while reading a frame") from error
 
     def _take(self, peer: Peer, payload: bytes) -> None:
-        match decode(payload):
+        match decode(payload, kinds=UPWARD):
             case Request(number, route, origin) as request:
                 if peer.role == "client":
                     if not number:

@@ -126,14 +126,14 @@ class Node:
         self.children.tell_progress()
         if not self.attached:
             return
-        self._tell_interests()
+        self._tell_interests(self.children.router.interests())
         if report:
             self._report()
 
-    def _tell_interests(self) -> None:
+    def _tell_interests(self, news: list[Interest]) -> None:
         """The router tells each only once, so those that the link does not take now wait here. They may go later, as
         if they had been long on their way; a newer one of the same channel takes their place."""
-        for interest in self.children.router.interests():
+        for interest in news:
             self._untold[interest.channel] = interest
         for interest in list(self._untold.values()):
             try:
@@ -184,6 +184,10 @@ class Node:
     # --- from the children -------------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, request: Request) -> None:
+        """Pass it on, behind what became of subscriptions before it: whoever closed one may then drop its table."""
+        gone = self.children.router.unwanted()
+        if gone:
+            self._tell_interests(gone)
         try:
             frame = encode(request)
             self._shares.check(

@@ -94,6 +94,7 @@ class Router:
         self._neighbours: dict[int, _Neighbour] = {}
         self._tables: dict[int, ChannelTable] = {}
         self._told: dict[int, _Told] = {}
+        self._unwanted: set[int] = set()  # channels that nobody below wants since the parent was told last
         self._heard = 0
         self._messages = self._filtered = self._unknown = self._routed = 0
         self._routed_to: dict[int, int] = {}
@@ -195,22 +196,33 @@ class Router:
 
     def interests(self) -> list[Interest]:
         """What the parent should know: channels that nobody below wants any more, or fewer than half as much."""
-        news = []
+        news = self.unwanted()
         for channel, told in list(self._told.items()):
             table = self._tables.get(channel)
-            if table is None:
-                del self._told[channel]
-                nothing = np.empty((0, told.coordinates))
-                news.append(Interest(channel, self._heard, nothing, nothing))
+            if table is None:  # whoever asked for it had left before the reply came
+                news.append(self._nothing(channel))
             elif 2 * (points := table.points) < told.points:
                 told.points = points
                 news.append(Interest(channel, self._heard, *table.boxes()))
         return news
 
+    def unwanted(self) -> list[Interest]:
+        """Of `interests`, the channels that nobody wants since this was asked last: cheap where nothing has changed."""
+        if not self._unwanted:
+            return []
+        gone = [channel for channel in self._unwanted if channel not in self._tables and channel in self._told]
+        self._unwanted.clear()
+        return [self._nothing(channel) for channel in gone]
+
+    def _nothing(self, channel: int) -> Interest:
+        nothing = np.empty((0, self._told.pop(channel).coordinates))
+        return Interest(channel, self._heard, nothing, nothing)
+
     def clear(self, *, fresh_link: bool = True) -> None:
         """All installs are void, here and above. Neighbours stay. A fresh link to the parent begins to count anew."""
         self._tables.clear()
         self._told.clear()
+        self._unwanted.clear()
         for neighbour in self._neighbours.values():
             neighbour.groups.clear()
         if fresh_link:
@@ -256,6 +268,8 @@ class Router:
     def _forget_if_unwanted(self, channel: int) -> None:
         if not len(self._tables[channel]):
             del self._tables[channel]
+            if self._tells:
+                self._unwanted.add(channel)
 
 
 def _dimensions(install: Install) -> int:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 from network.wire import columns as column_format
 from network.wire import fields, packing
 from network.wire.columns import Columns
-from network.wire.errors import BadFrame, TooLarge
+from network.wire.errors import BadFrame
 from network.wire.fields import Matrix, array, integer, text
 from network.wire.frames import Form, pack_channels, read_channels, read_form
 from network.wire.limits import DEFAULT, WireLimits
@@ -21,6 +21,7 @@ from network.wire.value_columns import (
     Masks,
     ValueColumns,
     Values,
+    are_plain,
     check_scalars,
     is_values,
     pack_value_columns,
@@ -29,7 +30,6 @@ from network.wire.value_columns import (
     unpack_value_columns,
     unpack_values,
 )
-from network.wire.walk import walk
 
 # -- requests ----------------------------------------------------------------------------------------------
 
@@ -267,7 +267,6 @@ Body: TypeAlias = (
 
 #: Parts of staged answers: as many as a server keeps for one client, at some megabytes each.
 MOST_PARTS = 4096
-_SURELY_FINE_BYTES = 1 << 20  # no limit is reached with fewer
 
 # -- to bytes ----------------------------------------------------------------------------------------------
 
@@ -275,18 +274,8 @@ _SURELY_FINE_BYTES = 1 << 20  # no limit is reached with fewer
 def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
     """The bytes of a body; TooLarge if no receiver would take them."""
     encoded = packing.pack(_listed(body))
-    if len(encoded) > _SURELY_FINE_BYTES:
-        _check_size(type(body).__name__, encoded, limits)
+    packing.check_taken(type(body).__name__.lower(), encoded, limits.body_bytes, limits)
     return encoded
-
-
-def _check_size(what: str, encoded: bytes, limits: WireLimits) -> None:
-    """Refuse here what the receiver would: it would close the link."""
-    if len(encoded) > limits.body_bytes:
-        raise TooLarge(f"bytes of this {what}", len(encoded), limits.body_bytes)
-    refusal = walk(encoded, limits)
-    if refusal:
-        raise TooLarge(f"{what} with {refusal}", len(encoded), limits.body_bytes)
 
 
 def _listed(body: Body) -> list[object]:
@@ -423,7 +412,10 @@ def _group(value: object, limits: WireLimits) -> Group:
     if len(array(parameters, "parameters")) > limits.columns:
         raise BadFrame(f"{len(parameters)} parameters; at most {limits.columns}")
     integer(count, "count", 0, limits.rows)
-    bound = tuple(_parameter(parameter, count, limits) for parameter in parameters)
+    if count == 1 and are_plain(parameters):  # all at once: a stranger may send two million
+        bound = tuple(parameters)
+    else:
+        bound = tuple(_parameter(parameter, count, limits) for parameter in parameters)
     return Group(integer(number, "a group"), text(sql, "sql"), bound, count, integer(channel, "a channel"))
 
 

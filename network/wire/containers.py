@@ -6,11 +6,16 @@ A value of theirs can only arrive if its module is loaded.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from network.wire.errors import BadSetting
+
+Nan = Literal["refuse", "null"]  # what becomes of a NaN in a batch
 Plain = list[Any] | NDArray[Any]
 Nulls = NDArray[np.bool_] | None
 
@@ -38,6 +43,65 @@ def is_null(value: object) -> bool:
     if isinstance(value, np.datetime64):
         return bool(np.isnat(value))
     return type(value).__name__ in ("NAType", "NaTType")  # pandas; NaT would pass for a datetime
+
+
+def number_of(value: Decimal) -> int | float:
+    """The number that a Decimal counts for: a whole one itself, any other the float64 nearest to it."""
+    if not value.is_finite():
+        return float("nan") if value.is_nan() else float(value)
+    if abs(value.adjusted()) > _FAR:  # no float64 reaches so far: exact digits would only cost memory
+        beyond = 10**_FAR if value > 0 else -(10**_FAR)
+        return beyond if value.adjusted() > 0 else 0.0
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+_FAR = 400  # decimal places
+
+
+def nan_as_null(rows: object, nan: Nan) -> object:
+    """A batch in any form that tables take, with None (or a mask) for each NaN if that is asked for."""
+    if nan == "refuse":
+        return rows
+    if nan != "null":
+        raise BadSetting("nan", nan, 'it takes "refuse" or "null"')
+    given: Any = rows
+    if isinstance(rows, Mapping):
+        return {
+            name: _column_without_nan(value) if is_column(value) else _not_nan(value) for name, value in rows.items()
+        }
+    if isinstance(rows, list | tuple):
+        return [
+            {name: _not_nan(value) for name, value in row.items()} if isinstance(row, Mapping) else row for row in rows
+        ]
+    if made_by("pyarrow", rows, "Table", "RecordBatch"):
+        columns = list(zip(given.schema.names, given.columns, strict=True))
+    elif made_by("pandas", rows, "DataFrame"):
+        columns = [(name, given.iloc[:, i]) for i, name in enumerate(given.columns)]
+    else:
+        return rows
+    if len({name for name, _ in columns}) < len(columns):
+        return rows  # refused later, for a column that is given twice
+    return {name: _column_without_nan(values) for name, values in columns}
+
+
+def _column_without_nan(values: Any) -> Any:
+    held, nulls = plain(values)
+    if isinstance(held, list):
+        return [_not_nan(value) for value in held]
+    if held.dtype.kind != "f":
+        return values
+    return np.ma.MaskedArray(held, np.isnan(held) if nulls is None else nulls | np.isnan(held))
+
+
+def _not_nan(value: Any) -> Any:
+    return None if is_nan(value) else value
+
+
+def is_nan(value: object) -> bool:
+    """Whether a value is a number that is none."""
+    if isinstance(value, float | np.floating):
+        return bool(value != value)
+    return isinstance(value, Decimal) and value.is_nan()
 
 
 def plain(values: Any) -> tuple[Plain, Nulls]:

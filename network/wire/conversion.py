@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from network.wire.columns import TextColumn
-from network.wire.containers import is_null, masked_list, plain
+from network.wire.containers import is_null, masked_list, number_of, plain
 from network.wire.packing import Foreign, Scalar, foreign, microseconds
 from network.wire.value_columns import Mixed, Nullable, Values
 
@@ -64,8 +65,11 @@ def to_list(column: Values) -> list[Any]:
 
 def from_list(values: list[Any]) -> Values:
     types = set(map(type, values))
+    if not types <= PLAIN:
+        values = list(scalars(values))
+        types = set(map(type, values))
     if len(values) <= SHORT:
-        return Mixed(tuple(values) if types <= PLAIN else scalars(values))
+        return Mixed(tuple(values))
     if types <= {str, _NONE} and str in types:
         return TextColumn.from_texts(values)
     kinds = types - {_NONE}
@@ -75,7 +79,7 @@ def from_list(values: list[Any]) -> Values:
         array = _array(kind, values, nulls)
         if array is not None:
             return array if nulls is None or array.dtype.kind == "M" else Nullable(array, nulls)
-    return Mixed(tuple(values) if types <= PLAIN else scalars(values))
+    return Mixed(tuple(values))
 
 
 def _array(kind: type, values: list[Any], nulls: NDArray[np.bool_] | None) -> NDArray[Any] | None:
@@ -178,6 +182,8 @@ def _scalar(value: Any) -> Scalar:
         return value.item()
     if isinstance(value, np.floating):
         return float(value)
+    if isinstance(value, Decimal):
+        return number_of(value)
     for method in ("to_datetime64", "to_timedelta64"):  # pandas
         if hasattr(value, method) and isinstance(value, date | timedelta):
             return getattr(value, method)()

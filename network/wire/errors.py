@@ -7,7 +7,7 @@ The branch tells the caller what to do::
     │   ├── SqlError              the statement is outside the language: what, and what is accepted
     │   ├── UnknownTable          no such table
     │   ├── UnknownColumn         no such column in that table
-    │   ├── DuplicateTable        the name is taken
+    │   ├── DuplicateTable        the name is taken, perhaps by a table of another definition
     │   ├── BadValue              one value of one row is not acceptable: row, column, reason
     │   ├── BadBatch              the rows as a whole have a wrong form
     │   ├── BadParameter          a bound parameter is missing, too many, or of the wrong type
@@ -45,7 +45,7 @@ code is the name of its class, its arguments are the fields.
 from __future__ import annotations
 
 import inspect
-from typing import Any, cast
+from typing import Any, Self, cast
 
 
 class HullcastError(Exception):
@@ -54,6 +54,23 @@ class HullcastError(Exception):
 
 class UsageError(HullcastError, ValueError):
     """The call cannot work as it stands; change it."""
+
+
+class Remedy(str):
+    """Words of an error that depend on who reads it: the text names calls of the embedded engine, `remote` those of a
+    client and of the command line, and is what travels to them (`to_wire`)."""
+
+    __slots__ = ("remote",)
+    remote: str
+
+    def __new__(cls, local: str, remote: str) -> Self:
+        """The same advice twice."""
+        remedy = super().__new__(cls, local)
+        remedy.remote = remote
+        return remedy
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # str has one
+        return str(self), self.remote
 
 
 class SqlError(UsageError):
@@ -65,7 +82,8 @@ class SqlError(UsageError):
 
     def __str__(self) -> str:
         hint = f"; {self.accepted}" if self.accepted else ""
-        return f"cannot take `{self.part}`: {self.reason}{hint}"
+        where = f"`{self.part}`: " if self.part and not self.reason.startswith(self.part) else ""
+        return f"{where}{self.reason}{hint}"
 
 
 class UnknownTable(UsageError):
@@ -92,14 +110,22 @@ class UnknownColumn(UsageError):
 
 
 class DuplicateTable(UsageError):
-    """The table name is taken."""
+    """The table name is taken; `difference` says how the existing table differs, where IF NOT EXISTS was said."""
 
-    def __init__(self, table: str) -> None:
-        super().__init__(table)
-        self.table = table
+    def __init__(self, table: str, difference: str = "") -> None:
+        super().__init__(table, difference)
+        self.table, self.difference = table, difference
 
     def __str__(self) -> str:
-        return f"table {self.table} exists already; choose another name or DROP TABLE {self.table}"
+        if self.difference:
+            return (
+                f"table {self.table} exists with another definition: {self.difference}; "
+                f"change the statement, choose another name or DROP TABLE {self.table}"
+            )
+        return (
+            f"table {self.table} already exists; use CREATE TABLE IF NOT EXISTS, choose another name or "
+            f"DROP TABLE {self.table}"
+        )
 
 
 class BadValue(UsageError):
@@ -385,7 +411,7 @@ class LogBroken(Unavailable):
     def __str__(self) -> str:
         return (
             f"the commit log in {self.directory} cannot be written ({self.reason}); nothing more is accepted. "
-            "Make room or mend the disk, then restart the server: what was acknowledged is safe"
+            "Free disk space or replace the disk, then restart the server: what was acknowledged is safe"
         )
 
 
@@ -399,7 +425,7 @@ class CheckpointFailed(Unavailable):
     def __str__(self) -> str:
         return (
             f"no checkpoint could be written in {self.directory} ({self.reason}); nothing is lost, but the log grows. "
-            "Make room"
+            "Free disk space"
         )
 
 
@@ -449,6 +475,8 @@ def from_wire(code: str, arguments: tuple[object, ...]) -> HullcastError:
 
 def _plain(argument: object) -> object:
     """An argument as it may travel, cut to what a person reads."""
+    if isinstance(argument, Remedy):
+        argument = argument.remote
     if isinstance(argument, str):
         return argument if len(argument) <= _TEXT_LIMIT else argument[:_TEXT_LIMIT] + ".."
     if isinstance(argument, tuple | list):

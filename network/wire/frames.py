@@ -143,8 +143,7 @@ def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
     if isinstance(frame, Reply | Request):
         check_size(frame, limits)
     encoded = packing.pack(_listed(frame))
-    if len(encoded) > limits.frame_bytes:
-        raise TooLarge(f"bytes of this {type(frame).__name__.lower()}", len(encoded), limits.frame_bytes)
+    packing.check_taken(type(frame).__name__.lower(), encoded, limits.frame_bytes, limits)
     return encoded
 
 
@@ -159,15 +158,22 @@ def check_size(frame: Reply | Request, limits: WireLimits = DEFAULT) -> None:
         raise TooLarge(f"bytes of this {type(frame).__name__.lower()}", size, limits.frame_bytes)
 
 
-def decode(data: bytes, limits: WireLimits = DEFAULT) -> Frame:
-    """The frame of bytes, or BadFrame; never anything else, whatever the bytes."""
+def decode(data: bytes, limits: WireLimits = DEFAULT, *, kinds: frozenset[str] | None = None) -> Frame:
+    """The frame of bytes, or BadFrame; never anything else, whatever the bytes. Of other than those `kinds` nothing is
+    built: what a child cannot send costs its parent nothing."""
     parts = array(packing.unpack(data, limits), "a frame")
     kind = parts[0] if parts else None
     reader = _READERS.get(kind) if type(kind) is str else None
     if reader is None:
         raise BadFrame(f"a frame begins with its type, not with {kind!r:.40}")
+    if kinds is not None and kind not in kinds:
+        raise BadFrame(f"a {kind} frame does not come from below")
     size, read = reader
     return read(array(parts, f"a {kind} frame", size), limits)
+
+
+#: The types of frames that a child sends to its parent.
+UPWARD = frozenset({"request", "leave", "interest"})
 
 
 def _listed(frame: Frame) -> list[object]:

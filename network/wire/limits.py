@@ -1,8 +1,8 @@
 """What a receiver takes at most: judged before anything is built from a stranger's bytes.
 
 A frame may come from anybody who can reach the port. Its size bounds its columns (they are raw bytes), but not
-what its structure costs: 64 MB of empty lists would be gigabytes of Python objects. So the headers are walked
-first (`network/wire/packing.py`), and only then decoded.
+what its structure costs: 64 MB of empty lists would be gigabytes of Python objects, and a value of an extension
+type costs a call. So the headers are walked first (`network/wire/packing.py`), and only then decoded.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ class WireLimits:
     frame_bytes: int = 64 << 20  # of one payload frame
     body_bytes: int = (64 << 20) - (64 << 10)  # of one body, so that its frame has room for the rest
     objects: int = 2 << 20  # values of any kind in one frame, bytes of columns not counted
+    containers: int = 1 << 17  # arrays and maps in one frame
+    extensions: int = 1 << 17  # values of extension types in one frame
     nesting: int = 16  # arrays and maps inside each other
     rows: int = 10_000_000  # of one column
-    columns: int = 4096  # of one batch, answer or message; also parameters of one query
+    columns: int = 4096  # of one batch, answer or message; also parameters of one query, foreign values of a frame
     words: int = 2 << 20  # distinct texts of one column
     text_bytes: int = 1 << 20  # of one text or name
 

@@ -110,6 +110,11 @@ def unpack_values(packed: object, limits: WireLimits = DEFAULT) -> Values:
     return unpack_column(packed, limits)
 
 
+def are_plain(items: Sequence[Any]) -> bool:
+    """Whether all are scalars of MessagePack's own, which need no further look."""
+    return set(map(type, items)) <= _SCALARS
+
+
 def check_scalars(items: Sequence[Any], limits: WireLimits = DEFAULT) -> tuple[Scalar, ...]:
     """Scalars of a decoded array, or BadFrame. One stand-in for a foreign value is enough to be refused by."""
     odd = set(map(type, items)) - _SCALARS

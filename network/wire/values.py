@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from network.wire.containers import is_column, made_by
+from network.wire.containers import Nan, is_column, made_by, nan_as_null
 from network.wire.conversion import PLAIN, from_list, from_user, scalars, to_ingest, to_list
 from network.wire.errors import BadBatch, TooLarge, UnknownColumn
 from network.wire.limits import DEFAULT
@@ -47,11 +47,12 @@ _ROW_TYPES = frozenset({str, int, float, type(None), datetime})  # a dict that b
 _ABSENT = object()
 
 
-def rows_to_columns(rows: object, table: str = "") -> tuple[ValueColumns, Masks | None]:
-    """What `Publish` carries of a user's batch, in any form that `Engine.upsert` takes.
+def rows_to_columns(rows: object, table: str = "", nan: Nan = "refuse") -> tuple[ValueColumns, Masks | None]:
+    """What `Publish` carries of a user's batch, in any form that `Engine.upsert` takes; `nan` as there.
 
     The second is None if columns were given. Of rows it holds, for each column that some row lacks, a mask of these.
     """
+    rows = nan_as_null(rows, nan)
     if isinstance(rows, dict):
         if rows and type(next(iter(rows.values()))) in _ROW_TYPES:
             return _from_rows([rows], table)
@@ -61,9 +62,9 @@ def rows_to_columns(rows: object, table: str = "") -> tuple[ValueColumns, Masks 
         if forms == {False}:
             return _from_rows([rows], table)
         if not forms:
-            raise BadBatch(table, "an empty dict; give at least the key column")
+            raise BadBatch(table, "the dict is empty; pass at least the key column")
         odd = next(name for name, values in rows.items() if not is_column(values))
-        raise BadBatch(table, f"{odd!s:.80} is one value while others are columns; give columns only")
+        raise BadBatch(table, f"{odd!s:.80} is a single value but others are columns; pass columns only")
     if isinstance(rows, list | tuple):
         return _from_rows(rows, table)
     given: Any = rows
@@ -73,8 +74,8 @@ def rows_to_columns(rows: object, table: str = "") -> tuple[ValueColumns, Masks 
         return _from_columns([(name, given.iloc[:, i]) for i, name in enumerate(given.columns)], table), None
     raise BadBatch(
         table,
-        f"a {type(rows).__name__} is no batch; give a list of dicts, a dict of columns, an arrow Table "
-        "or RecordBatch, or a DataFrame (of an iterator make a list first)",
+        f"a {type(rows).__name__} is not a batch of rows; pass a list of dicts, a dict of columns, a pyarrow Table or "
+        "RecordBatch, or a pandas DataFrame (convert an iterator with list())",
     )
 
 
@@ -108,7 +109,7 @@ def keys_to_column(keys: object, table: str = "") -> Values:
     """What `Delete` carries: one key, or a column of them."""
     if not is_column(keys):
         if isinstance(keys, Mapping | set | frozenset) or made_by("pandas", keys, "DataFrame"):
-            raise BadBatch(table, f"a {type(keys).__name__} is no list of keys")
+            raise BadBatch(table, f"a {type(keys).__name__} is not a list of keys; pass one key or a list of keys")
         return Mixed(scalars([keys]))
     return _column("of keys", keys, table)
 
@@ -126,7 +127,7 @@ def _from_columns(columns: Sequence[tuple[Any, Any]], table: str) -> ValueColumn
 
 def _column(name: str, values: Any, table: str) -> Values:
     if isinstance(values, np.ndarray) and values.ndim != 1:
-        raise BadBatch(table, f"column {name} has {values.ndim} dimensions; give one")
+        raise BadBatch(table, f"column {name} has {values.ndim} dimensions; pass one-dimensional columns")
     _check_rows(len(values), table)
     return from_user(values)
 
@@ -143,12 +144,12 @@ def _from_rows(rows: Sequence[Any], table: str) -> tuple[ValueColumns, Masks]:
     if not set(map(type, rows)) <= {dict}:
         for row, mapping in enumerate(rows):
             if not isinstance(mapping, Mapping):
-                raise BadBatch(table, f"row {row} is a {type(mapping).__name__}; each row is a dict")
+                raise BadBatch(table, f"row {row} is a {type(mapping).__name__}; each row must be a dict")
         rows = list(map(dict, rows))
     shapes = dict.fromkeys(map(tuple, rows))
     names = {name: _name(name, table) for shape in shapes for name in shape}
     if rows and not names:
-        raise BadBatch(table, "a row is an empty dict; give at least the key")
+        raise BadBatch(table, "a row is an empty dict; pass at least the key")
     columns: ValueColumns = {}
     masks: Masks = {}
     for name, text in names.items():
@@ -177,7 +178,7 @@ def _rows(columns: ValueColumns) -> int:
 
 def _check_rows(rows: int, table: str) -> None:
     if rows > DEFAULT.rows:
-        raise BadBatch(table, f"{rows} rows; at most {DEFAULT.rows} in one batch")
+        raise BadBatch(table, f"{rows} rows in one batch; at most {DEFAULT.rows} are allowed")
 
 
 def _check_width(columns: ValueColumns) -> None:

@@ -9,7 +9,9 @@ from network.compiled import kernel
 from network.wire.limits import WireLimits
 
 _OK, _CUT_SHORT, _TOO_MANY, _TOO_DEEP, _LONG_TEXT, _UNKNOWN, _TRAILING, _LONG_EXTENSION = range(8)
+_CONTAINERS, _EXTENSIONS, _FOREIGN = range(8, 11)
 _EXTENSION_BYTES = 256
+FOREIGN = 3  # the extension type that stands for a value of a type that does not travel
 _REASONS = {
     _CUT_SHORT: "the bytes end in the middle of a value",
     _TOO_MANY: "more than {0.objects} values in one frame",
@@ -18,21 +20,46 @@ _REASONS = {
     _UNKNOWN: "a byte that begins no MessagePack value",
     _TRAILING: "bytes after the end of the value",
     _LONG_EXTENSION: "an extension of more than 256 bytes",
+    _CONTAINERS: "more than {0.containers} arrays and maps in one frame",
+    _EXTENSIONS: "more than {0.extensions} values of extension types (instants beside other values, say) in one frame",
+    _FOREIGN: "more than {0.columns} foreign values in one frame",
 }
 _DEEPEST = 64
 
 
+#: What a sender may have too much of, and the limit of it.
+_EXCEEDED = {
+    _TOO_MANY: ("values", "objects"),
+    _CONTAINERS: ("arrays and maps", "containers"),
+    _EXTENSIONS: ("values of extension types", "extensions"),
+    _FOREIGN: ("foreign values", "columns"),
+    _LONG_TEXT: ("bytes of one text", "text_bytes"),
+}
+
+
 def walk(data: bytes, limits: WireLimits) -> str:
     """Why the bytes are refused; empty if they are not."""
-    nesting = min(limits.nesting, _DEEPEST)
-    code = _walk(np.frombuffer(data, np.uint8), limits.objects, nesting, limits.text_bytes)
+    code = _code(data, limits)
     return _REASONS[code].format(limits) if code else ""
 
 
+def exceeded(data: bytes, limits: WireLimits) -> tuple[str, int] | None:
+    """What these bytes of our own have too much of, and how much of it is allowed; None if they are fine."""
+    what = _EXCEEDED.get(_code(data, limits))
+    return None if what is None else (what[0], getattr(limits, what[1]))
+
+
+def _code(data: bytes, limits: WireLimits) -> int:
+    most = (limits.objects, limits.containers, limits.extensions, limits.columns)
+    return _walk(np.frombuffer(data, np.uint8), most, min(limits.nesting, _DEEPEST), limits.text_bytes)
+
+
 @kernel
-def _walk(data: npt.NDArray[np.uint8], objects: int, nesting: int, text_bytes: int) -> int:
-    """One loop over headers. `left[d]` is how many values are still to come at depth d."""
+def _walk(data: npt.NDArray[np.uint8], most: tuple[int, int, int, int], nesting: int, text_bytes: int) -> int:
+    """One loop over headers. `left[d]` is how many values are still to come at depth d; `most` are the numbers of
+    values, containers, values of extension types and foreign values."""
     size = len(data)
+    objects, containers, extensions, foreign = most
     left = np.zeros(_DEEPEST + 2, dtype=np.int64)
     left[0] = 1
     depth = 0
@@ -96,12 +123,23 @@ def _walk(data: npt.NDArray[np.uint8], objects: int, nesting: int, text_bytes: i
                 if length > _EXTENSION_BYTES:
                     return _LONG_EXTENSION
                 skip += 1
+        if 0xC7 <= head <= 0xC9 or 0xD4 <= head <= 0xD8:  # the byte after the length is the type
+            extensions -= 1
+            if extensions < 0:
+                return _EXTENSIONS
+            if at < size and data[at] == FOREIGN:
+                foreign -= 1
+                if foreign < 0:
+                    return _FOREIGN
         if text and skip > text_bytes:
             return _LONG_TEXT
         if skip > size - at:
             return _CUT_SHORT
         at += skip
         if container:
+            containers -= 1
+            if containers < 0:
+                return _CONTAINERS
             if count > size - at:  # each value takes a byte at least
                 return _CUT_SHORT
             if depth >= nesting:

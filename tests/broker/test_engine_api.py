@@ -36,7 +36,17 @@ from tests.support.engines import COUNT, DISTINCT, MAX, MIN, NOON, ROWS, engine_
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda e: e.execute("CREATE TABLE t (K INTEGER PRIMARY KEY)"), DuplicateTable, ["T exists already"]),
+        (
+            lambda e: e.execute("CREATE TABLE t (K INTEGER PRIMARY KEY)"),
+            DuplicateTable,
+            ["T already exists", "IF NOT EXISTS"],
+        ),
+        (
+            lambda e: e.execute("CREATE TABLE IF NOT EXISTS t (K INTEGER PRIMARY KEY)"),
+            DuplicateTable,
+            ["table T exists with another definition", "it also has a column X (REAL)"],
+        ),
+        (lambda e: e.query("SELECT * FROM T WHERE X > %s", 5), SqlError, ["`%s`: parameters are written as ?"]),
         (lambda e: e.execute("CREATE TABLE V (K INTEGER)"), SqlError, ["no primary key"]),
         (lambda e: e.execute("DROP TABLE V"), UnknownTable, ["no table V", "tables: T"]),
         (lambda e: e.execute("INSERT INTO T VALUES (1)"), SqlError, ["engine.upsert"]),
@@ -47,14 +57,18 @@ from tests.support.engines import COUNT, DISTINCT, MAX, MIN, NOON, ROWS, engine_
         (lambda e: e.subscribe("SELECT MIN(Y) FROM V"), UnknownTable, ["no table V"]),
         (lambda e: e.subscribe("SELECT MIN(Q) FROM T"), UnknownColumn, ["no column Q in T", "K, X, Y"]),
         (lambda e: e.upsert("T", {"K": 9, "Q": 1}), UnknownColumn, ["no column Q in T"]),
-        (lambda e: e.upsert("T", 7), BadBatch, ["int is no batch", "list of dicts"]),
+        (lambda e: e.upsert("T", 7), BadBatch, ["a int is not a batch of rows", "list of dicts"]),
         (lambda e: e.upsert("T", {"K": [1, 2], "X": [1.0]}), BadBatch, ["X has 1 values", "K has 2"]),
         (lambda e: e.upsert("T", [{"X": 1.0}]), BadValue, ["row 0, column K", "nothing was applied"]),
         (lambda e: e.upsert("T", {"K": 9}), BadValue, ["column N", "NOT NULL"]),
         (lambda e: e.upsert("T", {"K": 9, "N": None}), BadValue, ["column N", "NOT NULL"]),
-        (lambda e: e.upsert("T", {"K": 9, "N": 1, "X": math.nan}), BadValue, ["column X", "nan is no SQL number"]),
-        (lambda e: e.upsert("T", {"K": 9, "N": 1, "Y": math.inf}), BadValue, ["column Y", "inf is no SQL number"]),
-        (lambda e: e.upsert("T", {"K": 9, "N": 1.5}), BadValue, ["column N", "no fraction"]),
+        (
+            lambda e: e.upsert("T", {"K": 9, "N": 1, "X": math.nan}),
+            BadValue,
+            ["column X", 'NaN is not allowed; upsert(.., nan="null")'],
+        ),
+        (lambda e: e.upsert("T", {"K": 9, "N": 1, "Y": math.inf}), BadValue, ["column Y", "inf is not allowed"]),
+        (lambda e: e.upsert("T", {"K": 9, "N": 1.5}), BadValue, ["column N", "a whole number, got 1.5"]),
         (lambda e: e.upsert("T", {"K": 9, "N": 2**53 + 1}), BadValue, ["column N", "2**53"]),
         (lambda e: e.upsert("T", {"K": 9, "N": "1"}), BadValue, ["column N", "got str"]),
         (lambda e: e.upsert("T", {"K": 9, "N": True}), BadValue, ["column N", "got bool"]),
@@ -62,24 +76,24 @@ from tests.support.engines import COUNT, DISTINCT, MAX, MIN, NOON, ROWS, engine_
         (lambda e: e.upsert("T", {"K": 9, "N": 1, "P": "a\0"}), BadValue, ["column P", "NUL"]),
         (lambda e: e.upsert("T", {"K": 9, "N": 1, "W": "noon"}), BadValue, ["column W", "ISO-8601"]),
         (lambda e: e.delete("T", ["1"]), BadValue, ["column K", "got str"]),
-        (lambda e: e.subscribe(MIN, 1), BadParameter, ["1 parameter(s) given", "2 (X (REAL), X (REAL))"]),
-        (lambda e: e.subscribe(MIN, 1, 2, 3), BadParameter, ["3 parameter(s) given"]),
+        (lambda e: e.subscribe(MIN, 1), BadParameter, ["takes 2 parameters (X (REAL), X (REAL)), got 1"]),
+        (lambda e: e.subscribe(MIN, 1, 2, 3), BadParameter, ["takes 2 parameters", "got 3"]),
         (lambda e: e.subscribe(MIN, 1, "2"), BadParameter, ["parameter 2", "X (REAL) takes a number, got str"]),
         (lambda e: e.subscribe(MIN, None, 2), BadParameter, ["parameter 1", "never true"]),
         (lambda e: e.subscribe(MIN, math.nan, 2), BadParameter, ["parameter 1", "NaN"]),
         (lambda e: e.subscribe("SELECT MIN(Y) FROM T WHERE P = ?", 3), BadParameter, ["P (TEXT) takes a str"]),
         (lambda e: e.subscribe("SELECT MIN(Y) FROM T WHERE W > ?", 3), BadParameter, ["W (TIMESTAMP)"]),
         (lambda e: e.subscribe_many(MIN, [1, 2], [3]), BadParameter, ["parameter 2", "1 values"]),
-        (lambda e: e.subscribe("SELECT MIN(P) FROM T"), SqlError, ["has no order"]),
-        (lambda e: e.subscribe("SELECT SUM(W) FROM T"), SqlError, ["cannot be added up"]),
+        (lambda e: e.subscribe("SELECT MIN(P) FROM T"), SqlError, ["MIN of P (TEXT) is not supported"]),
+        (lambda e: e.subscribe("SELECT SUM(W) FROM T"), SqlError, ["SUM of W (TIMESTAMP) is not supported"]),
         (lambda e: e.subscribe("SELECT MIN(Y) FROM T WHERE X > 1 AND N > 2"), SqlError, ["range on one column"]),
         (lambda e: e.subscribe("SELECT MIN(Y) FROM T WHERE X > 1 OR X < 0"), SqlError, ["one subscription for each"]),
-        (lambda e: e.subscribe("SELECT MIN(Y) FROM T GROUP BY P"), SqlError, ["GROUP BY is not offered"]),
-        (lambda e: e.subscribe("SELECT K FROM T ORDER BY K"), SqlError, ["order of their keys"]),
-        (lambda e: e.subscribe("SELECT K FROM T LIMIT 1"), SqlError, ["LIMIT is not offered"]),
-        (lambda e: e.subscribe("DELETE FROM T"), SqlError, ["a subscription only reads"]),
-        (lambda e: e.subscribe("SELECT FROM"), SqlError, ["cannot take"]),
-        (lambda e: e.query("DELETE FROM T"), SqlError, ["not a single SELECT"]),
+        (lambda e: e.subscribe("SELECT MIN(Y) FROM T GROUP BY P"), SqlError, ["GROUP BY is not supported"]),
+        (lambda e: e.subscribe("SELECT K FROM T ORDER BY K"), SqlError, ["in key order"]),
+        (lambda e: e.subscribe("SELECT K FROM T LIMIT 1"), SqlError, ["LIMIT is not supported"]),
+        (lambda e: e.subscribe("DELETE FROM T"), SqlError, ["DELETE is not supported; use engine.delete(table, keys)"]),
+        (lambda e: e.subscribe("SELECT FROM"), SqlError, ["accepted: SELECT"]),
+        (lambda e: e.query("DELETE FROM T"), SqlError, ["DELETE is not supported; use engine.delete(table, keys)"]),
         (lambda e: e.close_channel("nothing"), UnknownChannel, ["nothing"]),
     ],
 )
@@ -99,6 +113,45 @@ def test_what_cannot_work_is_refused_with_its_reason_and_changes_nothing(
         again = pickle.loads(pickle.dumps(caught.value))
         assert (type(again), str(again), again.args) == (error, str(caught.value), caught.value.args)
         assert vars(again) == vars(caught.value)
+
+
+def test_a_table_is_created_if_missing_and_dropped_if_there() -> None:
+    engine = Engine()
+    engine.execute("DROP TABLE IF EXISTS T")
+    for _ in range(2):
+        engine.execute("CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY, P TEXT NOT NULL, X REAL)")
+        engine.execute("create table if not exists t (k INT, p VARCHAR(9) NOT NULL, x DOUBLE, PRIMARY KEY (K))")
+        engine.upsert("T", {"K": 1, "P": "a", "X": 1.5})
+    assert engine.rows("T") == 1
+    with engine.subscribe("SELECT MIN(X) FROM T"), pytest.raises(TableInUse):
+        engine.execute("DROP TABLE IF EXISTS T")
+    engine.execute("DROP TABLE IF EXISTS T")
+    with pytest.raises(UnknownTable):
+        engine.execute("DROP TABLE T")
+
+
+@pytest.mark.parametrize(
+    ("columns", "difference"),
+    [
+        ("K INTEGER PRIMARY KEY, P TEXT NOT NULL", "it also has a column X (REAL)"),
+        ("K INTEGER PRIMARY KEY, P TEXT NOT NULL, X REAL, Y REAL", "it has no column Y"),
+        ("K INTEGER PRIMARY KEY, P TEXT NOT NULL, X INTEGER", "its column X is REAL, not INTEGER"),
+        ("K INTEGER PRIMARY KEY, P TEXT, X REAL", "its column P is TEXT NOT NULL, not TEXT"),
+        ("K INTEGER NOT NULL, P TEXT PRIMARY KEY, X REAL", "its primary key is K, not P"),
+        ("K INTEGER PRIMARY KEY, X REAL, P TEXT NOT NULL", "its columns are in another order: K, P, X"),
+    ],
+)
+def test_a_table_that_exists_with_another_definition_is_an_error_that_says_what_differs(
+    columns: str, difference: str
+) -> None:
+    engine = Engine()
+    engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, P TEXT NOT NULL, X REAL)")
+    with pytest.raises(DuplicateTable) as caught:
+        engine.execute(f"CREATE TABLE IF NOT EXISTS t ({columns})")
+    assert str(caught.value) == (
+        f"table T exists with another definition: {difference}; "
+        "change the statement, choose another name or DROP TABLE T"
+    )
 
 
 def test_a_setting_out_of_its_range_is_refused() -> None:
@@ -127,7 +180,7 @@ def test_one_bad_row_refuses_the_batch_and_names_the_first(form: str) -> None:
     with pytest.raises(BadValue) as caught:
         engine.upsert("T", batch)
     assert (caught.value.table, caught.value.row, caught.value.column) == ("T", 1, "Y")
-    assert "inf is no SQL number" in caught.value.reason
+    assert "inf is not allowed" in caught.value.reason
     after = (engine.seq, engine.statistics(), [one.answer for one in watchers], len(engine._interner))
     assert after == before
     assert [one.drain() for one in watchers] == [[]] * len(watchers)

@@ -64,7 +64,7 @@ def test_sums_of_reals_do_not_drift() -> None:
         exact = sum((Fraction(value) for _, value in rows.values()), Fraction(0))
         assert whole.answer == float(exact) == math.fsum(value for _, value in rows.values())
         inside = [value for at, value in rows.values() if at < 0.5]
-        assert part.answer == math.fsum(inside) / len(inside)
+        assert part.answer == float(sum(map(Fraction, inside), Fraction(0)) / len(inside))
     fresh = engine.subscribe("SELECT SUM(Y) FROM T")
     assert fresh.answer == whole.answer
     engine.delete("T", list(rows))
@@ -98,8 +98,8 @@ def test_sums_of_numbers_of_all_sizes_are_rounded_once_and_told_when_they_change
         engine.upsert("T", [{"K": key, "Y": y, "N": 0} for key, y in batch])
         rows.update(batch)
         held = [Fraction(y) for y in rows.values() if y is not None]
-        exact = float(sum(held, Fraction(0))) if held else None
-        expected = [exact, None if exact is None else exact / len(held)]
+        exact = sum(held, Fraction(0))
+        expected: list[float | None] = [float(exact), float(exact / len(held))] if held else [None, None]
         assert [total.answer, mean.answer] == expected
         for one, was, now in zip((total, mean), before, expected, strict=True):
             events = one.drain()

@@ -175,7 +175,7 @@ def test_nobody_gets_the_receipts_of_another_key() -> None:
 def test_a_table_is_created_once_however_often_the_request_comes(desk: Desk) -> None:
     again = desk.ask(bodies.Execute(TABLE, ME, 1))
     assert again.reply == bodies.Done(1, 0)
-    assert "exists already" in refusal(desk.ask(bodies.Execute(TABLE, YOU, 1)))
+    assert "already exists" in refusal(desk.ask(bodies.Execute(TABLE, YOU, 1)))
 
 
 def test_a_refused_batch_changes_nothing_and_is_not_logged(desk: Desk) -> None:

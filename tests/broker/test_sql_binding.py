@@ -197,8 +197,8 @@ def test_a_parameter_of_the_wrong_type_names_its_position_and_column(condition: 
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        (([1.0], [1.0]), "2 parameter.s. given, the query has 1"),
-        ((), "0 parameter.s. given"),
+        (([1.0], [1.0]), "takes 1 parameter .PER .REAL.., got 2"),
+        ((), "got 0"),
         ((np.array([1.0, nan]),), "NaN .row 1"),
         ((np.array(["2024-01-01"], dtype="datetime64[s]"),), "takes a number"),
         ((np.array([True]),), "takes a number"),
@@ -214,12 +214,12 @@ def test_columns_of_parameters_are_checked(columns: tuple[list[object], ...], re
 
 def test_columns_must_have_one_length_and_scalars_one_count() -> None:
     query = parse("SELECT MIN(RISK) FROM Stock WHERE PER BETWEEN ? AND ?")
-    with pytest.raises(BadParameter, match=r"parameter 2: PER .REAL. has 1 values, the first parameter 2"):
+    with pytest.raises(BadParameter, match=r"parameter 2: PER .REAL. has 1 values, but the first parameter has 2"):
         query.bind_many([[1, 2], [3]])
     for parameters in ((), (1,), (1, 2, 3)):
-        with pytest.raises(BadParameter, match="the query has 2"):
+        with pytest.raises(BadParameter, match="the query takes 2"):
             query.bind(parameters)
-    with pytest.raises(BadParameter, match="the query has none"):
+    with pytest.raises(BadParameter, match="the query takes 0 parameters, got"):
         parse("SELECT MIN(RISK) FROM Stock").bind([1])
 
 

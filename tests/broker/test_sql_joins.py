@@ -169,11 +169,11 @@ def test_a_band_leaves_equalities_as_partitions() -> None:
 @pytest.mark.parametrize(
     ("sql", "hint"),
     [
-        ("SELECT a FROM r JOIN s", "how the two tables meet"),
-        ("SELECT a FROM r, s WHERE a > 5", "how the two tables meet"),
-        ("SELECT a FROM r NATURAL JOIN s", "NATURAL JOIN is not offered"),
-        ("SELECT a FROM r LEFT JOIN s USING (c)", "LEFT JOIN is not offered"),
-        ("SELECT a FROM r FULL OUTER JOIN s USING (c)", "FULL OUTER JOIN is not offered"),
+        ("SELECT a FROM r JOIN s", "the join has no condition"),
+        ("SELECT a FROM r, s WHERE a > 5", "the join has no condition"),
+        ("SELECT a FROM r NATURAL JOIN s", "NATURAL JOIN is not supported"),
+        ("SELECT a FROM r LEFT JOIN s USING (c)", "LEFT JOIN is not supported"),
+        ("SELECT a FROM r FULL OUTER JOIN s USING (c)", "FULL OUTER JOIN is not supported"),
         ("SELECT a FROM r JOIN s USING (c, k)", "one column"),
         ("SELECT a FROM r JOIN s USING (c) JOIN Stock ON 1 = 1", "at most two tables"),
         ("SELECT a FROM r, s, Stock", "at most two tables"),
@@ -197,13 +197,13 @@ def test_a_band_leaves_equalities_as_partitions() -> None:
         ("SELECT a FROM r JOIN s ON ABS(s.b - r.b) > 3", "upper bound"),
         ("SELECT a FROM r JOIN s ON ABS(s.b - r.b) = 3", "upper bound"),
         ("SELECT a FROM r JOIN s ON ABS(s.b) < 3", "arithmetic"),
-        ("SELECT a FROM r JOIN s ON ABS(s.b - r.b) < r.a", "two columns, compared with one value"),
+        ("SELECT a FROM r JOIN s ON ABS(s.b - r.b) < r.a", "two columns and is compared with one value"),
         ("SELECT a FROM r JOIN s ON ABS(s.b - r.b) BETWEEN 0 AND 3", "one bound"),
         ("SELECT a FROM r JOIN s ON s.at - r.at < INTERVAL '5' SECOND", "number of seconds"),
         ("SELECT a FROM r JOIN s ON s.at - r.at < '5'", "number of seconds"),
         ("SELECT a FROM r JOIN s ON r.b - r.a < 3", "one table"),
-        ("SELECT MIN(a) FROM r JOIN s USING (c)", "no aggregates"),
-        ("SELECT DISTINCT a FROM r JOIN s USING (c)", "no aggregates"),
+        ("SELECT MIN(a) FROM r JOIN s USING (c)", "over a join are not supported"),
+        ("SELECT DISTINCT a FROM r JOIN s USING (c)", "over a join are not supported"),
     ],
 )
 def test_other_joins_are_refused_with_what_would_help(sql: str, hint: str) -> None:

@@ -153,7 +153,7 @@ def test_arrays_are_refused_with_the_first_bad_row(column: Column, array: object
 
 
 def test_a_nan_is_refused_with_the_hint_how_to_say_null() -> None:
-    with pytest.raises(BadValue, match="nullable dtype for NULL"):
+    with pytest.raises(BadValue, match="stores NaN as NULL"):
         encode_column(REAL, np.array([math.nan]), Interner(), TABLE)
 
 

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from rich.console import Console
 
@@ -184,14 +186,14 @@ def test_many_batches_are_counted(shell: Shell) -> None:
 def test_a_bad_cell_is_told_with_line_column_and_what_is_durable(shell: Shell) -> None:
     good = "".join(f"S{n},{n}\n" for n in range(250))
     said = shell("publish", shell.table, "--csv", shell.file(f"SYMBOL,RISK\n{good}X,oops\n"), "--batch", "100", code=2)
-    assert "rows.csv line 252, column RISK: 'oops' is no REAL; 200 rows are durable" in said
+    assert "rows.csv line 252, column RISK: 'oops' is not a number; 200 rows are durable" in said
     assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n200\n"
 
 
 def test_what_the_server_refuses_is_told_with_its_line(shell: Shell) -> None:
     good = "".join(f"S{n},{n}\n" for n in range(149))
     said = shell("publish", shell.table, "--csv", shell.file(f"SYMBOL,RISK\n{good}X,\n"), "--batch", "100", code=2)
-    assert "rows.csv line 151, column RISK: NULL where a value is needed" in said
+    assert "rows.csv line 151, column RISK: NULL is not allowed" in said
     assert "100 rows are durable" in said
 
 
@@ -426,7 +428,7 @@ def test_a_file_is_replayed_by_its_own_times(shell: Shell) -> None:
     assert said["updates"] == 30
     assert said["seconds"] >= 0.28
     assert shell("query", f"SELECT MAX(price) FROM {shell.table}_TICKS", "--csv").endswith("\n29\n")
-    assert "which column is the time" in shell("replay", shell.file("a,b\n1,2\n", "x.csv"), "--speed", "1", code=2)
+    assert "name it with --time COLUMN" in shell("replay", shell.file("a,b\n1,2\n", "x.csv"), "--speed", "1", code=2)
 
 
 def test_a_replay_ends_with_its_summary_by_ctrl_c(shell: Shell) -> None:
@@ -437,3 +439,32 @@ def test_a_replay_ends_with_its_summary_by_ctrl_c(shell: Shell) -> None:
     code, out, err = finish(process)
     assert (code, err) == (0, "")
     assert " updates/s of 200 wanted; durable after " in out
+
+
+def test_nan_is_null_where_that_is_asked_for(shell: Shell) -> None:
+    csv = shell.file("SYMBOL,RISK,PER\nA,1,nan\nB,2,3.5\n")
+    refused = shell("publish", shell.table, "--csv", csv, code=2)
+    assert "line 2, column PER: 'nan' is not a number; --nan null stores it as NULL" in refused
+    shell("publish", shell.table, "--csv", csv, "--nan", "null")
+    parquet = shell.file(b"", "rows.parquet")
+    pq.write_table(pa.table({"SYMBOL": ["C"], "RISK": [3.0], "PER": [float("nan")]}), parquet)
+    assert "column PER: NaN is not allowed; publish(.., nan=" in shell(
+        "publish", shell.table, "--parquet", parquet, code=2
+    )
+    shell("publish", shell.table, "--parquet", parquet, "--nan", "null")
+    rows = shell("query", f"SELECT SYMBOL, PER FROM {shell.table} ORDER BY SYMBOL", "--csv")
+    assert rows == "SYMBOL,PER\nA,\nB,3.5\nC,\n"
+
+
+def test_statements_and_keys_that_are_wrong_are_told_with_what_helps(shell: Shell) -> None:
+    said = shell("execute", f"INSERT INTO {shell.table} VALUES (1)", code=2)
+    assert said == "hullcast: INSERT is not supported; use publish(table, rows) or `hullcast publish`\n"
+    create = CREATE.replace("TABLE", "TABLE IF NOT EXISTS").format(shell.table)
+    shell("execute", create)
+    assert "its column N is INTEGER, not REAL" in shell("execute", create.replace("N INTEGER", "N REAL"), code=2)
+    shell("execute", "CREATE TABLE IF NOT EXISTS NUMBERED (ID INTEGER PRIMARY KEY)")
+    said = shell("delete", "NUMBERED", "x", code=2)
+    assert said == "hullcast: key 1: key column ID is INTEGER; 'x' is not an integer\n"
+    assert shell("delete", "NUMBERED", "1", "2").startswith("NUMBERED: deleted 2 keys, last seq")
+    shell("execute", "DROP TABLE IF EXISTS NUMBERED")
+    shell("execute", "DROP TABLE IF EXISTS NUMBERED")

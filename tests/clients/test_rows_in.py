@@ -70,15 +70,15 @@ def test_lines_are_counted_over_quoted_newlines_and_empty_lines(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("ID,X\n1,2\n2,oops\n", "line 3, column X: 'oops' is no REAL"),
-        ("ID,X\n1,nan\n", "line 2, column X: 'nan' is no REAL"),
-        ("ID,X\n1,1_000\n", "line 2, column X: '1_000' is no REAL"),
-        ("ID\n1.5\n", "line 2, column ID: '1.5' is no INTEGER"),
-        ("ID,AT\n1,yesterday\n", "line 2, column AT: 'yesterday' is no TIMESTAMP"),
+        ("ID,X\n1,2\n2,oops\n", "line 3, column X: 'oops' is not a number"),
+        ("ID,X\n1,nan\n", "line 2, column X: 'nan' is not a number; --nan null stores it as NULL"),
+        ("ID,X\n1,1_000\n", "line 2, column X: '1_000' is not a number"),
+        ("ID\n1.5\n", "line 2, column ID: '1.5' is not an integer"),
+        ("ID,AT\n1,yesterday\n", "line 2, column AT: 'yesterday' is not an ISO-8601 timestamp"),
         ("ID,X\n1\n", "line 2: 1 cells where the header has 2"),
         ("ID,X\n1,2,3\n", "line 2: 3 cells where the header has 2"),
         ("ID,Y\n1,2\n", "no column Y in T; columns: ID, NAME, X, AT"),
-        ("X\n1\n", "no column ID, which is the key of T"),
+        ("X\n1\n", "the key column ID of T is missing"),
         ("ID,ID\n1,2\n", "line 1: the header has ID twice"),
         ("ID,\n1,2\n", "line 1: column 2 of the header has no name"),
         ('ID,NAME\n1,"never closed\n2,b\n', "line 2: not CSV: unexpected end of data"),
@@ -94,12 +94,12 @@ def test_bad_csv_is_refused_with_its_place(tmp_path: Path, content: str | bytes,
     ("content", "said"),
     [
         ('{"ID": 1}\n{"ID": 2\n', "line 2: not JSON"),
-        ('{"ID": 1, "X": NaN}', "line 1: not JSON: NaN is no number; use null for NULL"),
+        ('{"ID": 1, "X": NaN}', "line 1: not JSON: NaN is not a JSON number; use null for NULL"),
         ("[1]", "line 1: each line is an object"),
         ("{}", "line 1: an object without columns"),
-        ('{"ID": 1}\n\n{"X": 2}', "line 3: the key ID is missing"),
+        ('{"ID": 1}\n\n{"X": 2}', "line 3: the key column ID is missing"),
         ('{"ID": 1, "Q": 2}', "line 1: no column Q in T"),
-        ('{"ID": 1, "NAME": {"a": 1}}', "line 1, column NAME: TEXT takes no object"),
+        ('{"ID": 1, "NAME": {"a": 1}}', "line 1, column NAME: TEXT does not take an object"),
         ("[" * 100_000, "line 1: not JSON"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_table_is_guessed_from_what_its_rows_show(tmp_path: Path) -> None:
         '"odd name" TEXT, "none" TEXT)'
     )
     assert '"zip" TEXT PRIMARY KEY' in create_statement("QUOTE", batch, "zip")
-    with pytest.raises(UsageError, match="no column nix to be the key"):
+    with pytest.raises(UsageError, match="there is no column nix for the key"):
         create_statement("QUOTE", batch, "nix")
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from network.answers import collection
-from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, sums_in_boxes
+from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, exact_state, sums_in_boxes
 from network.answers.audience import Audience
 from network.answers.collection import Collection
 from network.answers.events import Change
@@ -180,7 +181,7 @@ def never_needed(ids: Any) -> Any:
 
 
 def shown(function: int, rows: dict[int, tuple[float, float]], i: int) -> tuple[float, float]:
-    """(value, rest) as the definition has it: the exact sum rounded once, and what rounding left."""
+    """(value, rest) as the definition has it: the exact sum (or mean) rounded once, and what rounding left."""
     held = [Fraction(y) for x, y in rows.values() if RANGES[i, 0] <= x <= RANGES[i, 1]]
     if function == COUNT:
         return float(len(held)), 0.0
@@ -189,7 +190,7 @@ def shown(function: int, rows: dict[int, tuple[float, float]], i: int) -> tuple[
     total = sum(held, Fraction(0))
     value = float(total)
     if function == AVG:
-        return value / len(held) + 0.0, 0.0
+        return float(total / len(held)), 0.0
     return value, float(total - Fraction(value)) if function == EXACT_SUM else 0.0
 
 
@@ -205,6 +206,46 @@ def test_first_sums_are_those_of_fractions(points: list[tuple[float, float]]) ->
         held = [value for x, value in points if low <= x <= high and value == value]
         assert count == len(held)
         assert Fraction(total) + Fraction(rest) == sum(map(Fraction, held))
+
+
+#: Doubles of every size, a few of them often: large and small next to each other, zeros, subnormal ones.
+WILD = st.floats(allow_nan=False, allow_infinity=False, max_value=1e300, min_value=-1e300) | st.sampled_from(
+    [0.0, 1.0, -1.0, 3.0, 0.1, 5e-324, -5e-324, 2.0**-1022, 1e-310, 2.0**53 + 2, 1e16, 1e40, 1e300, -1e300]
+)
+
+
+@given(values=st.lists(WILD | NUMBERS, min_size=1, max_size=12), rows=st.integers(1, 12) | st.integers(1, 2**40))
+@example(values=[1.0, 2.0**-53 * 3, 2.0], rows=3)  # half-way between two floats
+@example(values=[1.0, 2.0**-53 * 3, 2.0, 1e-300], rows=3)  # a little more than that
+@example(values=[1.0, 2.0**-53 * 3, 2.0, -1e-300], rows=3)
+@settings(max_examples=500)
+def test_means_are_rounded_once_whatever_the_values(values: list[float], rows: int) -> None:
+    exact = sum(map(Fraction, values), Fraction(0))
+    _, high, low, lost = exact_state(values)
+    answers = AggregateAnswers(AVG)
+    answers.start(np.arange(1), np.array([[rows, high, low, lost]]))
+    assert answers.answer(0) == (float(exact / rows), 0.0)
+    assert answers.values(np.arange(1)).tolist() == [float(exact / rows)]
+
+
+@given(
+    result=WILD | NUMBERS,
+    rows=st.integers(2, 1000) | st.integers(2, 2**40),
+    half=st.sampled_from([-1, 1]),
+    nudge=st.sampled_from([0, -1, 1]),
+)
+@settings(max_examples=500)
+def test_means_half_way_between_two_floats_go_to_the_even_one(result: float, rows: int, half: int, nudge: int) -> None:
+    """Sums made so that their mean lies in the middle between neighbours, or next to it by the least there is."""
+    middle = (Fraction(result) + Fraction(math.nextafter(result, math.inf * half))) / 2
+    exact = middle * rows + nudge * Fraction(5e-324)
+    assume(abs(exact) < 10**300)
+    high = float(exact)
+    low = float(exact - Fraction(high))
+    exact = Fraction(high) + Fraction(low)
+    answers = AggregateAnswers(AVG)
+    answers.start(np.arange(1), np.array([[float(rows), high, low, 0.0]]))
+    assert answers.answer(0) == (float(exact / rows), 0.0)
 
 
 # --- collections -----------------------------------------------------------------------------------------------------

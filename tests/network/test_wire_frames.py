@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # has no types
@@ -13,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from network.wire import bodies, frames, packing
-from network.wire.columns import TextColumn
+from network.wire.columns import Columns, TextColumn
 from network.wire.errors import BadFrame, TooLarge
-from network.wire.limits import WireLimits
+from network.wire.limits import DEFAULT, WireLimits
 from network.wire.value_columns import Mixed
+from network.wire.walk import walk
 from tests.support.wire import any_body, any_frame
 
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 DECODERS: list[Callable[[bytes], object]] = [frames.decode, bodies.decode]
 decoders = pytest.mark.parametrize("decode", DECODERS, ids=["frames", "bodies"])
 anything = st.recursive(
@@ -209,7 +213,7 @@ def test_limits_hold_before_anything_is_built() -> None:
     deep = b"\x91" * 1000 + b"\xc0"
     bomb = b"\xdd\x03\x00\x00\x00" + b"\x90" * 0x03000000  # 50 million empty arrays
     promise = b"\xdd\xff\xff\xff\xff"
-    for data, reason in ((deep, "nested"), (bomb, "values in one frame"), (promise, "end in the middle")):
+    for data, reason in ((deep, "nested"), (bomb, "arrays and maps in one frame"), (promise, "end in the middle")):
         with pytest.raises(BadFrame, match=reason):
             frames.decode(data)
     small = WireLimits(frame_bytes=100, rows=3, columns=2, words=1, text_bytes=10)
@@ -252,7 +256,7 @@ def test_a_body_that_no_receiver_takes_is_not_sent() -> None:
     column = {"a": np.zeros(9 << 20)}
     with pytest.raises(TooLarge, match="several parts"):
         bodies.encode(bodies.Publish("t", {**column}, None, ID, 1))
-    with pytest.raises(TooLarge, match="text of more than"):
+    with pytest.raises(TooLarge, match=r"^bytes of one text in this publish: 1048577, at most 1048576"):
         bodies.encode(bodies.Publish("t", {"a": Mixed(("x" * (2 << 20),))}, None, ID, 1))
 
 
@@ -299,3 +303,81 @@ def test_the_size_of_requests_and_replies_is_known_before_they_are_packed(frame:
     with pytest.raises(TooLarge):
         frames.check_size(frame, WireLimits(frame_bytes=size - 1))
     frames.check_size(frame, WireLimits(frame_bytes=4 * size + 64 * (2 + len(frame.route)) + 1000))
+
+
+#: Values that cost much for their bytes: stand-ins, instants, numbers, arrays and maps, short texts.
+COSTLY = {
+    "foreign": b"\xd4\x03x",
+    "instant": b"\xd7\x01" + bytes(8),
+    "integer beyond 64 bits": b"\xc7\x09\x02\x00" + b"\1" * 8,
+    "NumPy's instant": b"\xc7\x0a\x04M" + bytes(8) + b"s",
+    "duration": b"\xc7\x09\x05" + bytes(9),
+    "empty map": b"\x80",
+    "empty array": b"\x90",
+    "map of one": b"\x81\xa1a\xc0",
+    "nested arrays": b"\x91" * 13 + b"\x90",
+    "short text": b"\xa2xy",
+    "number": b"\xcd\x7f\xff",
+    "short bytes": b"\xc4\x02ab",
+}
+MEGABYTE = 1 << 20
+
+
+def in_array(value: bytes, count: int) -> bytes:
+    return b"\xdd" + struct.pack(">I", count) + value * count
+
+
+@pytest.mark.parametrize("decode", [packing.unpack, *DECODERS], ids=["unpack", "frames", "bodies"])
+@pytest.mark.parametrize("value", COSTLY.values(), ids=COSTLY)
+def test_a_megabyte_costs_at_most_400_000_objects(decode: Callable[[bytes], object], value: bytes) -> None:
+    """A short text is the dearest that may come: one object for three bytes. All else is refused by the walk."""
+    data = in_array(value, (MEGABYTE - 16) // len(value))
+    if walk(data, DEFAULT):
+        assert refused(decode, data)
+        return
+    before, built = sys.getallocatedblocks(), None
+    try:
+        built = decode(data)
+    except BadFrame:
+        assert decode is not packing.unpack
+    assert sys.getallocatedblocks() - before < 400_000
+    assert built is not None or decode is not packing.unpack
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "reason"),
+    [
+        (COSTLY["foreign"], DEFAULT.columns, "more than 4096 foreign values"),
+        (COSTLY["instant"], DEFAULT.extensions, "more than 131072 values of extension types"),
+        (COSTLY["duration"], DEFAULT.extensions, "more than 131072 values of extension types"),
+        (COSTLY["empty map"], DEFAULT.containers - 1, "more than 131072 arrays and maps"),
+        (COSTLY["short text"], DEFAULT.objects - 1, "more than 2097152 values"),
+    ],
+)
+def test_limits_of_kinds_of_values_hold_exactly(value: bytes, limit: int, reason: str) -> None:
+    assert walk(in_array(value, limit), DEFAULT) == ""
+    assert walk(in_array(value, limit + 1), DEFAULT).startswith(reason)
+
+
+def test_all_foreign_values_are_of_one_class() -> None:
+    kinds = {type(packing.unpack(packing.pack(packing.foreign(name)))) for name in ("Decimal", "Money", "x" * 90)}
+    assert kinds == {packing.Foreign}
+    assert packing.type_name(packing.foreign("Money")) == "Money"
+    assert packing.type_name(1.5) == "float"
+
+
+def test_what_a_receiver_would_refuse_for_its_structure_is_not_sent() -> None:
+    instants = Mixed(tuple([NOON] * (DEFAULT.extensions + 1)))
+    with pytest.raises(TooLarge, match=r"^values of extension types in this publish: 131073, at most 131072"):
+        bodies.encode(bodies.Publish("T", {"A": instants}, None, bytes(16), 1))
+    many: Columns = {"seq": np.zeros(0, np.int64)}
+    with pytest.raises(TooLarge, match=r"^arrays and maps in this deliver: 131073, at most 131072"):
+        frames.encode(frames.Deliver(1, dict.fromkeys(range(50_000), many)))
+
+
+def test_a_child_s_frame_that_only_parents_send_is_refused_before_it_is_built() -> None:
+    encoded = frames.encode(frames.Reply(1, (), (), b""))
+    assert isinstance(frames.decode(encoded), frames.Reply)
+    with pytest.raises(BadFrame, match="a reply frame does not come from below"):
+        frames.decode(encoded, kinds=frames.UPWARD)
+    assert isinstance(frames.decode(frames.encode(frames.Leave(1, None)), kinds=frames.UPWARD), frames.Leave)

@@ -35,6 +35,18 @@ class Bystander:
 
     def __init__(self) -> None:
         self.took: list[tuple[float, float]] = []  # when, and how long
+        self._another = asyncio.Event()
+
+    def note(self, at: float, took: float) -> None:
+        """A publish was acknowledged."""
+        self.took.append((at, took))
+        self._another.set()
+
+    async def until(self, moment: float) -> None:
+        """Wait for a publish that was acknowledged after that moment."""
+        while not self.took or self.took[-1][0] < moment:
+            self._another.clear()
+            await self._another.wait()
 
     async def worst(self, attack: Callable[[], Awaitable[object]]) -> float:
         """The longest publish while something happens, in seconds."""
@@ -43,8 +55,7 @@ class Bystander:
             await attack()
         finally:
             ended = time.monotonic()
-            while not self.took or self.took[-1][0] < ended:  # what was under way when it ended
-                await asyncio.sleep(EVERY_S)
+            await self.until(ended)  # what was under way when it ended
         return max(took for at, took in self.took if at >= began)
 
 
@@ -59,13 +70,11 @@ async def bystander(url: str) -> AsyncIterator[Bystander]:
     async def read() -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            at, took = map(float, line.split())
-            seen.took.append((at, took))
+            seen.note(*map(float, line.split()))
 
     reading = asyncio.create_task(read(), name="test.bystander")
     try:
-        while not seen.took:
-            await asyncio.sleep(EVERY_S)
+        await seen.until(0.0)
         yield seen
     finally:
         process.kill()

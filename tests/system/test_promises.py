@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from contextlib import AsyncExitStack
+from fractions import Fraction
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clients.sdk.client import Client
@@ -75,6 +76,10 @@ async def test_after_sync_sums_are_right_to_the_last_bit() -> None:
         await one.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, Y REAL)")
         totals = [(await one.subscribe("SELECT SUM(Y) FROM T WHERE K < ?", n), n) for n in range(2, 7)]
         means = [(await one.subscribe("SELECT AVG(Y) FROM T WHERE K < ?", n), n) for n in range(2, 7)]
+        many = [
+            await one.subscribe_many(f"SELECT {what}(Y) FROM T WHERE K < ?", list(range(2, 7)))
+            for what in ("SUM", "AVG")
+        ]
         held: dict[int, float | None] = {}
         for _ in range(150):
             batch = [(rng.randrange(6), rng.choice(wild)) for _ in range(rng.choice((1, 1, 3)))]
@@ -83,9 +88,11 @@ async def test_after_sync_sums_are_right_to_the_last_bit() -> None:
             await one.sync()
             for made, n in (*totals, *means):
                 values = [y for key, y in held.items() if y is not None and key < n]
-                exact = math.fsum(values) if values else None
-                mean = exact / len(values) if exact is not None else None
-                assert made.answer == (exact if "SUM" in made.sql else mean), (made.sql, n, values)
+                exact = sum(map(Fraction, values), Fraction(0)) / (1 if "SUM" in made.sql else len(values) or 1)
+                assert made.answer == (float(exact) if values else None), (made.sql, n, values)
+            for each, column in zip((totals, means), many, strict=True):
+                answers = [np.nan if made.answer is None else made.answer for made, _ in each]
+                np.testing.assert_array_equal(column.answers, np.array(answers))
 
 
 async def test_a_subscription_is_in_effect_when_it_returns() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,23 +116,55 @@ async def test_a_cluster_can_be_stopped_while_it_starts() -> None:
         assert running() == []
 
 
-async def test_what_it_says_to_try_works() -> None:
-    with up("--nodes", "0") as process:
-        text = ""
-        assert process.stdout is not None
-        while "asyncio.run(main())" not in text:
-            text += await asyncio.to_thread(process.stdout.readline)
-        script = textwrap.dedent(text[text.index("  import asyncio") :])
-        tried = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-c", script],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
-        assert tried.returncode == 0, tried.stderr
-        assert "99.5" in tried.stdout
+async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -> None:
+    """first.py twice, the commands after it, then what `hullcast up` says to try: all on one STOCK table."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    part = readme[readme.index("## A first subscription") : readme.index("## Without a server")]
+    first = part[part.index("```python\n") + len("```python\n") : part.index("```\n\nKill")]
+    commands = re.findall(r"^    \.venv/bin/(hullcast (?!up).*)$", part, re.MULTILINE)
+    assert [command.split()[1] for command in commands] == ["replay", "query", "subscribe"]
+    with up() as process:
+        hint = await said(process)
+        server = next(word for word in hint.split() if word.startswith("tcp://"))
+        tried = [line for line in hint.splitlines() if "hullcast" in line and "--url" in line]
+        assert [line.split("hullcast")[1].split()[0] for line in tried] == ["execute", "subscribe", "publish"]
+        first = first.replace("tcp://127.0.0.1:7600", server)
+        assert (await python(first)).splitlines() == ["None 0", "Change(seq=1, answer=11.5)"]
+        assert (await python(first)).splitlines() == ["11.5 1", "Change(seq=2, answer=11.0)"]
+        assert "updates/s" in await shell(commands[0], server)
+        assert "SPACE" in await shell(commands[1], server)
+        assert await shell(commands[2], server)
+        await python(first)
+        for line in (*tried, tried[0]):
+            await shell(line + (" --seconds 1" if "subscribe" in line else ""), "tcp://127.0.0.1:1")
+        assert "Snapshot(" in await python(textwrap.dedent(hint[hint.index("  import asyncio") :]))
         process.send_signal(signal.SIGTERM)
         assert (await ended(process))[0] == 0
+
+
+async def said(process: subprocess.Popen[str]) -> str:
+    """All that `hullcast up` prints when it is ready."""
+    text = ""
+    assert process.stdout is not None
+    async with asyncio.timeout(LIMIT_S):
+        while "asyncio.run(main())" not in text:
+            text += await asyncio.to_thread(process.stdout.readline)
+    return text
+
+
+async def python(script: str) -> str:
+    return await output([sys.executable, "-c", script], environment())
+
+
+async def shell(line: str, url: str) -> str:
+    variables = environment()
+    path = os.pathsep.join((str(Path(sys.executable).parent), variables["PATH"]))
+    return await output(["sh", "-c", line], {**variables, "PATH": path, "HULLCAST_URL": url})
+
+
+async def output(words: list[str], variables: dict[str, str]) -> str:
+    tried = await asyncio.to_thread(
+        subprocess.run, words, env=variables, capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
+    assert tried.returncode == 0, (words, tried.stderr)
+    return tried.stdout
