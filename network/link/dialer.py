@@ -19,6 +19,7 @@ from network.link.session import Deliver, Effect, Session, SessionStatistics, Tr
 from network.link.socket import (
     Context,
     EventSocket,
+    LinkContext,
     Message,
     Socket,
     check_curve,
@@ -96,7 +97,7 @@ class Dialer:
     ) -> None:
         self._curve, self._insecure = curve, insecure
         self._limits = limits or LinkLimits()
-        self._context: Context = context or zmq.Context.instance()
+        self._context: Context = context or LinkContext.instance()
         self._role, self._name, self._id = role, name, id
         self.listen = listen
         self._random = random.Random()

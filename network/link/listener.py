@@ -22,6 +22,7 @@ from network.link.socket import (
     DOOR_EVENTS,
     Context,
     EventSocket,
+    LinkContext,
     Message,
     Socket,
     bound_endpoint,
@@ -99,7 +100,7 @@ class Listener:
         self._curve = check_curve(endpoint, curve)
         self._allow: Allow = allow or (lambda key: True)
         self._welcome = welcome
-        self._context: Context = context or zmq.Context.instance()
+        self._context: Context = context or LinkContext.instance()
         self._peers: dict[int, Peer] = {}
         self._sessions: dict[bytes, Peer] = {}
         self._session_ids: dict[int, bytes] = {}

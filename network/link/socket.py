@@ -7,7 +7,7 @@ import ipaddress
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import zmq
 
@@ -25,6 +25,10 @@ ZAP: Final = "inproc://zeromq.zap.01"  # where ZeroMQ asks about keys; the name 
 PARTS_MOST: Final = 8  # parts of one message kept; no message of ours or of ZAP has more
 _RECEIVE_MESSAGES: Final = 256  # RCVHWM: what ZeroMQ reads ahead for each connection; then TCP pushes back
 
+#: Sockets of one context; more is beyond ZeroMQ.
+MOST_SOCKETS: Final = 65_535
+SOCKETS_PER_DIALER: Final = 3
+
 _monitor_numbers = itertools.count()
 #: Payloads from this size on are not copied but shared with ZeroMQ, also among peers. That halves the sender's work at
 #: 200 KB; for it pyzmq keeps one thread (and a context) for the life of the process. Smaller ones are cheaper to copy.
@@ -40,6 +44,22 @@ class Message(NamedTuple):
 
     first: zmq.Frame
     rest: list[bytes]
+
+
+class LinkContext(zmq.Context):  # type: ignore[type-arg]  # of sockets that `Context` names
+    """The ZeroMQ context of a process's links (`LinkContext.instance()`): its own, with as many sockets as ZeroMQ has.
+
+    A dialer takes SOCKETS_PER_DIALER of them: the DEALER, its monitor, and the end of the monitor that ZeroMQ opens
+    itself. With ZeroMQ's own limit, 1023, a process would have room for 341 clients. The limit must be set before the
+    first socket is opened, so the context that programs share (`zmq.Context.instance()`) would not do: they may have
+    opened some.
+    """
+
+    _instance = None  # not the one of the base class
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
 
 
 def open_router(context: Context, endpoint: str, limits: LinkLimits, curve: Curve | None, domain: str) -> Socket:

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 import hullcast
+from broker.server.settings import ServerSettings
+from broker.sql import create, subscription, text
+from broker.values import EXACT, LONGEST_TEXT_BYTES
+from clients.sdk import client, groups, line, publishing
 from hullcast import testing
+from network.link.limits import LinkLimits
+from network.link.socket import MOST_SOCKETS, SOCKETS_PER_DIALER
+from network.node.settings import NodeSettings
+from network.settings.common import LinkSettings
+from network.wire.limits import DEFAULT
 
 DOCUMENT = Path(__file__).parents[2] / "clients" / "SDK.md"
 PIECES = re.findall(r"^## (.*?)$|^```python\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
@@ -33,3 +42,40 @@ async def test_an_example_runs(code: str) -> None:
     async with testing.cluster(nodes=1) as endpoint, hullcast.connect(endpoint) as hc:
         await hc.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, PER REAL)")
         await names["example"](hc)
+
+
+SERVER = ServerSettings()
+LIMITS = {
+    "text in one cell, bytes of UTF-8": LONGEST_TEXT_BYTES,
+    "an INTEGER, in size": EXACT,
+    "columns of a table": create.MAXIMUM_COLUMNS,
+    "name of a table or column, characters": create.MAXIMUM_NAME,
+    "text of a statement, characters": text.MAXIMUM_CHARACTERS,
+    "ranges in the WHERE of a subscription": subscription.MAXIMUM_RANGES,
+    "one request or reply, bytes": DEFAULT.body_bytes,
+    "rows in one batch that is applied whole": SERVER.batch_rows,
+    "rows in such a piece": publishing.PIECE_ROWS,
+    "rows in one `publish`": DEFAULT.rows,
+    "changes of a client on the way at once": client.CHANGES_WAITING,
+    "subscriptions in one request": SERVER.subscribe_rows,
+    "subscriptions of a client": groups.MOST_SUBSCRIPTIONS,
+    "different queries open at once, whatever their values": SERVER.max_channels,
+    "clients and nodes connected to one server or node": SERVER.max_children,
+    "clients in one process": MOST_SOCKETS // SOCKETS_PER_DIALER,
+    "what a gateway holds for a client that does not read, bytes": LinkSettings().queue_bytes,
+    "read ahead for a call while a subscription blocks, bytes": line.READ_AHEAD_BYTES,
+}
+
+
+def test_the_limits_named_are_those_of_the_code() -> None:
+    section = DOCUMENT.read_text("utf-8").split("## Limits\n")[1].split("\n## ")[0]
+    named = re.findall(r"^\| (.+?) \| ([\d,]+) \| (.*?) ?\|$", section, re.MULTILINE)
+    assert {what: int(number.replace(",", "")) for what, number, _ in named} == LIMITS
+    remarks = {what: remark for what, _, remark in named}
+    sockets = remarks["clients in one process"]
+    assert f"{SOCKETS_PER_DIALER} ZeroMQ sockets ({MOST_SOCKETS:,} in all)" in sockets
+    for setting in re.findall(r"`((?:max|batch|subscribe)_\w+)`", section):
+        assert hasattr(SERVER, setting)
+    assert SERVER.batch_rows == publishing.WHOLE_ROWS
+    assert NodeSettings(parent=("tcp://127.0.0.1:1",)).max_children == SERVER.max_children
+    assert LinkLimits().queue_bytes == LinkSettings().queue_bytes

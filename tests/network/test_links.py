@@ -18,6 +18,7 @@ from network.link.header import VERSION, Bye, Data, Hello, Resend, decode, encod
 from network.link.limits import ACK_BYTES, LinkLimits
 from network.link.listener import Listener
 from network.link.peer import Peer
+from network.link.socket import MOST_SOCKETS, SOCKETS_PER_DIALER, LinkContext, open_dealer, stop_monitor
 from network.security.curve import Curve
 from network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded, TooLarge
 from tests.support.links import QUICK, Child, Parent, descriptors, running_dialer, running_listener, wait_until
@@ -36,7 +37,7 @@ def stranger() -> Iterator[Opener]:
     opened: list[zmq.Socket[bytes]] = []
 
     def connect(endpoint: str) -> zmq.Socket[bytes]:
-        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        socket: zmq.Socket[bytes] = LinkContext.instance().socket(zmq.DEALER)
         opened.append(socket)
         socket.set(zmq.LINGER, 0)
         socket.set(zmq.RECONNECT_IVL, -1)
@@ -548,3 +549,18 @@ async def test_pauses_grow_when_links_are_left_in_vain() -> None:
         dialer.redial(in_vain=True)
         await asyncio.sleep(1.0)
         assert 2 <= len(parent.joined) <= 6
+
+
+async def test_a_process_has_room_for_more_dialers_than_a_shared_context_would_take() -> None:
+    context = LinkContext.instance()
+    assert context.get(zmq.MAX_SOCKETS) == MOST_SOCKETS == context.get(zmq.SOCKET_LIMIT)
+    assert context is not zmq.Context.instance()
+    with zmq.Context() as small:  # how many sockets a dialer takes is ZeroMQ's business: count them
+        small.set(zmq.MAX_SOCKETS, 4 * SOCKETS_PER_DIALER)
+        opened = [open_dealer(small, "tcp://127.0.0.1:1", LinkLimits(), None) for _ in range(4)]
+        with pytest.raises(BadSetting, match="Too many open files"):
+            open_dealer(small, "tcp://127.0.0.1:1", LinkLimits(), None)
+        for socket, monitor in opened:
+            stop_monitor(socket)
+            monitor.close()
+            socket.close()
