@@ -37,6 +37,7 @@ class Messages:
     ) -> None:
         self.channel = channel
         self.seqs = seqs
+        self.complete = True  # False: there are more than can be told, so whoever listens must begin again
         self._columns = columns
         self._wire = wire
 

@@ -31,10 +31,18 @@ if TYPE_CHECKING:
 
 OLD, NEW = 1, 2  # a pair was, or is, within the band
 
+#: Pairs described for one batch. Where a batch has more, nobody is told which: whoever listens begins again.
+MOST_PAIRS = 500_000
+
 
 @kernel
-def probe(m: Floats, old_lows: Floats, old_highs: Floats, lows: Floats, highs: Floats) -> tuple[Ints, Ints, Ints]:
-    """(update, slot, OLD | NEW) for every row with x in the update's old or new interval; NaN: no interval."""
+def probe(
+    m: Floats, old_lows: Floats, old_highs: Floats, lows: Floats, highs: Floats, most: int
+) -> tuple[Ints, Ints, Ints, bool]:
+    """(update, slot, OLD | NEW) for every row with x in the update's old or new interval; NaN: no interval.
+
+    And whether that is all: it ends when there are more than `most`.
+    """
     room = 64
     pairs = np.empty((3, room), np.int64)
     count = 0
@@ -55,6 +63,8 @@ def probe(m: Floats, old_lows: Floats, old_highs: Floats, lows: Floats, highs: F
                 was = old_lows[update] <= x <= old_highs[update]
                 now = lows[update] <= x <= highs[update]
                 if turn == 0 or not was:  # partners in both intervals are met, and told, on the first turn
+                    if count == most:
+                        return pairs[0, :0], pairs[1, :0], pairs[2, :0], False
                     if count == room:
                         larger = np.empty((3, 2 * room), np.int64)
                         for row in range(3):
@@ -66,7 +76,7 @@ def probe(m: Floats, old_lows: Floats, old_highs: Floats, lows: Floats, highs: F
                     pairs[2, count] = (OLD if was else 0) | (NEW if now else 0)
                     count += 1
                 i += 1
-    return pairs[0, :count], pairs[1, :count], pairs[2, :count]
+    return pairs[0, :count], pairs[1, :count], pairs[2, :count], True
 
 
 class JoinChannel(RowsChannel):
@@ -165,7 +175,8 @@ class JoinChannel(RowsChannel):
         column, other, width = self._columns[side], 1 - side, self.width
         old_lows, old_highs = self._interval(side, updates.old[column][at], *width)
         lows, highs = self._interval(side, updates.new[column][at], *width)
-        which, partners, flags = probe(self.keepers[other].tree.memory, old_lows, old_highs, lows, highs)
+        tree = self.keepers[other].tree.memory
+        which, partners, flags, all_of_them = probe(tree, old_lows, old_highs, lows, highs, MOST_PAIRS)
         rows = at[which]
         partner = self.taken(other, self.stores[other].cells, partners)
         before = [self.taken(side, updates.old, rows), partner]
@@ -177,7 +188,14 @@ class JoinChannel(RowsChannel):
         new: Places = self.places(after, flags & NEW != 0, self._difference(after))
         heard = len(np.unique(which))
         self.count(len(which), np.array([len(updates) - heard, heard, 0]))
-        return self.describe(rows + first_seq, before, after, old, new)
+        messages = self.describe(rows + first_seq, before, after, old, new)
+        messages.complete = all_of_them
+        return messages
+
+    def tell(self, messages: Messages) -> None:
+        if not messages.complete:
+            self.audience.lose()
+        super().tell(messages)
 
     def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
         return [(keeper, store) for keeper, store in zip(self.keepers, self.stores, strict=True) if not keeper.loaded]

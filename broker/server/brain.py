@@ -195,7 +195,8 @@ class Brain:
         first, last = batch.first_seq, batch.last_seq
         self.publishers.applied(publisher, body.number, first, last)
         entry = Entry(Kind.BATCH, payload, first, len(batch), publisher, body.number)
-        return Outcome(Done(first, last), entry, through=last, messages=self._messages(batch, now))
+        messages = self._messages(batch, now)
+        return Outcome(Done(first, last), entry, through=last, messages=messages, void=self._void(batch))
 
     def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
         """The batch's messages by channel number, which the retention keeps too."""
@@ -212,6 +213,14 @@ class Brain:
                 self._retention.keep(attended.number, batch.last_seq, columns, now)
                 described[attended.number] = columns
         return described
+
+    def _void(self, batch: Batch) -> tuple[int, ...]:
+        """The channels of which a batch had more to tell than can be told."""
+        lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
+        numbers = tuple(attending.number for attending in lost if attending is not None)
+        for number in numbers:
+            self._retention.forget(number, batch.last_seq)
+        return numbers
 
     def _execute(self, body: Execute, publisher: bytes) -> Outcome:
         statement = parse_statement(body.sql)

@@ -32,4 +32,5 @@ class Outcome:
     installs: tuple[Install, ...] = ()
     through: int = 0
     messages: dict[int, Columns] = field(default_factory=dict)
+    void: tuple[int, ...] = ()  # channels with more messages than can be told: whoever listens must begin again
     ordered: bool = False  # the reply must not overtake messages of earlier requests

@@ -259,6 +259,10 @@ class Server:
                 through = outcome.through
                 for channel, columns in outcome.messages.items():
                     gathered.setdefault(channel, []).append(columns)
+            if outcome.void:
+                self._deliver(through, gathered)
+                through, gathered = 0, {}
+                self.children.void(outcome.void)
             if request.id:
                 self.children.answer(Reply(request.id, request.route, outcome.installs, reply))
         if through:

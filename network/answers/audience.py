@@ -64,6 +64,10 @@ class Audience:
         """The partitions listeners ask for: the last coordinate of their points."""
         return self.index.points()[:, -1]
 
+    def lose(self) -> None:
+        """Messages were lost that may concern anybody: each one's next event is a Resync."""
+        self.outbox.lose(np.array([i for i in range(self._used) if i not in self._free], np.int64))
+
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners and what waited for them."""
         leaving = set(ids.tolist())

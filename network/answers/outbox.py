@@ -113,6 +113,10 @@ class Outbox:
         self._release()
         return Taken(events[:, SEQ].tolist(), numbers[:, 0].tolist(), numbers[:, 1].tolist(), items)
 
+    def lose(self, subscriptions: Ints) -> None:
+        """An event of each of these was lost."""
+        self._lists[subscriptions, LOST] += 1
+
     def amend(self, subscription: int, seq: int, value: float, rest: float) -> None:
         """Correct what the event of a subscription at `seq`, its last, says; add it if there is none."""
         if self._told_at(subscription, seq):

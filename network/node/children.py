@@ -184,12 +184,21 @@ class Children:
             else:
                 self.delivered_bytes += len(frame)
 
+    def void(self, channels: tuple[int, ...]) -> None:
+        """An update has more messages in these channels than can be told: whoever wants them begins again."""
+        for number in {held.peer for held in self.router.statistics().held if held.channel in channels}:
+            if number in self.peers:
+                self._begin_again(number, "an update with more results than can be told one by one")
+
     def _give_up(self, number: int, error: TooLarge) -> None:
-        """One update makes more messages for this child than a frame holds, and no child may see half of one. So what
-        it has installed is void, and whoever is below subscribes again and begins with a snapshot."""
+        """One update makes more messages for this child than a frame holds, and no child may see half of one."""
+        log.warning("update too large for a child", extra={"peer": number, "size": error.size, "limit": error.limit})
+        self._begin_again(number, f"one update with {error.size} bytes of messages")
+
+    def _begin_again(self, number: int, why: str) -> None:
+        """What a child has installed is void: whoever is below subscribes again and begins with a snapshot."""
         self.too_large += 1
         peer = self.peers[number]
-        log.warning("update too large for a child", extra={"peer": number, "size": error.size, "limit": error.limit})
         if peer.role == "client":
             self.router.leave(number)
             self.router.join(number, exact=True)
@@ -197,7 +206,7 @@ class Children:
             for channel in self.router.channels():
                 nothing = np.empty((0, self._coordinates[channel]))
                 self.router.interest(number, Interest(channel, _EVER, nothing, nothing))
-        self._send(peer, encode(Reset("overflow", f"one update with {error.size} bytes of messages")))
+        self._send(peer, encode(Reset("overflow", why)))
 
     def _note_coordinates(self, installs: tuple[Install, ...]) -> None:
         if len(self._coordinates) > 2 * len(channels := self.router.channels()):  # most are of channels long closed

@@ -14,6 +14,7 @@ from broker.reformulate import first as first_module
 from broker.reformulate.channel import Attended
 from broker.reformulate.first import Boxes, rows_in_boxes, states_in_boxes, values_in_boxes
 from broker.scheduling.driver import finish
+from network.answers.events import Change, Resync
 from network.wire.errors import TooLarge
 
 TABLES = (
@@ -170,3 +171,24 @@ def test_a_band_that_was_refused_leaves_no_width_behind() -> None:
     with channel.held(wide.predicates):
         assert channel.width == (-1e9, 1e9)
     assert channel.width == (0.0, 1.0)
+
+
+def test_a_batch_that_meets_too_many_rows_makes_everybody_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.reformulate.join.MOST_PAIRS", 50)
+    engine = Engine()
+    for table in TABLES:
+        engine.execute(table)
+    subscription = engine.subscribe(QUERIES[7], -1e9, 1e9)
+    other = engine.subscribe(QUERIES[7], 0, 0)
+    engine.upsert("R", {"K": np.arange(10), "X": np.arange(10.0)})
+    engine.upsert("Q", {"K": np.arange(5), "X": np.arange(5.0)})
+    assert [type(event).__name__ for event in subscription.drain()] == ["Change"] * 5
+    engine.upsert("Q", {"K": np.arange(10, 20), "X": np.arange(10.0)})  # a hundred pairs
+    (event,) = subscription.drain()
+    assert isinstance(event, Resync)
+    assert len(event.answer) == len(subscription.answer) == 150
+    assert len(other.answer) == 15
+    engine.upsert("Q", [{"K": 3, "X": None}])
+    (change,) = subscription.drain()
+    assert isinstance(change, Change)
+    assert len(change.left) == 10

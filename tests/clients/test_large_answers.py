@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 import hullcast
 from broker import engine as engine_module
 from broker.reformulate.extremum import ExtremumChannel
 from broker.server import subscribing
+from broker.server.service import Server
+from broker.server.settings import ServerSettings
+from clients.sdk.client import Client
+from clients.sdk.connecting import configure
 from hullcast import testing
+from network.security.rights import Rights
+from tests.support.cluster import PATIENT, free_port
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT)"
 KINDS = (
@@ -127,3 +135,52 @@ async def test_a_token_taken_where_its_channel_opened_goes_on_without_a_resync()
             event = await anext(later)
             assert isinstance(event, hullcast.Change)
             assert event.answer == 3.0
+
+
+async def test_an_update_with_too_many_results_makes_subscribers_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A band join without bounds, subscribed to while its tables are empty."""
+    monkeypatch.setattr("broker.reformulate.join.MOST_PAIRS", 50)
+    sql = "SELECT R.K, Q.K FROM R JOIN Q ON Q.X - R.X BETWEEN ? AND ?"
+    for nodes in (0, 2):
+        async with asyncio.timeout(PATIENCE_S), testing.cluster(nodes) as url, hullcast.connect(url) as hc:
+            for table in "RQ":
+                await hc.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, X REAL)")
+            async with hc.subscribe(sql, -1e9, 1e9) as wide, hc.subscribe(sql, 0, 0) as narrow:
+                await hc.publish("R", {"K": np.arange(10), "X": np.arange(10.0)})
+                await hc.publish("Q", {"K": np.arange(10), "X": np.arange(10.0)})  # a hundred pairs
+                event = await anext(wide)
+                assert isinstance(event, hullcast.Resync)
+                assert len(event.answer) == 100
+                await hc.delete("Q", [3])
+                event = await anext(wide)
+                assert isinstance(event, hullcast.Change)
+                assert len(event.left) == 10
+                await hc.sync()
+                assert [tuple(row) for row in narrow.answer] == [(i, i) for i in range(10) if i != 3]
+
+
+async def test_rows_beyond_a_frame_are_resumed_after_a_restart(tmp_path: Path) -> None:
+    """Seventy megabytes of rows, more than a reply holds: they grow by updates, and come back in parts."""
+    context: zmq.Context[Any] = zmq.Context()
+    settings = ServerSettings(listen=f"tcp://127.0.0.1:{free_port()}", data=tmp_path, link=PATIENT)
+    sql = "SELECT K, S FROM T WHERE X >= ?"
+    try:
+        async with asyncio.timeout(2 * PATIENCE_S):
+            async with testing.serving(Server(settings, Rights.everything(), context=context)):
+                hc = await Client(configure(settings.listen, timeout=PATIENCE_S), context)
+                await hc.execute(CREATE)
+                sub = await hc.subscribe(sql, 0)
+                for start in range(0, 1200, 100):
+                    rows = {"K": np.arange(start, start + 100), "X": np.ones(100)}
+                    await hc.publish("T", {**rows, "S": [f"{start + i:05}" + "x" * 60_000 for i in range(100)]})
+                await hc.sync()
+                while sub.take_nowait() is not None:
+                    pass
+            async with testing.serving(Server(settings, Rights.everything(), context=context)):
+                event = await anext(sub)
+                assert isinstance(event, hullcast.Resync)
+                assert [row[0] for row in event.answer] == list(range(1200))
+                assert all(row[1].startswith(f"{row[0]:05}x") for row in event.answer)
+                await hc.close()
+    finally:
+        context.destroy(linger=0)
