@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sim.experiments.stage import Progress
 
-STEPS = 4
+STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a slip of the finger rather than a wish.
 MOST_SUBSCRIPTIONS = 20_000_000
 COLUMNS = (

@@ -71,7 +71,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "--read FILE --largest --out FILE": ("traffic", "--topology", str(pieces)),
         "whole has 3 nodes: brokers must be 1 to that": ("traffic", "--topology", str(whole), "--brokers", "4"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
-        "'nonsense' is no Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
+        "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
         "with --data DIR": ("figures", "--only", "control"),
     }
     for told, words in refused.items():

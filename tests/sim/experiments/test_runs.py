@@ -118,7 +118,7 @@ def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(
     place = table.schema.get_field_index("x")
     pq.write_table(table.set_column(place, "x", table["x"].cast("string")), file)
     assert spark.getActiveSession() is not None  # which is the one that the run takes
-    with pytest.raises(UsageError, match="Spark could not go on"):
+    with pytest.raises(UsageError, match="Spark cannot continue"):
         run_traffic(TrafficSettings(TINY.network, 80, ("can",), trace), out, Told())
     assert not out.exists()
 
