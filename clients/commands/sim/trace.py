@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +143,8 @@ def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     from sim.workloads import Mix
 
     mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
-    with console.status("drawing updates") if console.is_terminal else nullcontext():
+    with bar(console, None) as tick:
+        tick("drawing updates")
         return table51_trace(
             arguments.out,
             rows=arguments.rows,
