@@ -91,14 +91,14 @@ def test_a_page_is_written_beside_the_graphs_in_a_folder(tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--read", "x", "--nodes", "5"], "--nodes is for one that is made"),
-        (["--read", "x", "--compare", "--data", ".", "--out", "."], "--compare is for one that is made"),
+        (["--read", "x", "--nodes", "5"], "--nodes is for making one"),
+        (["--read", "x", "--compare", "--data", ".", "--out", "."], "--compare is for making one"),
         (["--largest"], "--read FILE"),
         (["--compare", "--data", "."], "--out DIR"),
         (["--compare", "--out", "x"], "--data DIR"),
         (["--compare", "--out", "x", "--data", "no-such-folder"], "is no folder"),
         (["--compare", "--out", "x", "--data", ".", "--brokers", "3"], "one after the other"),
-        (["--compare", "--out", "x", "--data", ".", "--plane", "3"], "leave --plane out"),
+        (["--compare", "--out", "x", "--data", ".", "--plane", "3"], "leave out --plane"),
         (["--data", "."], "--data is for --compare"),
         (["--degree-one", "1.5"], "share of 1.5"),
         (["--nodes", "20", "--brokers", "21"], "20"),

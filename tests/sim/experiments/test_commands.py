@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import shlex
 import shutil
@@ -13,14 +14,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
+from rich.console import Console
 
 import sim
 from clients.cli import FAILED, INTERRUPTED, _parser, main
 from clients.commands.sim import figures, traffic
 from sim.experiments.settings import FULL, QUICK, SECTIONS
 from sim.experiments.steps import RunFolder
+from sim.experiments.traffic import Traffic
 from sim.overlay.placement import PLACEMENTS
 from sim.traces.synthetic import table51_trace
+from tests.sim.experiments.builders import a_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,12 +66,31 @@ def test_a_trace_may_follow_a_placement() -> None:
     assert (arguments.placement, arguments.trace) == (["can"], Path("trace"))
 
 
+def test_the_summary_fits_a_terminal_of_80_columns() -> None:
+    """At the largest figures of the full size, and more."""
+    approaches = ("S-CN", "S-UN", "S-UN aggregated", "CN")
+    lines = [
+        a_line(500_000, placement, approach, 123_456.0, stress=99_999)
+        for placement in (*PLACEMENTS, "can-greedy")
+        for approach in approaches
+    ]
+    out = io.StringIO()
+    traffic.show(Traffic(lines, Path("out/events"), Path("out/summary.md"), []), Console(file=out, width=80))
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text, "no cell is cut"
+    assert text.count("S-UN aggregated") == 2 * 5
+    assert text.count("tree-nearest") == 2, "the name of a placement stands once in each table"
+    assert text.count("370,368") == 20, "bytes x links"
+    assert text.count("99,999") == 3 * 20
+
+
 def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pieces, whole, out = tmp_path / "pieces.txt", tmp_path / "whole.txt", tmp_path / "out"
     pieces.write_text("0 1\n2 3\n")
     whole.write_text("0 1\n1 2\n")
     refused = {
-        "traffic --topology FILE has": ("traffic", "--topology", str(whole), "--nodes", "50"),
+        "traffic --topology reads a network": ("traffic", "--topology", str(whole), "--nodes", "50"),
         "--read FILE --largest --out FILE": ("traffic", "--topology", str(pieces)),
         "whole has 3 nodes: brokers must be 1 to that": ("traffic", "--topology", str(whole), "--brokers", "4"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
