@@ -1,6 +1,6 @@
-"""The synthetic workload of the thesis (Table 5.1), as NumPy columns.
+"""The synthetic workload of Xie (2007), Table 5.1, as NumPy columns.
 
-How the table must be read is worked out in the notes on the paper: X is continuous, so that no two rows share it and
+How we read the table: X is continuous, so that no two rows share it and
 no change is ignorable; a changed Y is drawn anew, uniformly (small steps give fewer messages than reported);
 a negative length is drawn again; a spike is two updates, down to the bottom of the domain and back.
 """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-#: Of the thesis: 1,000 of 20,000 nodes.
+#: Of Xie (2007): 1,000 of 20,000 nodes.
 BROKERS = 1_000
 
 
