@@ -67,7 +67,7 @@ class Market:
 def market(stocks: int = STOCKS, days: int = DAYS, *, first: date = FIRST, root: int = 0) -> Market:
     """A market of its own for every seed; prices walk, from night to day and from day to night."""
     if stocks < 1 or days < 1:
-        raise UsageError(f"a market needs a stock and a day at least, got {stocks} and {days}")
+        raise UsageError(f"a market needs at least one stock and one day, got {stocks} and {days}")
     if first.year < SUMMER_TIME_SINCE:
         raise UsageError(f"a market begins in {SUMMER_TIME_SINCE} or later, got {first}")
     random = generator(root, "market", stocks, days)

@@ -160,7 +160,7 @@ def test_a_hole_in_the_sequence_numbers_is_noticed() -> None:
     continuity = Continuity()
     for first, last in ((4, 9), (10, 10), (12, 12)):
         continuity.follow(Entry(first, last, Delete("STOCK", ()), moment=False))
-    assert continuity.fault == "the updates 11 to 11 are nobody's"
+    assert continuity.fault == "no client published the updates 11 to 11"
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def _yahoo(arguments: argparse.Namespace, console: Console) -> TraceInfo:
 
     for path in (arguments.prices, arguments.fundamentals):
         if not path.exists():
-            raise UsageError(f"cannot read {path}: there is no such file or folder")
+            raise UsageError(f"cannot read {path}: no such file or folder")
     with spark_bar(console, arguments.master, app="hullcast sim trace yahoo") as (spark, say):
         say("judging and numbering prices")
         return yahoo_trace(

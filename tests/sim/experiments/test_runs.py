@@ -126,7 +126,7 @@ def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(
 def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown placement ring"):
         TrafficSettings(placements=("ring",))
-    with pytest.raises(UsageError, match="is no trace"):
+    with pytest.raises(UsageError, match="is not a trace"):
         run_traffic(TrafficSettings(trace=tmp_path), tmp_path / "out", Told())
     with pytest.raises(UsageError, match=r"pystock.* not found"):
         run_figures(TINY, ["5.10"], tmp_path / "out", Told(), data=tmp_path)
