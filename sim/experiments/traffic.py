@@ -35,6 +35,13 @@ COLUMNS = (
     *("placement", "approach", "bytes", "messages", "bytes x links", "bytes, changing only"),
     *("node stress", "p99", "most", "link stress", "p99", "most"),
 )
+#: What the columns mean, for readers who have seen nothing else.
+LEGEND = (
+    "S-CN is the way of Hullcast. S-UN: the server sends a message to each affected subscription (aggregated: to each "
+    "broker that has any). CN: each changed row goes to all brokers with a range that holds it. Changing only: the "
+    "mean over events that can change an answer. Stress: the most messages that one broker sends, or that cross one "
+    "link, for one event."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +152,5 @@ def summary_text(lines: Sequence[Line]) -> str:
     """summary.md."""
     return (
         f"# Traffic\n\n{about(lines)}.\n\nPer event, ignorable ones included:\n\n"
-        f"{table([list(COLUMNS), *rows_of(lines)])}\n\n![traffic](summary.png)\n"
+        f"{table([list(COLUMNS), *rows_of(lines)])}\n\n{LEGEND}\n\n![traffic](summary.png)\n"
     )

@@ -113,7 +113,7 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
 def show(found: Traffic, console: Console) -> None:
     """The summary on the terminal."""
     from sim.bench.report import plain_table
-    from sim.experiments.traffic import COLUMNS, about, rows_of
+    from sim.experiments.traffic import COLUMNS, LEGEND, about, rows_of
 
     console.print(about(found.lines) + ".")
     rows = rows_of(found.lines)
@@ -130,4 +130,5 @@ def show(found: Traffic, console: Console) -> None:
         console.print()
         console.print(table)
     console.print()
+    console.print(LEGEND, style="dim")
     console.print(f"written: {found.events}, {found.summary}, and beside it summary.parquet and .png", soft_wrap=True)

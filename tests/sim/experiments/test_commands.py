@@ -88,6 +88,7 @@ def test_the_summary_fits_a_terminal_of_80_columns() -> None:
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text, "no cell is cut"
     assert text.count("S-UN aggregated") == 2 * 5
+    assert "S-CN is the way of Hullcast." in text
     assert text.count("tree-nearest") == 2, "the name of a placement stands once in each table"
     assert text.count("370,368") == 20, "bytes x links"
     assert text.count("99,999") == 3 * 20
