@@ -187,16 +187,14 @@ def _environment(master: str) -> Iterator[None]:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
         del wanted["PYSPARK_PYTHON"]  # a cluster's machines have their own; what the user set is taken
-    before = {name: os.environ.get(name) for name in wanted}
+    before = dict(os.environ)
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
+            del os.environ[name]  # PySpark sets some more
+        os.environ.update({name: before[name] for name in before if name.startswith(("SPARK_", "PYSPARK_"))})
 
 
 def _end(gateway: Any) -> None:
