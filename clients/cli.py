@@ -34,7 +34,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("replay", "publish a trace at a given rate, and measure", "clients.commands.replay"),
     ("demo", "a cluster here, live answers, a gateway killed, every answer checked", "clients.commands.demo"),
     ("keygen", "make a key pair, for encrypted links and for the allow list", "clients.commands.keygen"),
-    ("bench", "measure the engine beside the thesis and beside baselines", "clients.commands.bench"),
+    ("bench", "measure the engine beside published figures and baselines", "clients.commands.bench"),
     ("sim", "what a workload costs on the wire: topologies, traces, traffic", "clients.commands.sim"),
     ("log", "check and show the commit log of a data directory", "clients.commands.log"),
     ("warm", "compile the kernels now, rather than at the first update", "clients.commands.warm"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from network.wire.errors import UsageError
-from sim.spark_needs import check_java, check_master
+from sim.spark_needs import check_java, check_master, is_local, worker_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,21 +82,30 @@ def spark_session(
 def told_in_a_line() -> Iterator[None]:
     """Make a UsageError of what goes wrong inside the JVM, which is in the data, on the disk or in the cluster.
 
-    Errors of our own Python code, also of that which workers run, stay what they are. An interrupt stays one: PySpark
-    cancels all jobs at Ctrl-C, and the news of that may be here before the interrupt itself.
+    A worker that cannot import our package is such a thing too. Errors of our Python code stay what they are; of one
+    that workers ran its traceback is kept, for PySpark's own error cannot be printed once the JVM has ended. An
+    interrupt stays one: PySpark cancels all jobs at Ctrl-C, and the news of that may be here before the interrupt.
     """
     from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import AnalysisException, PythonException
+    from pyspark.errors.exceptions.captured import CapturedException
 
     try:
         yield
-    except (Py4JJavaError, AnalysisException) as error:
-        cause = _cause(error)
+    except (Py4JJavaError, CapturedException, AnalysisException) as error:
+        cause, text = _cause(error), str(error)
         if "cancellation of all jobs" in cause:
             raise KeyboardInterrupt from error
-        raise UsageError(f"Spark could not go on: {cause}") from error
+        problem = worker_trouble(text)
+        if problem:
+            raise UsageError(problem) from error
+        if ours := re.search(r"^network\.wire\.errors\.\w+: (.+)$", text, re.MULTILINE):
+            raise UsageError(ours[1]) from error
+        if isinstance(error, PythonException):
+            raise RuntimeError(text) from None  # its text, taken while there is a JVM to ask for it
+        raise UsageError(f"Spark cannot continue: {cause}") from error
     except Py4JNetworkError as error:
-        raise UsageError("Spark's JVM has ended; it may lack memory, or somebody stopped it") from error
+        raise UsageError("Spark's JVM has ended; it may have run out of memory, or somebody stopped it") from error
 
 
 def path_to_write(path: Path | str) -> str:
@@ -159,7 +168,7 @@ def _settings(master: str, app: str, memory: str) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
         "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "hullcast-warehouse"),  # never made: no tables
     }
-    if master.startswith("local"):
+    if is_local(master):
         cores = os.cpu_count() or 1
         settings |= {
             "spark.driver.host": "127.0.0.1",  # ports are the system's choice
@@ -174,20 +183,18 @@ def _settings(master: str, app: str, memory: str) -> dict[str, str]:
 def _environment(master: str) -> Iterator[None]:
     """What Spark takes from the environment only, given back afterwards."""
     wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    if master.startswith("local"):
+    if is_local(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
-        del wanted["PYSPARK_PYTHON"]  # a cluster's machines have their own
-    before = {name: os.environ.get(name) for name in wanted}
+        del wanted["PYSPARK_PYTHON"]  # a cluster's machines have their own; what the user set is taken
+    before = dict(os.environ)
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
+            del os.environ[name]  # PySpark sets some more
+        os.environ.update({name: before[name] for name in before if name.startswith(("SPARK_", "PYSPARK_"))})
 
 
 def _end(gateway: Any) -> None:

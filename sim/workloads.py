@@ -1,7 +1,7 @@
-"""The synthetic workload of the thesis (Table 5.1), as NumPy columns.
+"""The synthetic workload of Xie (2007), Table 5.1, as NumPy columns.
 
-How the table must be read is worked out in the notes on the paper: X is continuous, so that no two rows share it and
-no change is ignorable; a changed Y is drawn anew, uniformly (small steps give fewer messages than reported);
+How we read the table: X is continuous, so that no two rows share it and
+no change is ignorable; a changed Y is drawn again, uniformly (small steps give fewer messages than reported);
 a negative length is drawn again; a spike is two updates, down to the bottom of the domain and back.
 """
 
@@ -121,7 +121,7 @@ class Workload:
 
     def __init__(self, rows: int, *, root: int = 0, mix: Mix | None = None) -> None:
         if rows < 1:
-            raise UsageError(f"a workload needs a row at least, got {rows}")
+            raise UsageError(f"a workload needs at least one row, got {rows}")
         self.mix = mix or Mix()
         self._root = root
         random = generator(root, "table-5.1", "rows", rows)

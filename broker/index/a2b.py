@@ -51,7 +51,7 @@ GROWN_AT_ONCE, ROOM_GROWTH, TYPICAL_FILL = 2048, 4, 0.5
 class A2BTree:
     """Answers two questions: how far is the nearest row that is at least as good, and what is the best in a range?
 
-    The thesis (5.3) has two tiers: a B-tree on x, and per x a B-tree of its rows on y. Here the lower tier lies
+    Xie (2007), section 5.3, has two tiers: a B-tree on x, and per x a B-tree of its rows on y. Here the lower tier lies
     *inside* the upper: rows of one x are one run of neighbouring entries, sorted by y, in the same leaves. One kind
     of node serves both, a run may be of any length, its ends are the minimum and the maximum, and MIN and MAX
     (and groups: partitions, or the values of a DISTINCT) share one tree.

@@ -78,7 +78,7 @@ class ExtremumChannel(ScalarChannel):
         return Messages(self.name, seqs, self._columns(self._fields), self._wire(self._fields))
 
     def _columns(self, fields: Floats) -> Callable[[], dict[str, Column]]:
-        """Fields named as in the thesis; NEWMIN (NEWMAX) is an infinity where no row is left."""
+        """Fields named as in Xie (2007); NEWMIN (NEWMAX) is an infinity where no row is left."""
         partition = self.codes_of(fields[PARTITION]) if self.shape.partition else []
         texts = self.interner.texts
 

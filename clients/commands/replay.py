@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "TRACE is a file (.csv, .jsonl, .parquet); or a folder made by `hullcast sim trace`; or "
-        "`market[:stocks[:seed]]`, 60 days of a made-up market of the thesis's size in the table STOCK; or "
+        "`market[:stocks[:seed]]`, 60 days of a made-up market of 3,053 stocks in the table STOCK; or "
         "`synthetic[:rows[:seed]]`, a small stock market in the tables STOCK, SECTOR_INDEX and ANALYST; or "
-        "`points[:rows[:seed]]`, the workload of the thesis in the table POINTS. The last two have 20,000 updates. "
+        "`points[:rows[:seed]]`, random rows and updates in the table POINTS. The last two have 20,000 updates. "
         "Ctrl-C ends it with the summary, and exit code 0."
     )
     parser.add_argument("trace", metavar="TRACE", help="a file, a folder, `market`, `synthetic` or `points`; see below")

@@ -96,7 +96,7 @@ class Ranges:
 
 
 def many_ranges(count: int, root: int) -> Ranges:
-    """Ranges of RISK (0 to 100) shaped like those of the thesis's Table 5.1."""
+    """Ranges of RISK (0 to 100) shaped like those of Table 5.1 in Xie (2007)."""
     random = generator(root, "demo", "ranges", count)
     middle, length = random.normal(50, 15, count), np.abs(random.normal(10, 10, count))
     return Ranges(np.round(middle - length / 2, 1), np.round(middle + length / 2, 1))

@@ -61,7 +61,7 @@ class Continuity:
     def follow(self, entry: Entry) -> None:
         """Take the next entry of the record."""
         if self._last is not None and entry.first != self._last + 1 and self.fault is None:
-            self.fault = f"the updates {self._last + 1} to {entry.first - 1} are nobody's"
+            self.fault = f"no client published the updates {self._last + 1} to {entry.first - 1}"
         self._last = entry.last
 
 

@@ -61,8 +61,8 @@ def plain_line(state: State) -> str:
     answers = "; ".join(f"{one.kind} {one.text}" for one in state.shown[:5:2])
     return (
         f"{state.elapsed_s:5.1f} s  {state.published:,} updates ({state.rate:,.0f}/s, {state.told_rate:,.0f} answers/s)"
-        f" | {size(traffic.hullcast.size_bytes)}, CN {size(traffic.content.size_bytes)}, "
-        f"unicast {size(traffic.unicast.size_bytes)} | {answers}"
+        f" | sent {size(traffic.hullcast.size_bytes)} (CN: {size(traffic.content.size_bytes)}, "
+        f"unicast: {size(traffic.unicast.size_bytes)}) | {answers}"
     )
 
 
@@ -71,9 +71,9 @@ def news(state: State, told: set[str]) -> list[str]:
     happened: dict[str, str] = {}
     if state.killed_at_s is not None:
         who = ", ".join(name for name, place in AT_FIRST.items() if place == VICTIM)
-        happened["killed"] = f"kill -9 {VICTIM}, where {who} are"
+        happened["killed"] = f"kill -9 {VICTIM}, to which {who} are connected"
     for name, after_ms in state.moved_ms.items():
-        happened[name] = f"{name} goes on at {state.places[name]} after {after_ms:,.0f} ms"
+        happened[name] = f"{name} continues at {state.places[name]} after {after_ms:,.0f} ms"
     happened |= {step: step for step in state.steps}
     lines = [text for key, text in happened.items() if key not in told]
     told.update(happened)
@@ -178,7 +178,7 @@ def _update(traffic: Traffic) -> Text:
         (f"{told:,.1f}", "bold red"),
         " answers change; ",
         (f"{held:,.0f}", "bold yellow"),
-        " subscriptions hold its row",
+        " ranges hold it",
     )
 
 

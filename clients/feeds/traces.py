@@ -1,4 +1,4 @@
-"""Traces to replay: files with a time column, recorded traces, a synthetic stock market, or the thesis's workload.
+"""Traces to replay: files with a time column, recorded traces, a synthetic stock market, or Table 5.1 of Xie (2007).
 
 A trace is a sequence of `Piece`s, each of one table and of one kind, which can be cut anywhere.
 """
@@ -34,7 +34,7 @@ GENERATORS = (MARKET, *SYNTHETIC_ROWS)
 
 
 class SyntheticTrace:
-    """`synthetic[:rows[:seed]]`, a stock market; `points[:rows[:seed]]`, the workload of the thesis."""
+    """`synthetic[:rows[:seed]]`, a stock market; `points[:rows[:seed]]`, Table 5.1 of Xie (2007)."""
 
     def __init__(self, text: str, batch: int) -> None:
         kind = text.split(":")[0]

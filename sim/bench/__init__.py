@@ -1,1 +1,1 @@
-"""Benchmarks: what the engine costs, beside the thesis and beside baselines measured in the same run."""
+"""Benchmarks: what the engine costs, beside Xie (2007) and beside baselines measured in the same run."""

@@ -64,7 +64,7 @@ def _rows(pyplot: Any, section: RowsSection, path: Path) -> Path:
     _thesis(axes, lines, [n for n in xs if n <= 100_000])
     axes.set_xscale("log")
     axes.set_xlabel("rows")
-    axes.set_title(f"Figure 5.6: time per update by table size, {lines[0].subscriptions:,} subscriptions")
+    axes.set_title(f"Figure 5.6 of Xie (2007): time per update by table size, {lines[0].subscriptions:,} subscriptions")
     return _finish(pyplot, figure, axes, xs, path)
 
 
@@ -84,11 +84,13 @@ def _subscriptions(pyplot: Any, section: SubscriptionsSection, path: Path) -> Pa
         )
     low, high = THESIS_UNICAST
     base = median(line.engine_us for line in lines)
-    axes.axhspan(low * base, high * base, color=ORANGE, alpha=0.15, lw=0, label=f"thesis: S-UN {low} to {high} x S-CN")
-    axes.axhline(base, ls="--", color=GREEN, lw=1, alpha=0.8, label="thesis: S-CN does not grow (here: our median)")
+    axes.axhspan(
+        low * base, high * base, color=ORANGE, alpha=0.15, lw=0, label=f"Xie (2007): S-UN {low} to {high} x S-CN"
+    )
+    axes.axhline(base, ls="--", color=GREEN, lw=1, alpha=0.8, label="Xie (2007): S-CN does not grow (here: our median)")
     axes.set_xscale("log")
     axes.set_xlabel("subscriptions (log: linear growth is a straight line)")
-    axes.set_title(f"Figure 5.7: time per update by number of subscriptions, {lines[0].rows:,} rows")
+    axes.set_title(f"Figure 5.7 of Xie (2007): time per update by number of subscriptions, {lines[0].rows:,} rows")
     return _finish(pyplot, figure, axes, xs, path)
 
 
@@ -117,12 +119,12 @@ def _costs(axes: Any, xs: Sequence[int], lines: Sequence[Cost]) -> None:
 
 
 def _thesis(axes: Any, lines: Sequence[Cost], xs: Sequence[int]) -> None:
-    """The thesis gives shapes, not times: its growth and its ratio, anchored at our first S-CN time."""
+    """Xie (2007) gives shapes, not times: that growth and that ratio, anchored at our first S-CN time."""
     if len(xs) < 2:
         return
     base = lines[0].engine_us
     ends = (xs[0], xs[-1])
-    axes.plot(ends, (base, THESIS_GROWTH * base), "--", color=GREEN, lw=1, alpha=0.8, label="thesis: S-CN +20 %")
+    axes.plot(ends, (base, THESIS_GROWTH * base), "--", color=GREEN, lw=1, alpha=0.8, label="Xie (2007): S-CN +20 %")
     low, high = THESIS_UNICAST
     axes.fill_between(
         ends,
@@ -131,7 +133,7 @@ def _thesis(axes: Any, lines: Sequence[Cost], xs: Sequence[int]) -> None:
         color=ORANGE,
         alpha=0.15,
         lw=0,
-        label=f"thesis: S-UN {low} to {high} x S-CN",
+        label=f"Xie (2007): S-UN {low} to {high} x S-CN",
     )
 
 

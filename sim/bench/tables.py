@@ -1,4 +1,4 @@
-"""Tables 5.2 and 5.3 of the thesis, measured: S-CN and S-UN by rows and by subscriptions."""
+"""Tables 5.2 and 5.3 of Xie (2007), measured: S-CN and S-UN by rows and by subscriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sim.bench.settings import Settings
     from sim.bench.timing import Spread, Subject
 
-#: The thesis's figures: messages per non-ignorable update, (S-CN, unicast).
+#: Figures of Xie (2007): messages per non-ignorable update, (S-CN, unicast).
 TABLE_5_2 = {
     20_000: (2.10, 726.0),
     40_000: (2.15, 671.0),

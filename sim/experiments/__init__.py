@@ -1,1 +1,1 @@
-"""The thesis's traffic figures: what is run, drawn and told."""
+"""The traffic figures of Xie (2007): what is run, drawn and told."""

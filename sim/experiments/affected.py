@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sim import XIE
 from sim.bench.goals import short
 from sim.experiments.charts import draw_curves
 from sim.experiments.claims import (
@@ -62,7 +63,8 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
     draw_curves(
         [("", lines)],
         picture,
-        title=f"Figure 5.9: traffic by affected subscriptions, of {short(settings.subscriptions)}",
+        title=f"Figure 5.9: traffic by affected subscriptions, of {short(settings.subscriptions)}; workload: Table 5.1",
+        source=f"reproduces Figure 5.9 of {XIE}",
         x_label="affected subscriptions per event (log)",
         y_label="bytes between brokers per event (log)",
         value=lambda line: line.cost.bytes,
@@ -74,7 +76,8 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
         "5.9",
         "Figure 5.9: affected subscriptions",
         f"{settings.subscriptions:,} subscriptions of Table 5.1, {settings.rows:,} rows, {settings.events:,} events a "
-        f"point; spikes are {min(settings.spikes):.1%} to {max(settings.spikes):.1%} of what is drawn.",
+        f"point; {min(settings.spikes):.1%} to {max(settings.spikes):.1%} of "
+        "them are spikes: a row drops to the lowest y, and returns with the next event.",
         THESIS,
         found,
         [table],
@@ -123,8 +126,8 @@ def _of_us(lines: Sequence[Line], placement: str, growing: float) -> list[Claim]
             f"S-CN is nearly flat (at most {NEARLY_FLAT}x)",
             f"grows by {growth(ours):.2f}x, {rise:.1%} of S-UN's rise in bytes",
             growth(ours) <= NEARLY_FLAT,
-            "a spike to the bottom concerns whoever's range holds its x, as every event of CN does, and affected "
-            f"subscriptions grow by {growing:.1f}x: so do frames of a change",
+            "a spike to the bottom affects every range that holds its x, as every event of CN does; affected "
+            f"subscriptions grow by {growing:.1f}x, and so do the frames of a change",
             f"{number(first.messages_changing)} to {number(last.messages_changing)}",
         ),
         Claim(

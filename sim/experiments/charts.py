@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,9 +60,10 @@ def draw_curves(
     x_log: bool = False,
     x_format: Callable[[float], str] = short,
     goal: tuple[float, str] | None = None,
+    source: str = "",
     leave_out: Sequence[str] = ("can-greedy",),
 ) -> Path:
-    """A row of panels for each workload: `value` against `x`, both axes shared, y logarithmic."""
+    """A row of panels for each workload: `value` against `x`, both axes shared, y logarithmic; below all its source."""
     plot = pyplot()
     columns = [name for name in placements_of([line for _, lines in rows for line in lines]) if name not in leave_out]
     size = (PANEL[0] * len(columns), PANEL[1] * len(rows) + 0.7)
@@ -81,6 +83,8 @@ def draw_curves(
         axes.set_xlabel(x_label)
     _scales(grid, [x(line) for _, lines in rows for line in lines], x_log, x_format)
     figure.suptitle(title, fontsize=12, color=INK)
+    if source:
+        figure.supxlabel(fill(source, 50 * len(columns)), fontsize=7.5, color=GREY)
     _name_lines(figure, grid)
     return save(plot, figure, path)
 

@@ -1,4 +1,4 @@
-"""What the thesis says of a figure, what we find, and whether the one agrees with the other: judged from data."""
+"""What Xie (2007) says of a figure, what we find, and whether the one agrees with the other: judged from data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FLAT, NEARLY_FLAT = 1.25, 1.5
 #: Gateways by content: what the goals speak of.
 BY_CONTENT = ("can", "tree-content")
 #: Why some statements could not fail, and why some do.
-FLOODS = "CAN's flood meets zones whether or not anybody there is affected, so subscriptions do not change it"
-DEAR = "a change takes many frames on its way to all gateways concerned"
+FLOODS = "a CAN sends to all zones that a message meets, whether or not a subscription there is affected"
+DEAR = "a change takes many frames to reach all gateways with an affected subscription"
 BY_X = "what CN sends depends on a row's x alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One statement, the thesis's or ours, beside what was measured."""
+    """One statement, of Xie (2007) or ours, beside what was measured."""
 
     subject: str  # the placement; empty where it is about the whole
     statement: str

@@ -51,7 +51,7 @@ def run(stage: Stage, settings: FigureSettings, data: Path) -> Section:
         "Control: the AS graph of 2006-07-22",
         f"{given.workload}, {short(count)} subscriptions, the same number of brokers, over both topologies. "
         "Nodes of the AS graph have no places; they are drawn in the same plane.",
-        "(INET only.) What it says should not hang on the generator.",
+        "uses INET only. What it says should not depend on the generator.",
         claims(lines, count),
         [table],
         [],
@@ -73,7 +73,7 @@ def claims(lines: Sequence[Line], count: int) -> list[Claim]:
             found.append(
                 Claim(
                     placement,
-                    f"{approach} / S-CN in bytes x links is alike on both (at most {ALIKE}x apart)",
+                    f"{approach} / S-CN in bytes x links is similar on both (at most {ALIKE}x apart)",
                     ", ".join(factor(value) for value in ratio),
                     apart <= ALIKE,
                     f"the two differ by {apart:.2f}x",

@@ -49,7 +49,7 @@ def steps(settings: FigureSettings, asked: Sequence[str], data: Path | None) -> 
         "control": control.steps(settings) if data is not None else 0,
         "scaling": scaling.steps(),
     }
-    return 1 + sum(count[name] for name in asked)  # the network, and each section's
+    return 2 + sum(count[name] for name in asked)  # the network, Spark, and each section's
 
 
 def run_figures(

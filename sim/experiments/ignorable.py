@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sim import XIE
 from sim.experiments.charts import draw_curves
 from sim.experiments.claims import (
     AGGREGATED,
@@ -65,7 +66,8 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
     draw_curves(
         [("", lines)],
         picture,
-        title="Figure 5.8: traffic by the share of ignorable updates",
+        title="Figure 5.8: traffic by the share of ignorable updates; workload: Table 5.1 with short ranges",
+        source=f"reproduces Figure 5.8 of {XIE}",
         x_label="ignorable updates",
         y_label="bytes between brokers per event (log)",
         value=lambda line: line.cost.bytes,
@@ -75,10 +77,10 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
     return Section(
         "5.8",
         "Figure 5.8: ignorable updates",
-        f"{settings.subscriptions:,} subscriptions with midpoint N(5000, 10000) and length N(50, 10), "
-        f"{settings.rows:,} rows, {settings.events:,} events a point, no spikes. Ignorable updates need twins: at 0 % "
-        f"no two rows share their x, at all other points {SHADOWS:.0%} of the rows are twins of others, which makes a "
-        "step between the first two points.",
+        f"{settings.subscriptions:,} subscriptions, ranges of x with midpoint N(5000, 10000) and length N(50, 10), "
+        f"{settings.rows:,} rows, {settings.events:,} events a point, no spikes. Ignorable updates need rows that "
+        f"share their x: at 0 % there are none, at all other points {SHADOWS:.0%} of the rows share the x of another, "
+        "which makes a step between the first two points.",
         THESIS,
         found,
         [table],
@@ -116,7 +118,7 @@ def _of_net(lines: Sequence[Line], placement: str) -> list[Claim]:
 
 
 def _crossing(lines: Sequence[Line], placement: str) -> Claim:
-    """The shape of the thesis's figure: S-UN is above CN at first, and CN above all others at last."""
+    """The shape of the original figure: S-UN is above CN at first, and CN above all others at last."""
     ours, net, unicast = (bytes_along(lines, placement, name) for name in (SERVER_NET, NET, UNICAST))
     first, last = (curve(lines, placement, UNICAST)[i] for i in (0, -1))
     above, worst = unicast[0] >= net[0], net[-1] > max(unicast[-1], ours[-1])
@@ -124,12 +126,13 @@ def _crossing(lines: Sequence[Line], placement: str) -> Claim:
     sizes, frames = wire_sizes(), curve(lines, placement, NET)[0].cost.messages
     if not above:
         because = (
-            f"CN is worst from the start: an update affects {number(first.cost.affected)} subscriptions only, which "
-            f"S-UN tells in {number(unicast[0])} bytes, and CN's frame has {sizes.row} bytes (lean {sizes.lean_row})"
+            f"CN is worst from the start: an update affects {number(first.cost.affected)} subscriptions only, for "
+            f"which S-UN needs {number(unicast[0])} bytes, and CN's frame has {sizes.row} bytes (lean {sizes.lean_row})"
         )
     else:
         because = (
-            f"at {last.x:.0%} an event still affects {number(last.cost.affected)} subscriptions, and S-UN tells each"
+            f"at {last.x:.0%} an event still affects {number(last.cost.affected)} subscriptions, and S-UN sends "
+            "a frame to each"
         )
     return Claim(
         placement,

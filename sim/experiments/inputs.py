@@ -26,7 +26,7 @@ PRICES = "pystock_open_close_20150320_20170331.csv.gz"
 FUNDAMENTALS = "finviz_20130128.csv.gz"
 AS_GRAPH = "as-22july06.edges.txt"
 FIRST_DAY = datetime.date(2015, 4, 1)
-#: RECO is published to 0.1; the thesis's share of ignorable updates needs two decimals.
+#: RECO is published to 0.1; the share of ignorable updates in Xie (2007) needs two decimals.
 FINER = 0.01
 
 
@@ -47,7 +47,7 @@ def check_data(folder: Path) -> None:
     """UsageError if the real data is not there: better said before than after an hour."""
     missing = [name for name in (PRICES, FUNDAMENTALS, AS_GRAPH) if not (folder / name).is_file()]
     if missing:
-        raise UsageError(f"--data {folder} has no {', '.join(missing)}; leave out --data to do without real data")
+        raise UsageError(f"--data {folder}: {', '.join(missing)} not found; leave out --data to run without real data")
 
 
 def table_trace(stage: Stage, name: str, rows: int, events: int, mix: Mix) -> Path:
@@ -70,7 +70,7 @@ def make_market(path: Path, stocks: int, days: int, seed: int) -> None:
 
 
 def market_trace(stage: Stage, settings: FigureSettings) -> Input:
-    """The market calibrated to the thesis."""
+    """The market calibrated to the figures of Xie (2007)."""
     stage.progress.begin("trace market")
     sizes = {"stocks": settings.stocks, "days": settings.days}
     seed = settings.network.seed
@@ -80,7 +80,7 @@ def market_trace(stage: Stage, settings: FigureSettings) -> Input:
 
     path = stage.folder.step("trace-market", sizes, make)
     info = read_info(path)
-    about = f"Calibrated market: two prices a day of synthetic stocks on {settings.days} days."
+    about = f"Calibrated market: two prices a day of {settings.stocks:,} synthetic stocks on {settings.days} days."
     return Input("market", "calibrated market", path, info.domain, settings.stocks, about)
 
 
@@ -127,6 +127,6 @@ def _caveat(spread: float | None) -> str:
     if spread is None:
         return "Prices are of 2015, EPS and RECO of January 2013: the real workload mixes two dates."
     return (
-        f"RECO to {spread} is not in the data: it is drawn inside the published cell, because the thesis's share of "
-        "ignorable updates implies two decimals."
+        f"RECO to {spread} is not in the data: it is drawn inside the published cell, because the share of "
+        "ignorable updates in Xie (2007) implies two decimals."
     )

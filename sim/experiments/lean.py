@@ -52,7 +52,7 @@ def lean_note(real: Sequence[Claim], lean: Sequence[Claim]) -> str:
         for what, where in told.items()
     )
     return (
-        f"CN's frame has {sizes.row} bytes, as the engine sends a changed row; packed as tightly as rectangles are it "
-        f'would have {sizes.lean_row} ("lean" above). With that frame '
+        f"CN's frame has {sizes.row} bytes, as the engine sends a changed row; packed as tightly as messages of S-CN "
+        f'it would have {sizes.lean_row} ("lean" above). With that frame '
         + (f"{changes}." if changes else "every verdict here would be the same.")
     )

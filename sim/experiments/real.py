@@ -1,10 +1,11 @@
-"""Figure 5.10: the real workload by the number of subscriptions; calibrated synthetic, and of real prices if given."""
+"""Figure 5.10: a market by the number of subscriptions: a calibrated synthetic one, and real prices if given."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sim import XIE
 from sim.bench.goals import short
 from sim.experiments.charts import draw_curves, draw_stress
 from sim.experiments.claims import (
@@ -46,7 +47,7 @@ THESIS = (
     "S-CN stays under 100 bytes per event on average and does not depend on the number of subscriptions; it is orders "
     "of magnitude below CN and S-UN."
 )
-EVENTS, STOCKS, NOT_IGNORABLE = 338_415, 3_053, 0.117  # of the thesis's trace
+EVENTS, STOCKS, NOT_IGNORABLE = 338_415, 3_053, 0.117  # of the trace of Xie (2007)
 ORDERS = 100.0  # "orders of magnitude" are two at least
 
 
@@ -87,20 +88,23 @@ def section(stage: Stage, settings: FigureSettings, found: RealRun) -> Section:
     table, picture, links = folder / "fig_5_10.parquet", folder / "fig_5_10.png", folder / "fig_5_10_links.png"
     write_lines(lines, table)
     rows = [(given.workload, of(lines, given.workload)) for given in found.inputs]
-    common = {"x_label": "subscriptions", "goal": (BYTES, f"goal: S-CN below {BYTES:.0f}")}
+    source = f"reproduces Figure 5.10 of {XIE}, with another workload: the original one is not available"
     draw_curves(
         rows,
         picture,
-        title="Figure 5.10: traffic of the real workload by the number of subscriptions",
+        title=f"Figure 5.10: traffic by the number of subscriptions; {named(found.inputs)}",
         y_label="bytes per event (log)",
         value=lambda line: line.cost.bytes,
-        **common,  # type: ignore[arg-type]  # two kinds of values in one dict
+        x_label="subscriptions",
+        goal=(BYTES, f"goal: S-CN below {BYTES:.0f}"),
+        source=source,
     )
     draw_curves(
         rows,
         links,
-        title="The same in the physical network: bytes times links",
+        title=f"Figure 5.10 in the physical network: bytes times links; {named(found.inputs)}",
         x_label="subscriptions",
+        source=source,
         y_label="bytes x links per event (log)",
         value=lambda line: line.cost.byte_links,
     )
@@ -115,8 +119,10 @@ def section(stage: Stage, settings: FigureSettings, found: RealRun) -> Section:
         shown += [[given.workload, *row] for row in mine[1:]]
     return Section(
         "5.10",
-        "Figure 5.10: the real workload",
-        f"{' '.join(given.about for given in found.inputs)} Subscriptions as in Table 5.1, scaled to RECO's 1 to 5.",
+        f"Figure 5.10: traffic by the number of subscriptions; {named(found.inputs)}",
+        "Xie (2007) replays prices of real stocks, which are not available; the workloads here stand in for them. "
+        f"{' '.join(given.about for given in found.inputs)} x is RECO, the mean recommendation of analysts (1 to "
+        "5), y is PER, price / earnings. Subscriptions as in Table 5.1, scaled to RECO's 1 to 5.",
         THESIS,
         found_claims,
         [table],
@@ -129,11 +135,16 @@ def section(stage: Stage, settings: FigureSettings, found: RealRun) -> Section:
     )
 
 
+def named(inputs: Sequence[Input]) -> str:
+    """Which workloads a figure shows: titles say so, for neither of them is the original one."""
+    return f"workload{'s' if len(inputs) > 1 else ''}: {'; '.join(given.workload for given in inputs)}"
+
+
 def workloads_table(inputs: Sequence[Input], lines: Sequence[Line]) -> list[list[str]]:
-    """The thesis's trace beside ours."""
+    """The trace of Xie (2007) beside ours."""
     rows = [
         ["trace", "events", "stocks", "not ignorable"],
-        ["thesis", f"{EVENTS:,}", f"{STOCKS:,}", f"{NOT_IGNORABLE:.1%}"],
+        ["Xie (2007)", f"{EVENTS:,}", f"{STOCKS:,}", f"{NOT_IGNORABLE:.1%}"],
     ]
     for given in inputs:
         cost = of(lines, given.workload)[0].cost
@@ -155,8 +166,8 @@ def stress_section(stage: Stage, found: RealRun) -> Section:
         "stress",
         "Node stress",
         f"The largest run of 5.10, {given.workload}: the most frames that one broker sends for one event (0 where an "
-        "event sends none). S-UN's are all sent by the server. Distributions are in the Parquet, link stress in that "
-        "of 5.10.",
+        "event sends none). With S-UN the server sends all frames. The Parquet has the distributions, that of 5.10 "
+        "link stress.",
         "Node stress of S-CN never rises above 10.",
         [stress_claim(line, fanout) for line in lines if line.cost.approach == SERVER_NET],
         [table],
@@ -171,7 +182,7 @@ def of(lines: Sequence[Line], workload: str) -> list[Line]:
 
 
 def claims(lines: Sequence[Line], workload: str) -> list[Claim]:
-    """The statements of the thesis, for each placement."""
+    """The statements of Xie (2007), for each placement."""
     found = []
     for placement in placements_of(lines):
         ours, net, unicast = (bytes_along(lines, placement, name) for name in (SERVER_NET, NET, UNICAST))
@@ -194,7 +205,7 @@ def claims(lines: Sequence[Line], workload: str) -> list[Claim]:
                 f"S-CN does not depend on the number of subscriptions (at most {FLAT}x)",
                 f"{growth(ours):.2f}x",
                 growth(ours) <= FLAT,
-                "more subscriptions have more gateways, and a change more frames",
+                "more subscriptions are at more gateways, so a change takes more frames",
                 f"{number(costs[0].messages_changing)} to {number(costs[-1].messages_changing)}",
                 workload,
                 FLOODS if placement.startswith("can") else "",
@@ -218,7 +229,7 @@ def claims(lines: Sequence[Line], workload: str) -> list[Claim]:
                 f"orders of magnitude below S-UN (at least {ORDERS:.0f}x)",
                 span(below_unicast),
                 min(below_unicast) >= ORDERS,
-                f"S-UN grows with the subscriptions, and {ORDERS:.0f}x is not reached with few",
+                f"S-UN grows with the number of subscriptions, and {ORDERS:.0f}x needs many",
                 _reached(lines, below_unicast),
                 workload,
             )

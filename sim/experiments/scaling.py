@@ -102,9 +102,9 @@ def section(timings: list[Timing], settings: FigureSettings, table: Path) -> Sec
         "How time grows",
         f"{SHARE:.0%} of the calibrated market on {settings.network.brokers:,} brokers, all placements and approaches, "
         f"each size timed in {rounds_of(settings)} rounds, sessions with one core and with all in turns. "
-        "The fastest round counts; Spark's start, a first replay in each session and the making of topology and "
-        "indexes are not in it.",
-        "(Nothing is said.) Our expectation: at most linear in events and subscriptions; cores help.",
+        "The fastest round counts, without the start of Spark, the first replay of each session and the making of "
+        "topology and indexes.",
+        "says nothing about it. We expect at most linear growth with events and subscriptions, and cores to help.",
         claims(timings),
         [table],
         [],

@@ -30,7 +30,7 @@ class Section:
     name: str
     title: str
     workload: str  # what was replayed, in a sentence
-    thesis: str  # what the thesis says, in a sentence
+    thesis: str  # what Xie (2007) says, in a sentence
     claims: list[Claim]
     tables: list[Path] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)

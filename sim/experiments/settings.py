@@ -1,4 +1,4 @@
-"""Sizes of the traffic experiments: the thesis's, and smaller ones for a first look."""
+"""Sizes of the traffic experiments: those of Xie (2007), and smaller ones for a first look."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 SECTIONS = {
     "5.8": "traffic by the share of ignorable updates",
     "5.9": "traffic by the number of affected subscriptions",
-    "5.10": "traffic of the real workload by the number of subscriptions",
+    "5.10": "traffic of a stock market by the number of subscriptions",
     "stress": "how node stress is distributed over the events of 5.10's largest run",
-    "control": "the real workload over the AS graph of 2006 (needs --data)",
+    "control": "the market over the AS graph of 2006 (needs --data)",
     "scaling": "how time grows with events, subscriptions and cores",
 }
 

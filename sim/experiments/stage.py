@@ -20,6 +20,7 @@ from sim.experiments.networks import build_network
 from sim.experiments.steps import file_mark
 from sim.experiments.summary import Line, Stress, read_lines, read_stress, reduced, summarize, write_lines, write_stress
 from sim.spark import path_to_read, path_to_write, spark_session, watched
+from sim.spark_needs import check_workers, is_local
 from sim.traces.trace import events as events_of
 from sim.traces.trace import read_info
 from sim.traffic.chunk import Events, State, replay_chunk
@@ -111,7 +112,10 @@ class Stage:
             # Plans as they are: chunks have partitions of their own already, and a job for each stage would cost more.
             options = {"spark_sql_adaptive_enabled": "false"}
             session = spark_session(self.master, app="hullcast sim", memory=MEMORY, **options)
-            self._spark = self._ends.enter_context(session)
+            spark = self._ends.enter_context(session)
+            if not is_local(spark.sparkContext.master or ""):
+                check_workers(spark)
+            self._spark = spark
         return self._spark
 
     def stop_spark(self) -> None:
@@ -126,10 +130,12 @@ class Stage:
         return self._networks[topology]
 
     def prepare(self, topology: Path | None = None) -> None:
-        """Make the network and start Spark, if the run is a new one: what cannot be had is better told before steps."""
+        """Make the network and start Spark, if the run is a new one: what is missing is better told before steps."""
         self.progress.begin("network")
         if self.folder.is_new:
             self.network(topology)
+        self.progress.begin("Spark")
+        if self.folder.is_new:
             assert self.spark is not None
 
     def chunks(self, events: int) -> int:

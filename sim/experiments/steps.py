@@ -122,9 +122,7 @@ class RunFolder:
         there = {entry.name for entry in self.folder.iterdir()} - {_LOCK}
         self.is_new = there <= {_RUN, self._steps.name} and not self.finished_steps()
         if not self.is_new and not self._resume:
-            raise UsageError(
-                f"{self.folder} is not empty; --resume goes on with a run begun there, or give another --out"
-            )
+            raise UsageError(f"{self.folder} is not empty; continue the run in it with --resume, or give another --out")
 
     def _agree(self) -> None:
         path = self.folder / _RUN
@@ -135,7 +133,9 @@ class RunFolder:
             names = sorted(before.keys() | self._settings.keys())
             other = [name for name in names if before.get(name) != self._settings.get(name)]
             told = ", ".join(f"{name} {before.get(name)} (now {self._settings.get(name)})" for name in other)
-            raise UsageError(f"{self.folder} was made with other settings: {told}; give the same, or another --out")
+            raise UsageError(
+                f"{self.folder} was made with other settings: {told}; give the same settings, or another --out"
+            )
 
     def _settings_before(self, path: Path) -> dict[str, object]:
         try:
@@ -143,12 +143,12 @@ class RunFolder:
         except FileNotFoundError:
             if self.is_new:
                 return {}
-            raise UsageError(f"{self.folder} has no {_RUN}: no run was begun there; give another --out") from None
+            raise UsageError(f"{self.folder} has no {_RUN}: it holds no run to continue; give another --out") from None
         except (OSError, ValueError):
             before = None
         if not isinstance(before, dict) or "version" not in before:
             raise UsageError(
-                f"{path} is damaged, or not ours; remove {self.folder} to begin anew, or give another --out"
+                f"{path} is damaged, or is not a run's; remove {self.folder} to start over, or give another --out"
             )
         return before
 

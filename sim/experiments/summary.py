@@ -174,4 +174,4 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _damaged(path: Path, error: Exception) -> UsageError:
-    return UsageError(f"{path} is damaged ({error}); remove the folder {path.parent} and go on with --resume")
+    return UsageError(f"{path} is damaged ({error}); remove the folder {path.parent} and continue with --resume")

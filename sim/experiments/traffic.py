@@ -28,12 +28,19 @@ if TYPE_CHECKING:
 
     from sim.experiments.stage import Progress
 
-STEPS = 4
-#: Each takes up to 140 bytes in the command and in every worker; more is a slip of the finger rather than a wish.
+STEPS = 5
+#: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
 MOST_SUBSCRIPTIONS = 20_000_000
 COLUMNS = (
     *("placement", "approach", "bytes", "messages", "bytes x links", "bytes, changing only"),
     *("node stress", "p99", "most", "link stress", "p99", "most"),
+)
+#: What the columns mean, for readers who have seen nothing else.
+LEGEND = (
+    "S-CN is the way of Hullcast. S-UN: the server sends a message to each affected subscription (aggregated: to each "
+    "broker that has any). CN: each changed row goes to all brokers with a range that holds it. Changing only: the "
+    "mean over events that can change an answer. Stress: the most messages that one broker sends, or that cross one "
+    "link, for one event."
 )
 
 
@@ -52,12 +59,12 @@ class TrafficSettings:
     def __post_init__(self) -> None:
         strange = [name for name in self.placements if name not in WITH_GREEDY]
         if strange:
-            raise UsageError(f"no placement {', '.join(strange)}; there are {', '.join(WITH_GREEDY)}")
+            raise UsageError(f"unknown placement {', '.join(strange)}; choose among {', '.join(WITH_GREEDY)}")
         if self.subscriptions < 1:
-            raise UsageError("a replay needs a subscription at least")
+            raise UsageError("a replay needs at least one subscription")
         if self.subscriptions > MOST_SUBSCRIPTIONS:
             raise UsageError(
-                f"{self.subscriptions:,} subscriptions are more than fit in memory; at most {MOST_SUBSCRIPTIONS:,}"
+                f"{self.subscriptions:,} subscriptions are more than fit in memory; the limit is {MOST_SUBSCRIPTIONS:,}"
             )
 
 
@@ -134,10 +141,10 @@ def about(lines: Sequence[Line]) -> str:
     line = lines[0]
     cost = line.cost
     return (
-        f"{line.workload}: {cost.events:,} events, {cost.changing / cost.events:.1%} of them not ignorable, "
-        f"{line.subscriptions:,} subscriptions (an event affects {number(cost.affected)}), {line.brokers:,} brokers "
-        f"over {line.topology}; replayed in {line.seconds:.1f} s by a Spark session "
-        f"just started, on {line.cores} cores with {line.memory_bytes / 1e9:.1f} GB"
+        f"{line.workload}: {cost.events:,} events, of which {cost.changing / cost.events:.1%} can change an answer; "
+        f"{line.subscriptions:,} subscriptions, of which an event affects {number(cost.affected)} on average; "
+        f"{line.brokers:,} brokers on {line.topology}. Replayed in {line.seconds:.1f} s on {line.cores} cores, with "
+        f"{line.memory_bytes / 1e9:.1f} GB of memory"
     )
 
 
@@ -145,5 +152,5 @@ def summary_text(lines: Sequence[Line]) -> str:
     """summary.md."""
     return (
         f"# Traffic\n\n{about(lines)}.\n\nPer event, ignorable ones included:\n\n"
-        f"{table([list(COLUMNS), *rows_of(lines)])}\n\n![traffic](summary.png)\n"
+        f"{table([list(COLUMNS), *rows_of(lines)])}\n\n{LEGEND}\n\n![traffic](summary.png)\n"
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-#: Of the thesis: 1,000 of 20,000 nodes.
+#: Of Xie (2007): 1,000 of 20,000 nodes.
 BROKERS = 1_000
 
 
@@ -26,6 +26,7 @@ def choose_brokers(topology: Topology, count: int = BROKERS, *, root: int = 0) -
     Fewer brokers are the first of many, so the server stays where it is when their number changes.
     """
     if not 1 <= count <= topology.nodes:
-        raise UsageError(f"topology {topology.name} has {topology.nodes} nodes: brokers must be 1 to that, got {count}")
+        limit = f"topology {topology.name} has {topology.nodes} nodes"
+        raise UsageError(f"{limit}, so it can have 1 to {topology.nodes} brokers, got {count}")
     order = generator(root, "brokers", topology.nodes).permutation(topology.nodes)
     return order[:count].astype(np.int64)

@@ -25,7 +25,8 @@ Why this works. Let n(Z) = (min(float below b, INNER_L), max(c, INNER_R)) be the
      in F2 its x1 grows and its x2 does not, in F3 its x1 is INNER_L already and its x2 falls. Floats are finitely
      many, so following senders ends, and it can only end at the entry: the senders form a tree with the entry as root.
      (K is finite: it is the place of a row. With INNER_L = inf a zone at the right rim would be its own sender.)
-As in Meghdoot a zone that meets the rectangle gets it whether or not a subscription in it is affected.
+As in Meghdoot (Gupta, Sahin, Agrawal, El Abbadi, 2004; see SIMULATION.md) a zone that meets the rectangle gets it
+whether or not a subscription in it is affected.
 
 A plain event at x (CN) is the box x1 <= x <= x2: K = (x, x), and no bounds outwards.
 """

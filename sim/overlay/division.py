@@ -110,7 +110,7 @@ def _divided(sample: Floats, parts: list[Part], below: dict[int, list[Part]]) ->
         raise UsageError("the sample to divide the plane by holds NaN; every subscription needs two bounds")
     brokers = sum(part.weight for part in parts)
     if brokers < 1:
-        raise UsageError("the plane cannot be divided among no brokers; give one at least")
+        raise UsageError("the plane needs at least one broker to be divided among")
     nodes = 2 * brokers - 1
     zones = Zones(
         np.zeros(nodes, np.int8),
@@ -212,4 +212,4 @@ def _cut_without_sample(region: Region) -> Cut:
         if region.low[dimension] < value < region.high[dimension]:
             return Cut(dimension, value)
     zone = f"{region.low} .. {region.high}"
-    raise UsageError(f"zone {zone} is too small for {_weight(region.parts)} brokers; a coarser sample would do")
+    raise UsageError(f"zone {zone} is too small for {_weight(region.parts)} brokers; give a coarser sample")

@@ -40,4 +40,4 @@ def gateways(rule: Rule, points: Floats, *, routes: Routes, zones: Zones | None 
         return routes.nearest[random.integers(0, len(routes.nearest), count)].astype(np.int32)
     if rule == "random":
         return random.integers(0, len(routes.nodes), count).astype(np.int32)
-    raise UsageError(f"no gateway rule {rule!r}; there are content, nearest and random")
+    raise UsageError(f"unknown gateway rule {rule!r}; choose content, nearest or random")

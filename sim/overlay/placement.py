@@ -55,9 +55,9 @@ def place(
 ) -> Placement:
     """The placement of that name. `sample`: subscriptions (x1, x2) like those to come, to divide the plane by."""
     if name not in PLACEMENTS:
-        raise UsageError(f"no placement {name!r}; there are {', '.join(PLACEMENTS)}")
+        raise UsageError(f"unknown placement {name!r}; choose among {', '.join(PLACEMENTS)}")
     if entry not in ENTRIES:
-        raise UsageError(f"no way {entry!r} into a CAN; there are {' and '.join(ENTRIES)}")
+        raise UsageError(f"unknown entry {entry!r} into a CAN; choose {' or '.join(ENTRIES)}")
     if name == "can":
         owners = generator(root, "can", len(routes.nodes)).permutation(len(routes.nodes)).astype(np.int64)
         return Placement(name, routes, None, balanced_zones(sample, owners), entry)

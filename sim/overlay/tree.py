@@ -28,8 +28,8 @@ Numbers = npt.NDArray[np.int32]
 #:        999     1.0                 1.74   8.15    1.74            6.09   28.2    6.09   a star: unicast to gateways
 #:
 #: An event moves at most one frame over each edge, so its stress is the fanout at worst; with 8, 16, 32 and 64 some
-#: event of Table 5.1 reaches it. 9 is the most that keeps the stress of *every* event below 10, the thesis's figure
-#: for its overlay. Mind that this is a bound by construction: it holds for any tree placement, and a
+#: event of Table 5.1 reaches it. 9 is the most that keeps the stress of *every* event below 10, the figure that
+#: Xie (2007) gives. Mind that this is a bound by construction: it holds for any tree placement, and a
 #: stress below 10 in a tree is no finding about S-CN; the mean is. The price against 32, which would be best by traffic
 #: alone, over four topologies: 7 to 16 % more frames and 5 to 13 % more links, for 28 to 38 % less mean stress.
 FANOUT = 9

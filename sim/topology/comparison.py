@@ -69,7 +69,7 @@ def compare(
 ) -> Comparison:
     """Generate, read what there is in the folder `data`, and measure all."""
     if data is not None and not data.is_dir():
-        raise UsageError(f"{data} is no folder; --data names the one with the real graphs")
+        raise UsageError(f"{data} is not a folder; give the folder with the real graphs as --data")
 
     def generated(size: int) -> Subject:
         return _measured(f"generated, {size:,} nodes", GENERATED, inet(size, root=root, degree_one=degree_one))

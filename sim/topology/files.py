@@ -39,7 +39,9 @@ def read_topology(
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise UsageError(f"{path}, line {line}: this is no text; GraphML, an edge list or INET's format?") from None
+            raise UsageError(
+                f"{path}, line {line}: this is not text; expected GraphML, an edge list or INET's format"
+            ) from None
         listing = read_listing(text, str(path))
         links, total = len(listing.a), listing.nodes
         read = make_topology(
@@ -94,7 +96,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > LARGEST:
-        raise UsageError(f"{path} has more than {LARGEST // 2**20} MB of text; no topology of this size is read")
+        raise UsageError(f"{path} has more than {LARGEST // 2**20} MB of text; that is too large")
     return data
 
 
@@ -103,17 +105,17 @@ def _graphml(data: bytes, path: Path, name: str, root: int, largest: bool) -> tu
     import networkx
 
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:  # what they declare may unpack without end
-        raise UsageError(f"{path}: GraphML with a DOCTYPE or ENTITY is not read; remove it")
+        raise UsageError(f"{path}: GraphML with a DOCTYPE or ENTITY is refused; remove it")
     try:
         graph = networkx.read_graphml(BytesIO(data))
     except ParseError as error:
-        raise UsageError(f"{path}, line {error.position[0]}: no well-formed XML: {error}") from None
+        raise UsageError(f"{path}, line {error.position[0]}: not well-formed XML: {error}") from None
     except (networkx.NetworkXException, LookupError, ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} is XML, but no GraphML that networkx reads: {error}") from error
+        raise UsageError(f"{path} is XML, but networkx cannot read it as GraphML: {error}") from error
     if len(graph) > MOST_NODES or graph.number_of_edges() > MOST_LINKS:
         raise UsageError(
             f"{path} has {len(graph):,} nodes and {graph.number_of_edges():,} links; "
-            f"at most {MOST_NODES:,} and {MOST_LINKS:,} are read"
+            f"the limits are {MOST_NODES:,} and {MOST_LINKS:,}"
         )
     stored = str(graph.graph.get("name", "")) or name
     return Topology.from_networkx(graph, stored, seed=root, largest=largest), graph.number_of_edges()

@@ -132,7 +132,9 @@ def make_topology(
         latency = distances(x, y, a, b)
     if len(latency) and not (np.isfinite(latency).all() and latency.min() >= 1):
         bad = int(np.flatnonzero(~(np.isfinite(latency) & (latency >= 1)))[0])
-        raise UsageError(f"link {a[bad]} - {b[bad]} of {name!r} has latency {latency[bad]}; at least 1, and finite")
+        raise UsageError(
+            f"link {a[bad]} - {b[bad]} of {name!r} has latency {latency[bad]}; it must be at least 1 and finite"
+        )
     kept, pieces = _largest_piece(nodes, a, b)
     if len(pieces) > 1:
         if not largest:
@@ -189,5 +191,5 @@ def _attribute(pairs: Any, attribute: str) -> Floats | None:
         try:
             values.append(float(value))
         except (TypeError, ValueError):
-            raise UsageError(f"{attribute} of {which!r} is {value!r}, which is no number") from None
+            raise UsageError(f"{attribute} of {which!r} is {value!r}, which is not a number") from None
     return np.array(values, np.float64)

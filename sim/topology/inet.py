@@ -1,4 +1,4 @@
-"""A topology like the Internet's of autonomous systems, by the formulas published for INET-3.0.
+"""A topology like the Internet's of autonomous systems, by the formulas of INET-3.0 (Winick, Jamin, 2002).
 
 First the degrees are laid down, then the nodes are joined:
 
@@ -40,7 +40,7 @@ def inet(nodes: int = 20_000, *, root: int = 0, degree_one: float | None = None,
     `degree_one` is the share of nodes with one link (INET's own: 31.5 % of 20,000), `plane` the side of the square.
     """
     if not 1 <= plane <= 1e9:
-        raise UsageError(f"a plane of side {plane} will not do; 1 .. 1e9")
+        raise UsageError(f"the side of the plane is {plane}; it must be 1 to 1e9")
     degrees = inet_degrees(nodes, degree_one)
     a, b = join(degrees, generator(root, "topology", "inet", nodes, degree_one))
     places = draw_places(nodes, root, plane)
@@ -54,9 +54,9 @@ def inet_degrees(nodes: int, degree_one: float | None = None) -> Ints:
     and the largest degrees shrink on; above, the slope is that of 40,000. No degree exceeds nodes - 1.
     """
     if not 1 <= nodes <= MOST:
-        raise UsageError(f"a topology of {nodes:,} nodes will not do; 1 .. {MOST:,}")
+        raise UsageError(f"a topology must have 1 to {MOST:,} nodes, got {nodes:,}")
     if degree_one is not None and not 0 <= degree_one < 1:
-        raise UsageError(f"a share of {degree_one} nodes with one link will not do; 0 <= share < 1")
+        raise UsageError(f"the share of nodes with one link must be at least 0 and below 1, got {degree_one}")
     if nodes < FEWEST:
         return np.array([nodes - 1, *[1] * (nodes - 1)], np.int64)
     months = log(min(max(nodes, FIRST), LAST) / FIRST) / GROWTH
@@ -74,8 +74,8 @@ def inet_degrees(nodes: int, degree_one: float | None = None) -> Ints:
     spare = int(inner.sum()) - 2 * (len(inner) - 1)
     if spare < ones:
         raise UsageError(
-            f"{ones:,} of {nodes:,} nodes shall have one link, but the others have only {spare:,} to spare; "
-            "ask for a smaller share of degree 1"
+            f"{ones:,} of {nodes:,} nodes should have one link, but the others can take only {spare:,} of them; "
+            "give a smaller --degree-one"
         )
     return degrees
 

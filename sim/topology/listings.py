@@ -33,7 +33,7 @@ def read_listing(text: str, file: str) -> Listing:
     """Read an edge list or INET's format, whichever it is; `file` is for messages."""
     rows = _Rows(text, file)
     if not rows.fields:
-        raise UsageError(f"{file}: no links in it: lines 'a b' or 'a b latency', or INET's format, are expected")
+        raise UsageError(f"{file}: it has no links; expected lines 'a b' or 'a b latency', or INET's format")
     if len(rows.fields) > 1 and len(rows.fields[0]) == 2 and len(rows.fields[1]) == 3 and rows.fields[1][0] == "0":
         return _inet(rows)  # `nodes links`, then node 0; the lines of an edge list are all of one length
     return _edges(rows)
@@ -91,7 +91,7 @@ class _Rows:
         """One number of a header."""
         text = self.fields[row][column]
         if not (text.isascii() and text.isdigit()) or len(text) > 15 or not 1 <= int(text) <= most:
-            raise self.bad(row, f"{text[:40]!r} is no {what}; a whole number 1 .. {most:,}")
+            raise self.bad(row, f"{text[:40]!r} is not a valid {what}; it must be an integer from 1 to {most:,}")
         return int(text)
 
     def bad(self, row: int, why: str) -> UsageError:
@@ -107,7 +107,7 @@ class _Rows:
                 try:
                     float(text)
                 except ValueError:
-                    return self.bad(row, f"{text[:40]!r} is no number")
+                    return self.bad(row, f"{text[:40]!r} is not a number")
         raise AssertionError("some field is no number")
 
 
@@ -141,7 +141,7 @@ def _edges(rows: _Rows) -> Listing:
     if begin >= end:
         raise rows.bad(0, "no links follow")
     if end - begin > MOST_LINKS:
-        raise UsageError(f"{rows.file}: {end - begin:,} links; at most {MOST_LINKS:,} are read")
+        raise UsageError(f"{rows.file}: {end - begin:,} links; the limit is {MOST_LINKS:,}")
     columns = len(rows.fields[begin])
     if columns not in (2, 3):
         raise rows.bad(begin, f"a link is 'a b' or 'a b latency', not {rows.shown(begin)}")
@@ -152,7 +152,7 @@ def _edges(rows: _Rows) -> Listing:
         ids, numbers = np.unique(np.concatenate((a, b)), return_inverse=True)
         a, b, nodes = numbers[: len(a)], numbers[len(a) :], len(ids)
         if nodes > MOST_NODES:
-            raise UsageError(f"{rows.file}: {nodes:,} nodes; at most {MOST_NODES:,} are read")
+            raise UsageError(f"{rows.file}: {nodes:,} nodes; the limit is {MOST_NODES:,}")
     if columns == 2 or (table[:, 2] == 1).all():  # a column of ones says that there is a link, not how long it is
         return Listing(nodes, a, b)
     return Listing(nodes, a, b, _latency(rows, table, begin))

@@ -93,7 +93,8 @@ def _page(comparison: Comparison) -> str:
     lines = [
         "# Generated topologies, INET's own and the real Internet",
         "",
-        f"The generator follows the formulas of INET-3.0. Here one network of {comparison.ours.topology.nodes:,} nodes "
+        'The generator follows the formulas of J. Winick, S. Jamin, "Inet-3.0: Internet Topology Generator" '
+        f"(University of Michigan, 2002), here called INET-3.0. A network of {comparison.ours.topology.nodes:,} nodes "
         "stands beside the output of the original program and beside graphs of the Internet's autonomous systems. "
         "Each of those has a generated twin with as many nodes, since the formulas depend on that number.",
         "",

@@ -93,11 +93,11 @@ def _check(topology: Topology, sites: Ints) -> None:
         raise UsageError("routes need at least one broker")
     if sites.min() < 0 or sites.max() >= topology.nodes:
         raise UsageError(
-            f"brokers sit at nodes {sites.min()} .. {sites.max()}, "
+            f"brokers are at nodes {sites.min()} .. {sites.max()}, "
             f"but topology {topology.name!r} has 0 .. {topology.nodes - 1}"
         )
     if len(np.unique(sites)) < len(sites):
-        raise UsageError("two brokers sit at the same node; each needs one of its own")
+        raise UsageError("two brokers are at the same node; each needs its own")
 
 
 @kernel

@@ -27,14 +27,14 @@ def check_whole(folder: Path | str, info: TraceInfo) -> None:
             continue
         if low != expected or high - low + 1 != rows or (name == START) != (high < 0):
             raise UsageError(
-                f"{folder} is not whole: {path.name} has {rows:,} rows numbered {low} to {high}, but {expected} comes "
+                f"{folder} is incomplete: {path.name} has {rows:,} rows numbered {low} to {high}, but {expected} comes "
                 f"next; {help_text}"
             )
         expected = high + 1
         total[name == START] += rows
     if (total[False], total[True]) != (info.events, info.start):
         raise UsageError(
-            f"{folder} is not whole: {EVENTS} holds {total[False]:,} events and {total[True]:,} rows of the start, "
+            f"{folder} is incomplete: {EVENTS} holds {total[False]:,} events and {total[True]:,} rows of the start, "
             f"its trace.json says {info.events:,} and {info.start:,}; {help_text}"
         )
 
@@ -53,7 +53,7 @@ def _numbers(part: Path) -> tuple[int, int, int]:
         names = opened.schema.to_arrow_schema().names
         missing = [name for name in COLUMNS if name not in names]
         if missing:
-            raise UsageError(f"{file} is no part of a trace: it has no column {', '.join(missing)}")
+            raise UsageError(f"{file} is not part of a trace: it has no column {', '.join(missing)}")
         place = names.index("seq")
         for group in range(opened.num_row_groups):
             found = opened.row_group(group).column(place).statistics

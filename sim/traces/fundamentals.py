@@ -127,7 +127,7 @@ def spread_reco(stocks: Fundamentals, step: float, root: int = 0) -> Fundamental
     leave 1 .. 5 is put to its end: of the stocks at 1.0, half come to lie at 1.00.
     """
     if not 0 < step <= RECO_CELL:
-        raise UsageError(f"RECO is spread by steps above 0 and up to {RECO_CELL}, got {step}")
+        raise UsageError(f"the step to spread RECO by must be above 0 and at most {RECO_CELL}, got {step}")
     shift = np.array([generator(root, "reco", symbol).uniform(-0.5, 0.5) for symbol in stocks.symbols]) * RECO_CELL
     moved = np.clip(np.round((stocks.reco + shift) / step) * step, *RECO_DOMAIN)
     usable = np.array([problem is None for problem in stocks.problems], np.bool_)
@@ -160,7 +160,9 @@ def lines_of(file: TextIO, path: Path | str) -> Iterator[list[str]]:
                 yield row
             begun = line
     except csv.Error as error:
-        raise UsageError(f"cannot read {path}, the row from line {begun + 1} on: {error}; is a quote open?") from error
+        raise UsageError(
+            f"cannot read {path}, the row from line {begun + 1} on: {error}; is a closing quote missing?"
+        ) from error
     except (OSError, EOFError, zlib.error) as error:  # a file that only pretends to be compressed shows it here
         raise UsageError(f"cannot read {path}: {error}") from error
 

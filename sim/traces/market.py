@@ -1,9 +1,9 @@
-"""A made-up stock market of the thesis's size: prices and fundamentals as a data vendor would send them.
+"""A made-up stock market like the one of Xie (2007): prices and fundamentals as a data vendor would send them.
 
-The thesis's real workload is 3,053 stocks, 60 days, 338,415 events of which 11.7 % are not ignorable. Two knobs meet
-these figures: the share of days a stock has a price, and how widely recommendations are spread. An event is ignorable
-unless it concerns the lowest PER among the stocks of its RECO, so the share of the others is near to (distinct RECO) /
-(stocks); RECO has two decimals.
+The real workload of Xie (2007) is 3,053 stocks, 60 days, 338,415 events of which 11.7 % are not ignorable. Two knobs
+meet these figures: the share of days a stock has a price, and how widely recommendations are spread. An event is
+ignorable unless it concerns the lowest PER among the stocks of its RECO, so the share of the others is near to
+(distinct RECO) / (stocks); RECO has two decimals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
-#: The thesis's figures.
+#: Figures of Xie (2007).
 STOCKS, DAYS, PRICES_MADE, NOT_IGNORABLE = 3_053, 60, 338_415, 0.117
 FIRST = date(2015, 4, 1)
 #: Share of its days on which a stock has a row: 338,415 of 2 x 60 x 3,053.
@@ -67,7 +67,7 @@ class Market:
 def market(stocks: int = STOCKS, days: int = DAYS, *, first: date = FIRST, root: int = 0) -> Market:
     """A market of its own for every seed; prices walk, from night to day and from day to night."""
     if stocks < 1 or days < 1:
-        raise UsageError(f"a market needs a stock and a day at least, got {stocks} and {days}")
+        raise UsageError(f"a market needs at least one stock and one day, got {stocks} and {days}")
     if first.year < SUMMER_TIME_SINCE:
         raise UsageError(f"a market begins in {SUMMER_TIME_SINCE} or later, got {first}")
     random = generator(root, "market", stocks, days)

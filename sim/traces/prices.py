@@ -60,16 +60,18 @@ def read_prices(spark: SparkSession, path: Path | str) -> tuple[DataFrame, dict[
 def price_files(path: Path) -> PriceFiles:
     """The file, or those of a folder; hidden ones are none (some systems put their own notes beside every file)."""
     if not path.exists():
-        raise UsageError(f"cannot read {path}: there is no such file or folder")
+        raise UsageError(f"cannot read {path}: no such file or folder")
     there = sorted(path.iterdir()) if path.is_dir() else [path]
     files = [file for file in there if _SUFFIX.search(file.name) and file.is_file() and not file.name.startswith(".")]
     if not files and path.is_dir():
         raise UsageError(f"{path}: no {' or '.join(SUFFIXES)} file in this folder")
     if not files:
-        raise UsageError(f"{path}: prices come in files that end in {' or '.join(SUFFIXES)}, and not hidden ones")
+        raise UsageError(
+            f"{path}: the name of a file with prices must end in {' or '.join(SUFFIXES)} and not begin with a dot"
+        )
     for file in files:
         if file.name.startswith("_") or ":" in file.name:
-            raise UsageError(f"{file}: Spark reads no file whose name begins with _ or has a colon; rename it")
+            raise UsageError(f"{file}: Spark cannot read files whose name begins with _ or has a colon; rename it")
         if file.name.endswith((".GZ", ".Gz", ".gZ")):
             raise UsageError(f"{file}: Spark unpacks only files whose names end in .gz; rename it")
     return PriceFiles(files, [item.name for item in there if item not in files])

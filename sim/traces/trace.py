@@ -74,12 +74,12 @@ def read_info(folder: Path | str) -> TraceInfo:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"{folder} is no trace: it has no {INFO}; `hullcast sim trace` makes one") from None
+        raise UsageError(f"{folder} is not a trace: it has no {INFO}; make one with `hullcast sim trace`") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
     known = {item.name for item in fields(TraceInfo)}
     if not isinstance(found, dict) or found.pop("version", None) != VERSION or not {"name", "events"} <= found.keys():
-        raise UsageError(f"{path} is not of a trace of version {VERSION}; make the trace again")
+        raise UsageError(f"{path} does not belong to a trace of version {VERSION}; make the trace again")
     info = {name: value for name, value in found.items() if name in known}
     for item in fields(TraceInfo):
         if item.name in info and not _CHECKS[item.type](info[item.name]):

@@ -1,1 +1,1 @@
-"""What a trace costs on the wire, event by event, in each of the thesis's ways."""
+"""What a trace costs on the wire, event by event, in each of the ways that Xie (2007) compares."""

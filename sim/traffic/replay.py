@@ -122,8 +122,8 @@ def check_trace(events: DataFrame, expected: tuple[int, int] | None = None) -> i
     told = (found["events"], found["rows"] - found["events"])
     if expected is not None and told != expected:
         raise UsageError(
-            f"the trace is not whole: it has {told[0]:,} events and {told[1]:,} rows at the start, its trace.json says "
-            f"{expected[0]:,} and {expected[1]:,}; make the trace again"
+            f"the trace is incomplete: it has {told[0]:,} events and {told[1]:,} rows at the start, but its trace.json "
+            f"says {expected[0]:,} and {expected[1]:,}; make the trace again"
         )
     return int(found["events"])
 
@@ -201,6 +201,6 @@ def _first_fault(events: DataFrame) -> str:
     hole = numbered.where("seq <> before + 1").orderBy("seq").first()
     assert hole is not None
     return (
-        f"the trace has a hole: seq {hole['before'] + 1} is missing (next comes {hole['seq']}); "
-        "events are numbered 0, 1, 2 .. without holes"
+        f"the trace has a gap: seq {hole['before'] + 1} is missing (the next one is {hole['seq']}); "
+        "number events 0, 1, 2 .. without gaps"
     )

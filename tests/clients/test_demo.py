@@ -6,6 +6,7 @@ The processes themselves are in tests/system/test_demo_run.py.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_a_hole_in_the_sequence_numbers_is_noticed() -> None:
     continuity = Continuity()
     for first, last in ((4, 9), (10, 10), (12, 12)):
         continuity.follow(Entry(first, last, Delete("STOCK", ()), moment=False))
-    assert continuity.fault == "the updates 11 to 11 are nobody's"
+    assert continuity.fault == "no client published the updates 11 to 11"
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------
@@ -314,13 +315,23 @@ def test_the_kill_and_the_moves_are_seen_and_told_once() -> None:
     state, told = _state(), set[str]()
     assert news(state, told) == []
     state.alive[VICTIM], state.killed_at_s = False, 20.0
-    assert news(state, told) == ["kill -9 gateway-1, where client-1, client-3, publisher are"]
+    assert news(state, told) == ["kill -9 gateway-1, to which client-1, client-3, publisher are connected"]
     state.places["client-1"], state.moved_ms["client-1"] = "gateway-2", 43.2
-    assert news(state, told) == ["client-1 goes on at gateway-2 after 43 ms"]
+    assert news(state, told) == ["client-1 continues at gateway-2 after 43 ms"]
     assert news(state, told) == []
     text = "\n".join(_drawn(state, 110, 30))
     assert "kill -9 at 20.0 s; 1 moved within 43 ms" in text
-    assert "unicast 100 MB" in plain_line(state)
+    assert "unicast: 100 MB" in plain_line(state)
+
+
+def test_the_summary_says_why_cn_sends_less_and_only_then() -> None:
+    state, verdict = _state(), Verdict()
+    assert (
+        "in 3 processes here, so CN sends a row over a few links only"
+        in dict(Summary.of(state, verdict, 50.0).lines())["why CN is low"]
+    )
+    state.traffic = replace(state.traffic, content=Load(1, 10**8))
+    assert "why CN is low" not in dict(Summary.of(state, verdict, 50.0).lines())
 
 
 def test_the_summary_says_all_that_was_found() -> None:
@@ -329,7 +340,8 @@ def test_the_summary_says_all_that_was_found() -> None:
     right = Summary.of(state, verdict, 50.0)
     lines = dict(right.lines())
     assert lines["kill -9"].endswith("client-1 in 40 ms, publisher in 7 ms")
-    assert lines["on all links"].startswith("5.0 MB; unicast 100 MB (20.0x); CN")
+    assert lines["on all links"].startswith("Hullcast sent 5.0 MB. Unicast (a message for each changed answer) would")
+    assert lines["on all links"].endswith("have sent 100 MB (20.0x), content-based routing of rows (CN) 10 B (0.0x).")
     assert lines["verdict"].endswith("all as in SQL")
     assert json.loads(json.dumps(right.as_json()))["right"] is True
     verdict.fault("client-1: [something] is wrong", 3)
@@ -337,7 +349,7 @@ def test_the_summary_says_all_that_was_found() -> None:
     assert not wrong.is_right
     assert wrong.lines()[-2:] == [
         ("fault", "client-1: [something] is wrong"),
-        ("verdict", "30,030 answers at the end, 50,000 rebuilt from events alone (at 7 moments): 3 faults"),
+        ("verdict", "30,030 final answers and 50,000 answers rebuilt from events alone (at 7 moments): 3 faults"),
     ]
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(closing(wrong))

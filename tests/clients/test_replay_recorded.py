@@ -104,8 +104,8 @@ def opened(text: str, *, timed: bool = False) -> Trace:
         (["market", "--primary-key", "SYMBOL"], "a key and times of its own"),
         (["market:x"], "as market:1000"),
         (["{folder}", "--speed", "1"], "events without a time; give --rate"),
-        (["{empty}"], "is no trace"),
-        (["{half}"], "is not whole"),
+        (["{empty}"], "is not a trace"),
+        (["{half}"], "is incomplete"),
     ],
 )
 def test_what_cannot_be_played_is_refused(

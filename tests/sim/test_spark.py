@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import socket
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+import venv
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +21,12 @@ import pytest
 
 from network.wire.errors import UsageError
 from sim.spark import path_to_read, spark_session, told_in_a_line, watched
-from sim.spark_needs import check_java, check_master
+from sim.spark_needs import Interpreter, check_java, check_master, check_workers, differences, worker_trouble
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
@@ -78,11 +85,11 @@ def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 @pytest.mark.parametrize(
     ("master", "message"),
     [
-        ("nonsense", "'nonsense' is no Spark master; give local"),
-        ("local[0]", "is no Spark master"),
-        ("local[", "is no Spark master"),
+        ("nonsense", "'nonsense' is not a Spark master; give local"),
+        ("local[0]", "is not a Spark master"),
+        ("local[", "is not a Spark master"),
         ("yarn", "yarn needs HADOOP_CONF_DIR"),
-        ("spark://host", "as spark://host:7077"),
+        ("spark://host", "write spark://host:7077"),
         ("spark://127.0.0.1:1", "no Spark master answers at spark://127.0.0.1:1: Connection refused"),
     ],
 )
@@ -109,6 +116,157 @@ def test_an_error_of_the_jvm_is_told_in_a_line_and_one_of_ours_stays(spark: Spar
         same.read.parquet(path_to_read(tmp_path / "gone"))
     with pytest.raises(ZeroDivisionError), told_in_a_line():
         raise ZeroDivisionError
+
+
+OURS = Interpreter("", "", "3.11.7", {"hullcast": "1.2.3", "numpy": "2.4.1", "numba": "0.68.0", "pyarrow": "26"}, {})
+
+
+@pytest.mark.parametrize(
+    ("changed", "failures", "message"),
+    [
+        ({}, {}, ""),
+        ({"numpy": "2.4.9", "pyarrow": "25"}, {}, ""),
+        ({"numpy": "1.26.4"}, {}, "the Spark worker on far has numpy 1.26.4 (here: 2.4.1) in /bin/py (Python 3.11.2);"),
+        ({"hullcast": "1.2.2"}, {}, "has hullcast 1.2.2 (here: 1.2.3)"),
+        (
+            {},
+            {"hullcast": "No module named 'numba'", "sim.traffic.replay": "-"},
+            "hullcast (No module named 'numba') in",
+        ),
+        (
+            {},
+            {"sim.traffic.replay": "No module named 'sim'"},
+            "cannot import sim.traffic.replay (No module named 'sim')",
+        ),
+    ],
+)
+def test_a_worker_with_other_packages_is_named_with_the_remedy(
+    changed: dict[str, str], failures: dict[str, str], message: str
+) -> None:
+    versions = {name: version for name, version in (OURS.versions | changed).items() if name not in failures}
+    found = differences([OURS, Interpreter("far", "/bin/py", "3.11.2", versions, failures)], OURS)
+    assert message in found
+    assert bool(found) == bool(message)
+    assert not found or "install Python 3.11 and 'hullcast[sim]==1.2.3' on every worker" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('java.io.IOException: Cannot run program "/no/python": error=2, No such file', "has no Python /no/python;"),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10 than that in driver: 3.11, PySpark",
+            "runs Python 3.10, here it is 3.11;",
+        ),
+        ("Traceback ..\nModuleNotFoundError: No module named 'sim'\n\tat org.apache", "(No module named 'sim');"),
+        ("ValueError: a module is no import", ""),
+    ],
+)
+def test_the_text_of_a_failed_worker_becomes_a_line_with_the_remedy(text: str, message: str) -> None:
+    found = worker_trouble(text)
+    assert message in found
+    assert ("PYSPARK_PYTHON" in found) == bool(message)
+
+
+def test_workers_that_can_import_everything_are_let_through(spark: SparkSession) -> None:
+    check_workers(spark)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (
+            "import nothing_of_that_name",
+            UsageError,
+            r"a Spark worker cannot import .*'nothing_of_that_name'\); install",
+        ),
+        ("from network.wire.errors import BadValue as E; raise E('T', 3, 'C', 'odd')", UsageError, "T row 3, column C"),
+        ("raise ZeroDivisionError('in a worker')", RuntimeError, "ZeroDivisionError: in a worker"),
+    ],
+)
+def test_an_error_of_a_worker_can_still_be_read_when_spark_has_ended(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, body: str, kind: type[Exception], message: str
+) -> None:
+    from pyspark import SparkContext
+
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        exec(body)
+        yield from batches
+
+    with pytest.raises(kind) as caught, told_in_a_line():
+        spark.range(2).mapInArrow(fail, "id LONG").collect()
+    again = pickle.loads(pickle.dumps(caught.value))
+    with monkeypatch.context() as ended:  # as after the end of a session: there is no JVM to ask
+        ended.setattr(SparkContext, "_jvm", None)
+        ended.setattr(SparkContext, "_gateway", None)
+        assert re.search(message, str(caught.value))
+        assert str(again) == str(caught.value)
+        assert kind is RuntimeError or "\n" not in str(again)
+
+
+@contextmanager
+def standalone_cluster(folder: Path) -> Iterator[str]:
+    """A Spark master with one worker, on loopback, started without our PYTHONPATH: the address of the master."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"  # it would take port 6066
+    environment.pop("PYTHONPATH", None)
+    common = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(kind: str, *arguments: str) -> Path:
+        log = folder / f"{kind}.log"
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *common, *arguments]
+        with log.open("wb") as file:
+            started.append(subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=file))
+        return log
+
+    try:
+        log = start("master.Master")
+        master = _wait_for(log, r"Starting Spark master at (spark://\S+)")
+        log = start("worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), master)
+        _wait_for(log, f"Successfully registered with master ({re.escape(master)})")
+        yield master
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait(60)
+
+
+def _wait_for(log: Path, words: str) -> str:
+    for _ in range(1200):
+        found = re.search(words, log.read_text())
+        if found:
+            return found[1]
+        time.sleep(0.1)
+    raise AssertionError(f"not in {log}: {words}; it says: {log.read_text()[-2000:]}")
+
+
+@pytest.mark.slow
+def test_a_cluster_whose_workers_lack_the_package_is_refused_in_a_line_before_anything_runs(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / "bin" / "python"
+    lacking = r"the Spark worker on \S+ cannot import hullcast, numpy, numba, pyarrow \(No module named 'hullcast'\)"
+    with standalone_cluster(tmp_path) as master:
+        for program, message in ((python, lacking), (tmp_path / "gone", "a Spark worker has no Python")):
+            done = subprocess.run(
+                [sys.executable, "-m", "clients.cli", "sim", "traffic", "--quick", "--master", master, "--out", "out"],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(program)},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+            )
+            assert done.returncode == 2
+            last = done.stderr.splitlines()[-1]
+            assert re.match(f"hullcast: {message}", last)
+            assert str(program) in last
+            assert "and 'hullcast[sim]" in last
+            assert "Traceback" not in done.stdout + done.stderr
+            assert not (tmp_path / "out").exists()  # nothing to go on with
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ SIMULATIONS: tuple[tuple[str, str, str], ...] = (
     ("topology", "make, measure and compare network topologies", "clients.commands.sim.topology"),
     ("trace", "make a trace of events: from daily prices, or synthetic", "clients.commands.sim.trace"),
     ("traffic", "replay a trace over brokers: messages, bytes, stress", "clients.commands.sim.traffic"),
-    ("figures", "reproduce the thesis's traffic figures, with a report", "clients.commands.sim.figures"),
+    ("figures", "reproduce published traffic figures, with a report", "clients.commands.sim.figures"),
 )
 #: Packages that a simulation cannot do without; of traces it depends on their kind.
 NEEDED: dict[str, tuple[str, ...]] = {

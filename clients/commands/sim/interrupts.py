@@ -18,6 +18,6 @@ def continuable(out: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         begun = (out / "run.json").exists()  # a run that finished no step takes it away
-        told = "the same command with --resume goes on" if begun else "no step was finished, so nothing is left"
+        told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
         sys.stderr.write(f"hullcast: interrupted; {told}\n")
         raise

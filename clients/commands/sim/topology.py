@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Makes a network like the Internet of autonomous systems (INET-3.0's formulas) or reads one, and measures it, "
+        "Makes a network like the Internet of autonomous systems (by the formulas of J. Winick and S. Jamin, "
+        '"Inet-3.0: Internet Topology Generator", 2002) or reads one, and measures it, '
         "writes it, finds the shortest paths between brokers, or compares it with real graphs."
     )
     parser.epilog = (
@@ -31,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ".gz. Edge lists as SNAP publishes them are read too. Examples: "
         "'hullcast sim topology --nodes 20000 --seed 1 --out net.graphml'; "
         "'hullcast sim topology --read net.graphml --measure --json'; "
-        "'hullcast sim topology --compare --data ../shared/data --out page'."
+        "'hullcast sim topology --compare --data graphs --out page'."
     )
     parser.add_argument("--nodes", type=whole(1), metavar="N", help="nodes to make (default 20000)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed is another network (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
     parser.add_argument(
         "--degree-one",
         type=number,
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--read", type=Path, metavar="FILE", help="read a topology instead of making one")
     parser.add_argument("--largest", action="store_true", help="with --read: keep the largest component of several")
     parser.add_argument(
-        "--measure", action="store_true", help="show its figures (done anyway if nothing else is asked)"
+        "--measure", action="store_true", help="show its figures (the default without --out and --brokers)"
     )
     parser.add_argument(
         "--sources",
@@ -102,17 +103,17 @@ def _check(arguments: argparse.Namespace) -> None:
     made = [name for name in ("nodes", "degree_one", "plane") if getattr(arguments, name) is not None]
     if arguments.read is not None and (made or arguments.compare):
         names = ", ".join("--" + name.replace("_", "-") for name in made) or "--compare"
-        raise UsageError(f"--read reads a topology; {names} is for one that is made: give one or the other")
+        raise UsageError(f"--read reads a topology, and {names} is for making one: give only one of the two")
     if arguments.largest and arguments.read is None:
-        raise UsageError("--largest is for a topology that is read; name it with --read FILE")
+        raise UsageError("--largest needs a topology to read; name it with --read FILE")
     if arguments.compare and arguments.out is None:
         raise UsageError("--compare writes a page and pictures; say where with --out DIR")
     if arguments.compare and arguments.data is None:
         raise UsageError("--compare needs the graphs to compare with; name their folder with --data DIR")
     if arguments.compare and arguments.brokers is not None:
-        raise UsageError("--brokers and --compare are two things; run them one after the other")
+        raise UsageError("--brokers and --compare cannot be combined; run them one after the other")
     if arguments.compare and arguments.plane is not None:
-        raise UsageError("--compare looks at links, not at places; leave --plane out")
+        raise UsageError("--compare does not use places of nodes; leave out --plane")
     if arguments.data is not None and not arguments.compare:
         raise UsageError("--data is for --compare; to read one graph say --read FILE")
 

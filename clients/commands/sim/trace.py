@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from clients.commands.arguments import number, whole
 from clients.commands.connection import as_json
 from clients.commands.progress import bar, spark_bar
 from network.wire.errors import UsageError
+from sim import XIE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,39 +32,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     yahoo = kinds.add_parser(
         "yahoo",
         help="from daily prices and fundamentals",
-        description="Makes two events of each day's prices, open and close: the stock is put to (RECO, price / EPS). "
-        "Prices that cannot be used are counted by reason and kept, with it, in OUT/refused.",
+        description="Makes two events of each day's prices, open and close: each puts the stock at x = RECO (mean "
+        "recommendation of analysts), y = price / EPS (earnings per share). Prices that cannot be used are counted by "
+        "reason and kept in OUT/refused with the reason.",
     )
     yahoo.add_argument("prices", type=Path, metavar="PRICES", help="a folder of SYMBOL.csv[.gz], or one long file")
     yahoo.add_argument("fundamentals", type=Path, metavar="FUNDAMENTALS", help="a CSV with symbol, EPS and RECO")
-    yahoo.add_argument("--from", type=_date, dest="first", metavar="DATE", help="leave out what is before")
-    yahoo.add_argument("--days", type=whole(1), metavar="N", help="only so many trading days")
+    yahoo.add_argument("--from", type=_date, dest="first", metavar="DATE", help="leave out earlier dates")
+    yahoo.add_argument("--days", type=whole(1), metavar="N", help="use only N trading days")
     yahoo.add_argument(
         "--spread-reco",
         type=number,
         metavar="STEP",
-        help="move each RECO at random within the 0.1 it was rounded to, and round to STEP (0.01)",
+        help="add a random amount to each RECO, within the 0.1 it was rounded to, and round to STEP (such as 0.01)",
     )
     market = kinds.add_parser(
         "market",
-        help="a made-up market of the thesis's size",
-        description="Draws prices and fundamentals like the thesis's real workload: 3,053 stocks, 60 days, about "
-        "338,000 events of which about 11.7 % are not ignorable. They take the same way as real prices. The share "
-        "holds near that size only: with fewer stocks to a RECO more events matter.",
+        help="a synthetic stock market of 3,053 stocks",
+        description=f"Makes random prices and fundamentals with the figures of the real workload in {XIE}: 3,053 "
+        "stocks, 60 days, about 338,000 events, of which about 11.7 % are not ignorable (can change an answer). They "
+        "are processed like real prices. With fewer stocks the share is larger.",
     )
-    market.add_argument("--stocks", type=whole(1), default=3_053, metavar="N", help="how many (default 3053)")
-    market.add_argument("--days", type=whole(1), default=60, metavar="N", help="how many (default 60)")
+    market.add_argument("--stocks", type=whole(1), default=3_053, metavar="N", help="number of stocks (default 3053)")
+    market.add_argument("--days", type=whole(1), default=60, metavar="N", help="trading days (default 60)")
     market.add_argument(
-        "--csv", type=Path, metavar="DIR", help="also write the prices as Yahoo would send them, to a new folder"
+        "--csv", type=Path, metavar="DIR", help="also write the prices as CSV files, as `trace yahoo` reads them"
     )
     table51 = kinds.add_parser(
         "table51",
-        help="the thesis's synthetic workload",
-        description="Rows uniform in the plane, and updates of them. Shares, from 0 to 1, are of the events drawn, and "
-        "at most 1 together; the rest changes Y of a row. Needs no Spark.",
+        help="random rows and updates",
+        description=f"Makes the workload of Table 5.1 in {XIE}: rows uniform in the plane, and updates of them. "
+        "Shares are from 0 to 1 and at most 1 together; all other events change Y of a row. Needs no Spark.",
     )
-    table51.add_argument("--rows", type=whole(1), default=50_000, metavar="N", help="rows at the start (50000)")
-    table51.add_argument("--updates", type=whole(0), default=200_000, metavar="N", help="how many (200000)")
+    table51.add_argument("--rows", type=whole(1), default=50_000, metavar="N", help="rows at the start (default 50000)")
+    table51.add_argument("--updates", type=whole(0), default=200_000, metavar="N", help="how many (default 200000)")
     for name, about in (
         ("spikes", "share of drops to the bottom and back, two updates each (0.005)"),
         ("ignorable", "share of updates that change no answer (0)"),
@@ -74,12 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default = 0.005 if name == "spikes" else 0.0
         table51.add_argument(f"--{name}", type=number, default=default, metavar="SHARE", help=about)
     table51.add_argument(
-        "--step", type=number, metavar="Y", help="let Y walk, by steps of this deviation (default: draw it anew)"
+        "--step", type=number, metavar="Y", help="change Y by random steps of this deviation (default: a new random Y)"
     )
     for kind in (yahoo, market, table51):
         kind.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the trace, new or empty")
         kind.add_argument("--force", action="store_true", help="replace the trace that is in DIR")
-        kind.add_argument("--seed", type=int, default=0, help="another seed draws other numbers (default 0)")
+        kind.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
         kind.add_argument("--classify", action="store_true", help="count ignorable events with the engine")
         kind.add_argument("--json", action="store_true", help="print the summary as JSON")
         if kind is not table51:
@@ -87,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Make the trace, and sum up. Without a single event left the exit code is 1."""
+    """Make the trace, and print a summary. The exit code is 1 if no event is left."""
     from sim.traces.folders import check_folder
 
     check_folder(arguments.out, force=arguments.force)  # before Spark takes its time
@@ -112,7 +113,7 @@ def _yahoo(arguments: argparse.Namespace, console: Console) -> TraceInfo:
 
     for path in (arguments.prices, arguments.fundamentals):
         if not path.exists():
-            raise UsageError(f"cannot read {path}: there is no such file or folder")
+            raise UsageError(f"cannot read {path}: no such file or folder")
     with spark_bar(console, arguments.master, app="hullcast sim trace yahoo") as (spark, say):
         say("judging and numbering prices")
         return yahoo_trace(
@@ -144,7 +145,8 @@ def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     from sim.workloads import Mix
 
     mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
-    with console.status("drawing updates") if console.is_terminal else nullcontext():
+    with bar(console, None) as tick:
+        tick("drawing updates")
         return table51_trace(
             arguments.out,
             rows=arguments.rows,
@@ -189,4 +191,4 @@ def _date(text: str) -> datetime.date:
             raise ValueError
         return datetime.date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date; as 2015-04-01") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date; write it as 2015-04-01") from None

@@ -25,36 +25,42 @@ PLACEMENTS = ("can", "tree-content", "tree-nearest", "tree-random")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Replays a trace of events (or, without one, a synthetic stock market) over brokers on a topology, and counts "
-        "messages, bytes and stress, event by event, for S-CN, S-UN, S-UN with aggregation and CN."
+        "Replays a trace of events (default: a synthetic stock market) over a simulated network of brokers, and counts "
+        "messages, bytes and stress of every event in four ways: S-CN (Hullcast), S-UN (the server sends a message to "
+        "each affected subscription or, aggregated, broker) and CN (each changed row goes to all ranges that hold it)."
     )
     parser.add_argument("trace", nargs="?", type=Path, metavar="TRACE_DIR", help="made by `hullcast sim trace`")
     parser.add_argument("--subscriptions", type=whole(1), metavar="N", help="default 500000 (quick: 50000)")
     parser.add_argument("--brokers", type=whole(1), metavar="N", help="default 1000 (quick: 200)")
-    parser.add_argument("--nodes", type=whole(3), metavar="N", help="of the INET topology; default 20000 (quick: 4000)")
+    parser.add_argument("--nodes", type=whole(3), metavar="N", help="nodes of the network; default 20000 (quick: 4000)")
     parser.add_argument(
-        "--topology", type=Path, metavar="FILE", help="GraphML, edge list or INET file, instead of --nodes"
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="read the network from a file (GraphML, edge list, INET)",
     )
     parser.add_argument(
         "--placement",
         action="append",
         choices=PLACEMENTS,
         default=[],
-        help="overlay and gateway rule; may be repeated (default: all)",
+        help="how brokers are connected and subscriptions placed; may be repeated (default: all)",
     )
     parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees (default 9)")
     parser.add_argument(
         "--entry", choices=("map", "greedy"), default="map",
-        help="how rectangles enter a CAN: the server knows the zones (default), or neighbour by neighbour",
+        help="how messages enter a CAN: directly (map, default), or from neighbour to neighbour (greedy)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="another seed is another network and workload (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
     parser.add_argument(
-        "--chunks", type=whole(1), metavar="N", help="pieces of the trace; the result does not depend on it"
+        "--chunks", type=whole(1), metavar="N", help="pieces replayed in parallel; does not change the result"
     )
     parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
-    parser.add_argument("--out", type=Path, default=Path("traffic"), metavar="DIR", help="results (default ./traffic)")
-    parser.add_argument("--quick", action="store_true", help="smaller network and workload where no size is given")
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was broken off in --out")
+    parser.add_argument(
+        "--out", type=Path, default=Path("traffic"), metavar="DIR", help="for results (default ./traffic)"
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller network and workload, where no size is given")
+    parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -84,7 +90,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
     """What was asked for, and defaults for the rest."""
     if arguments.topology is not None and arguments.nodes is not None:
-        raise UsageError("--topology FILE has as many nodes as it has; leave out --nodes, or --topology to make one")
+        raise UsageError(
+            "--topology reads a network with all its nodes, so --nodes has no effect; give only one of the two"
+        )
     from sim.experiments.settings import FULL, QUICK
     from sim.experiments.traffic import TrafficSettings
 
@@ -105,12 +113,22 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
 def show(found: Traffic, console: Console) -> None:
     """The summary on the terminal."""
     from sim.bench.report import plain_table
-    from sim.experiments.traffic import COLUMNS, about, rows_of
+    from sim.experiments.traffic import COLUMNS, LEGEND, about, rows_of
 
-    table = plain_table("per event", *(name.replace(" ", "\n", 1) for name in COLUMNS))
-    for row in rows_of(found.lines):
-        table.add_row(*row)
-    console.print(about(found.lines), soft_wrap=True)
+    console.print(about(found.lines) + ".")
+    rows = rows_of(found.lines)
+    # Two tables, because one with all columns would be wider than a terminal of 80.
+    for title, columns in (("traffic, mean per event", range(2, 6)), ("stress, mean, p99 and most", range(6, 12))):
+        table = plain_table(title, *(COLUMNS[i].replace(" ", "\n", 1) for i in (0, 1, *columns)))
+        table.columns[1].justify = "left"
+        placement = ""
+        for row in rows:
+            if placement and row[0] != placement:
+                table.add_section()
+            table.add_row("" if row[0] == placement else row[0], *(row[i] for i in (1, *columns)))
+            placement = row[0]
+        console.print()
+        console.print(table)
     console.print()
-    console.print(table)
+    console.print(LEGEND, style="dim")
     console.print(f"written: {found.events}, {found.summary}, and beside it summary.parquet and .png", soft_wrap=True)

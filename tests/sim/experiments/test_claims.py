@@ -66,8 +66,8 @@ def test_a_cn_that_is_worst_from_the_start_is_no_crossing_and_the_report_says_wh
     (crossing,) = (claim for claim in found if claim.statement == CROSSING)
     assert not crossing.holds
     assert crossing.verdict == (
-        "does not hold, because CN is worst from the start: an update affects 7.75 subscriptions only, which S-UN "
-        "tells in 480 bytes, and CN's frame has 202 bytes (lean 78) (10.0 frames)"
+        "does not hold, because CN is worst from the start: an update affects 7.75 subscriptions only, for which S-UN "
+        "needs 480 bytes, and CN's frame has 202 bytes (lean 78) (10.0 frames)"
     )
     assert crossing.ours == "CN / S-UN: 2.1x, then 50x (lean 0.8x, then 19.3x)"
 
@@ -184,7 +184,7 @@ def test_what_could_not_be_otherwise_is_not_counted() -> None:
     # With more children the bound says nothing, and what is measured counts.
     assert not any(goal.given for goal in goals(lines, fanout=32) if "stress" in goal.aim)
     flat = {claim.subject: claim for claim in real.claims(lines, "market") if "does not depend" in claim.statement}
-    assert flat["can"].verdict.startswith("by construction: CAN's flood")
+    assert flat["can"].verdict.startswith("by construction: a CAN sends to all zones")
     assert not flat["can"].counted
     assert flat["tree-content"].verdict == "holds"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import shlex
 import shutil
@@ -13,14 +14,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
+from rich.console import Console
 
 import sim
 from clients.cli import FAILED, INTERRUPTED, _parser, main
 from clients.commands.sim import figures, traffic
 from sim.experiments.settings import FULL, QUICK, SECTIONS
 from sim.experiments.steps import RunFolder
+from sim.experiments.traffic import Traffic
 from sim.overlay.placement import PLACEMENTS
 from sim.traces.synthetic import table51_trace
+from tests.sim.experiments.builders import a_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +34,14 @@ def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     traffic.add_arguments(parser)
     return parser.parse_args(words)
+
+
+def _error(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that says what is wrong; before it there may be progress, if the machine is slow."""
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.startswith("hullcast: ") for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert all(re.search(r", \d+ s$", line) for line in lines[:-1])
+    return lines[-1]
 
 
 def test_names_in_the_help_are_those_of_the_simulation() -> None:
@@ -62,23 +74,42 @@ def test_a_trace_may_follow_a_placement() -> None:
     assert (arguments.placement, arguments.trace) == (["can"], Path("trace"))
 
 
+def test_the_summary_fits_a_terminal_of_80_columns() -> None:
+    """At the largest figures of the full size, and more."""
+    approaches = ("S-CN", "S-UN", "S-UN aggregated", "CN")
+    lines = [
+        a_line(500_000, placement, approach, 123_456.0, stress=99_999)
+        for placement in (*PLACEMENTS, "can-greedy")
+        for approach in approaches
+    ]
+    out = io.StringIO()
+    traffic.show(Traffic(lines, Path("out/events"), Path("out/summary.md"), []), Console(file=out, width=80))
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text, "no cell is cut"
+    assert text.count("S-UN aggregated") == 2 * 5
+    assert "S-CN is the way of Hullcast." in text
+    assert text.count("tree-nearest") == 2, "the name of a placement stands once in each table"
+    assert text.count("370,368") == 20, "bytes x links"
+    assert text.count("99,999") == 3 * 20
+
+
 def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pieces, whole, out = tmp_path / "pieces.txt", tmp_path / "whole.txt", tmp_path / "out"
     pieces.write_text("0 1\n2 3\n")
     whole.write_text("0 1\n1 2\n")
     refused = {
-        "traffic --topology FILE has": ("traffic", "--topology", str(whole), "--nodes", "50"),
+        "traffic --topology reads a network": ("traffic", "--topology", str(whole), "--nodes", "50"),
         "--read FILE --largest --out FILE": ("traffic", "--topology", str(pieces)),
-        "whole has 3 nodes: brokers must be 1 to that": ("traffic", "--topology", str(whole), "--brokers", "4"),
+        "whole has 3 nodes, so it can have 1 to 3 brokers": ("traffic", "--topology", str(whole), "--brokers", "4"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
-        "'nonsense' is no Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
+        "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
         "with --data DIR": ("figures", "--only", "control"),
     }
     for told, words in refused.items():
         assert main(["sim", *words, "--out", str(out)]) == FAILED
-        error = capsys.readouterr().err
+        error = _error(capsys)
         assert told.removeprefix("traffic ") in error
-        assert error.count("\n") == 1
         assert not out.exists(), "so that the right command can have it"
 
 
@@ -86,7 +117,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
     ("damage", "told"),
     [
         (lambda events, file: file.write_bytes(file.read_bytes()[:-20]), "cannot read"),
-        (lambda events, file: shutil.rmtree(events), "is not whole: events holds 0 events"),
+        (lambda events, file: shutil.rmtree(events), "is incomplete: events holds 0 events"),
         (lambda events, file: pq.write_table(pq.read_table(file).drop_columns("y"), file), "has no column y"),
     ],
 )
@@ -97,13 +128,12 @@ def test_a_damaged_trace_is_told_in_a_line_and_nothing_is_left(
     table51_trace(trace, rows=5, updates=10, root=1)
     damage(trace / "events", trace / "events" / "part=0000" / "events.parquet")
     assert main(["sim", "traffic", str(trace), "--out", str(out)]) == FAILED
-    error = capsys.readouterr().err
+    error = _error(capsys)
     assert told in error
-    assert error.count("\n") == 1
     assert not out.exists()
 
 
-@pytest.mark.parametrize(("finished", "told"), [(True, "with --resume goes on"), (False, "nothing is left")])
+@pytest.mark.parametrize(("finished", "told"), [(True, "with --resume to continue"), (False, "nothing is left")])
 def test_an_interrupt_is_told_in_a_line(
     finished: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,9 +145,8 @@ def test_an_interrupt_is_told_in_a_line(
 
     monkeypatch.setattr("sim.experiments.traffic.run_traffic", interrupted)
     assert main(["sim", "traffic", "--out", str(tmp_path / "out")]) == INTERRUPTED
-    error = capsys.readouterr().err
+    error = _error(capsys)
     assert told in error
-    assert error.count("\n") == 1
 
 
 def test_every_command_in_the_document_is_understood() -> None:

@@ -11,10 +11,11 @@ from sim.experiments import affected, real
 from sim.experiments.claims import Claim
 from sim.experiments.goals import goals
 from sim.experiments.inputs import Input
-from sim.experiments.report import write_report
+from sim.experiments.report import WORDS, write_report
 from sim.experiments.section import Picture, Section, figures_of
-from sim.experiments.settings import FULL
+from sim.experiments.settings import FULL, QUICK
 from sim.experiments.stress import stress_claim
+from sim.overlay.placement import PLACEMENTS
 from tests.sim.experiments.builders import a_line, lines_of
 
 CURVES = {"S-CN": [50.0, 60], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 9_000], "S-UN aggregated": [900.0, 4_000]}
@@ -23,6 +24,22 @@ CURVES = {"S-CN": [50.0, 60], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 9_000], 
 def a_section(claims: list[Claim]) -> Section:
     pictures = [Picture(Path("a.png"), "bytes"), Picture(Path("b.png"), "links")]
     return Section("x", "A figure", "A workload.", "It is so.", claims, [Path("a.parquet")], pictures)
+
+
+def test_the_report_begins_with_its_source_and_a_glossary_and_a_small_one_with_what_it_cannot_show() -> None:
+    full, small = (write_report(settings, [a_section([])], [], [], 1.0) for settings in (FULL, QUICK))
+    for text in (full, small):
+        begin = text.partition("## Goals")[0]
+        assert 'Junyi Xie, "Handling Resource Constraints and Scalability in Continuous Query Processing"' in begin
+        for word in ("S-CN", "S-UN", "CN", "can", "broker, gateway", "node stress, link stress", "ignorable"):
+            assert f"\n| **{word}** | " in begin
+        assert set(PLACEMENTS) <= {word for entry in WORDS for word in entry.split(", ")}, (
+            "every placement is explained"
+        )
+        assert "thesis" not in text.replace("PhD thesis", "").lower()
+    assert "What this small run cannot show" not in full
+    assert small.index("## What this small run cannot show") < small.index("## Words") < small.index("## Goals")
+    assert "200 brokers instead of 1,000" in small
 
 
 def test_goals_are_one_row_each_and_misses_one_sentence() -> None:
@@ -81,10 +98,17 @@ def test_tables_of_figures_show_the_first_and_the_last_point_only() -> None:
     ]
 
 
+def test_the_title_of_figure_5_10_says_which_workload_it_shows() -> None:
+    market = Input("market", "calibrated market", Path("trace"), (1.0, 5.0), 3_053, "")
+    prices = replace(market, workload="real prices, RECO to 0.1")
+    assert real.named([market]) == "workload: calibrated market"
+    assert real.named([market, prices]) == "workloads: calibrated market; real prices, RECO to 0.1"
+
+
 def test_the_share_of_changes_stands_beside_the_thesis_s() -> None:
     given = Input("market", "market", Path("trace"), (1.0, 5.0), 3_053, "")
     rows = real.workloads_table([given], lines_of(CURVES, [1.0, 2.0]))
-    assert rows[1:] == [["thesis", "338,415", "3,053", "11.7%"], ["market", "1,000", "3,053", "10.0%"]]
+    assert rows[1:] == [["Xie (2007)", "338,415", "3,053", "11.7%"], ["market", "1,000", "3,053", "10.0%"]]
 
 
 @pytest.mark.parametrize(

@@ -118,17 +118,17 @@ def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(
     place = table.schema.get_field_index("x")
     pq.write_table(table.set_column(place, "x", table["x"].cast("string")), file)
     assert spark.getActiveSession() is not None  # which is the one that the run takes
-    with pytest.raises(UsageError, match="Spark could not go on"):
+    with pytest.raises(UsageError, match="Spark cannot continue"):
         run_traffic(TrafficSettings(TINY.network, 80, ("can",), trace), out, Told())
     assert not out.exists()
 
 
 def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no placement ring"):
+    with pytest.raises(UsageError, match="unknown placement ring"):
         TrafficSettings(placements=("ring",))
-    with pytest.raises(UsageError, match="is no trace"):
+    with pytest.raises(UsageError, match="is not a trace"):
         run_traffic(TrafficSettings(trace=tmp_path), tmp_path / "out", Told())
-    with pytest.raises(UsageError, match="has no pystock"):
+    with pytest.raises(UsageError, match=r"pystock.* not found"):
         run_figures(TINY, ["5.10"], tmp_path / "out", Told(), data=tmp_path)
     assert not (tmp_path / "out").exists()
 

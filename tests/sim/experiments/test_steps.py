@@ -84,7 +84,10 @@ with RunFolder(pathlib.Path({str(tmp_path)!r}), {SETTINGS!r}, resume=False) as f
 
 def test_a_folder_with_something_in_it_is_refused_without_resume(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("do not lose this")
-    with pytest.raises(UsageError, match="not empty; --resume"), RunFolder(tmp_path, SETTINGS, resume=False):
+    with (
+        pytest.raises(UsageError, match="not empty; continue the run in it with --resume"),
+        RunFolder(tmp_path, SETTINGS, resume=False),
+    ):
         pass
 
 
@@ -156,7 +159,7 @@ def test_a_damaged_run_is_refused_and_it_is_said_what_to_remove(tmp_path: Path, 
         folder.step("one", {}, put("first"))
     (tmp_path / "out" / "run.json").write_text(text)
     with (
-        pytest.raises(UsageError, match=r"run\.json is damaged, or not ours; remove .*out "),
+        pytest.raises(UsageError, match=r"run\.json is damaged, or is not a run's; remove .*out "),
         RunFolder(tmp_path / "out", SETTINGS, resume=True),
     ):
         pass

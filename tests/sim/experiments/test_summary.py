@@ -118,10 +118,10 @@ def test_a_damaged_file_is_told_with_what_to_remove(tmp_path: Path, read: Callab
     path = tmp_path / "5.8-0.00" / "lines.parquet"
     path.parent.mkdir()
     pq.write_table(pa.table({"strange": [1]}), path)
-    with pytest.raises(UsageError, match=r"is damaged .*remove the folder .*5\.8-0\.00 and go on with --resume"):
+    with pytest.raises(UsageError, match=r"is damaged .*remove the folder .*5\.8-0\.00 and continue with --resume"):
         read(path)
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(UsageError, match=r"is damaged .*remove the folder .*5\.8-0\.00 and go on with --resume"):
+    with pytest.raises(UsageError, match=r"is damaged .*remove the folder .*5\.8-0\.00 and continue with --resume"):
         read(path)
 
 

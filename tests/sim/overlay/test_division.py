@@ -137,5 +137,5 @@ def test_samples_and_owners_that_make_no_sense_are_refused() -> None:
         balanced_zones(np.zeros(4), np.arange(2))
     with pytest.raises(UsageError, match="each once"):
         balanced_zones(np.zeros((4, 2)), np.array([0, 0, 1]))
-    with pytest.raises(UsageError, match="no brokers"):
+    with pytest.raises(UsageError, match="at least one broker"):
         balanced_zones(np.zeros((4, 2)), np.empty(0, np.int64))

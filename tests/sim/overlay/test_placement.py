@@ -77,7 +77,7 @@ def test_brokers_may_be_anywhere() -> None:
 
 
 def test_wrong_names_and_numbers_are_named() -> None:
-    with pytest.raises(UsageError, match="'star'; there are can, tree-content"):
+    with pytest.raises(UsageError, match="'star'; choose among can, tree-content"):
         place("star", routes_in_plane(3), SAMPLE)
     with pytest.raises(UsageError, match="'teleport'"):
         place("can", routes_in_plane(3), SAMPLE, entry="teleport")  # type: ignore[arg-type]  # without types

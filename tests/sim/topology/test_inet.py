@@ -100,13 +100,13 @@ def test_nodes_lie_all_over_the_plane_that_is_given() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"nodes": 0}, "0 nodes will not do"),
-        ({"nodes": 10**7}, "10,000,000 nodes will not do"),
-        ({"degree_one": 1.0}, "share of 1.0"),
-        ({"degree_one": -0.1}, "share of -0.1"),
-        ({"degree_one": float("nan")}, "share of nan"),
-        ({"nodes": 100, "degree_one": 0.97}, "to spare"),
-        ({"plane": 0.0}, "side 0.0"),
+        ({"nodes": 0}, r"must have 1 to .* nodes, got 0"),
+        ({"nodes": 10**7}, "nodes, got 10,000,000"),
+        ({"degree_one": 1.0}, "below 1, got 1.0"),
+        ({"degree_one": -0.1}, "at least 0 and below 1, got -0.1"),
+        ({"degree_one": float("nan")}, "got nan"),
+        ({"nodes": 100, "degree_one": 0.97}, "can take only"),
+        ({"plane": 0.0}, "side of the plane is 0.0"),
     ],
 )
 def test_what_no_network_can_be_is_refused(arguments: dict[str, float], message: str) -> None:

@@ -88,5 +88,5 @@ def test_without_any_graph_the_page_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         compare(tmp_path / "none", lambda _: None)

@@ -104,7 +104,7 @@ def test_wrong_input_is_told_before_spark_starts(
 def test_a_date_is_a_date(capsys: pytest.CaptureFixture[str], text: str) -> None:
     with pytest.raises(SystemExit):
         cli.main(["sim", "trace", "yahoo", "p", "f", "--out", "o", "--from", text])
-    assert f"{text!r} is no date; as 2015-04-01" in capsys.readouterr().err
+    assert f"{text!r} is not a date; write it as 2015-04-01" in capsys.readouterr().err
 
 
 def test_only_what_a_simulation_needs_must_be_installed(

@@ -81,7 +81,7 @@ def test_a_spread_recommendation_stays_in_its_cell_whoever_else_is_there() -> No
     few = spread_reco(fundamentals(symbols[5:8], np.ones(3), reco[5:8]), 0.01, root=3)
     np.testing.assert_array_equal(few.reco, spread.reco[5:8])
     assert spread_reco(stocks, 0.01, root=4).reco.tolist() != spread.reco.tolist()
-    with pytest.raises(UsageError, match="steps above 0"):
+    with pytest.raises(UsageError, match="must be above 0"):
         spread_reco(stocks, 0.0)
 
 

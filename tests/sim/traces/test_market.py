@@ -68,7 +68,7 @@ def test_a_market_is_its_seed() -> None:
     assert one.symbols == same.symbols != other.symbols
     np.testing.assert_array_equal(one.close, same.close)
     assert not np.array_equal(one.close, other.close)
-    with pytest.raises(UsageError, match="a stock and a day"):
+    with pytest.raises(UsageError, match="at least one stock and one day"):
         market(0)
 
 

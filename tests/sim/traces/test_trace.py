@@ -54,7 +54,7 @@ def test_a_replay_refuses_a_trace_that_lacks_its_end(
     info = small(tmp_path, monkeypatch)
     assert check_trace(trace.events(spark, tmp_path), (info.events, info.start)) == 7
     shutil.rmtree(tmp_path / "events" / "part=0002")
-    with pytest.raises(UsageError, match=r"has 6 events and 2 rows at the start, its trace\.json says 7 and 2"):
+    with pytest.raises(UsageError, match=r"has 6 events and 2 rows at the start, but its trace\.json says 7 and 2"):
         check_trace(trace.events(spark, tmp_path), (info.events, info.start))
 
 
@@ -75,7 +75,7 @@ def test_it_is_read_in_order_without_spark(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_folder_that_is_no_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no trace: it has no trace\.json"):
+    with pytest.raises(UsageError, match=r"not a trace: it has no trace\.json"):
         read_info(tmp_path)
     for text in ("{", "[]", json.dumps({"version": 99, "name": "x", "events": 1}), json.dumps({"version": 1})):
         (tmp_path / "trace.json").write_text(text)
