@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
 from clients.sdk.session import ClientSession
+from network import compiled
 from network.link.dialer import Dialer
 from network.overlay import ways_in
 from network.wire.errors import (
@@ -179,6 +180,10 @@ class Line:
         """Subscribe a group, and remember whose it is."""
         timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
         until = asyncio.get_running_loop().time() + timeout_s
+        if (
+            not compiled.is_loaded()
+        ):  # numba, for the first subscription: a quarter of a second that others need not wait
+            await asyncio.to_thread(compiled.load)
         token = group.token
         since, epoch = (None, None) if token is None else (token.seq, token.epoch)
         opening = self.session.subscribe(group, since, epoch)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel
+from network.compiled import kernel, plain
 from network.wire.limits import WireLimits
 
 _OK, _CUT_SHORT, _TOO_MANY, _TOO_DEEP, _LONG_TEXT, _UNKNOWN, _TRAILING, _LONG_EXTENSION = range(8)
@@ -20,12 +22,17 @@ _REASONS = {
     _LONG_EXTENSION: "an extension of more than 256 bytes",
 }
 _DEEPEST = 64
+_SHORT = 10_000  # values that are walked over in Python, in some milliseconds, before numba is loaded for it
 
 
 def walk(data: bytes, limits: WireLimits) -> str:
     """Why the bytes are refused; empty if they are not."""
     nesting = min(limits.nesting, _DEEPEST)
-    code = _walk(np.frombuffer(data, np.uint8), limits.objects, nesting, limits.text_bytes)
+    in_python, code = plain(_walk), _TOO_MANY
+    if in_python is not None:  # a client that only publishes and queries has no need of numba; a long walk does
+        code = in_python(cast("Any", data), min(limits.objects, _SHORT), nesting, limits.text_bytes)
+    if in_python is None or (code == _TOO_MANY and limits.objects > _SHORT):
+        code = _walk(np.frombuffer(data, np.uint8), limits.objects, nesting, limits.text_bytes)
     return _REASONS[code].format(limits) if code else ""
 
 
