@@ -67,7 +67,10 @@ async def secured(folder: Path) -> AsyncIterator[Secured]:
     async with AsyncExitStack() as stack:
         stack.callback(context.destroy, linger=0)
         server = Server(
-            ServerSettings(listen="tcp://127.0.0.1:0", security=SecuritySettings(key=folder / "server.key")),
+            ServerSettings(
+                listen="tcp://127.0.0.1:0",
+                security=SecuritySettings(key=folder / "server.key", allow=folder / "allow.toml"),
+            ),
             rights,
             curve=_curve(pairs["server"]),
             context=context,
@@ -83,7 +86,9 @@ def gateway(
     folder: Path, server: Server, pair: KeyPair, parent: KeyPair, rights: Rights, context: zmq.Context[Any]
 ) -> Node:
     settings = NodeSettings(
-        parent=(server.endpoint,), name=pair.name, security=SecuritySettings(key=folder / f"{pair.name}.key")
+        parent=(server.endpoint,),
+        name=pair.name,
+        security=SecuritySettings(key=folder / f"{pair.name}.key", allow=folder / "allow.toml"),
     )
     return Node(settings, rights, curve=_curve(pair), parent_curve=_curve(pair, parent), context=context)
 
