@@ -88,19 +88,19 @@ class Line:
 
     # --- from the first call to the last ---------------------------------------------------------------------
 
-    async def dial(self) -> None:
+    async def dial(self, timeout_s: float | None = None) -> None:
         """Connect. PeerClosed if we are not wanted, ConnectionLost if nobody answers in time, each with the reason."""
         self.dialer.start(self)
         self.dialer.failed.add_done_callback(self._broken)
-        timeout_s = self._connection.timeout_s
+        timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 await self._let_in()
             self.check()
         except TimeoutError:
             places = ", ".join(self._connection.endpoints)
-            why = f" ({self.dialer.failure})" if self.dialer.failure else ""
-            raise ConnectionLost(f"nobody answers at {places} within {timeout_s:g} s{why}") from None
+            why = self.dialer.failure or "is the server running?"
+            raise ConnectionLost(f"no answer from {places} after {timeout_s:g} s ({why})") from None
 
     async def _let_in(self) -> None:
         """Until there is a link; PeerClosed when all places were tried and one said that it never will be."""
