@@ -14,9 +14,9 @@ arrays, which are another type: `np.require(column, requirements="CAW")` at the 
 only those. `some_kernel.py_func` is the plain Python function, for a debugger; NUMBA_DISABLE_JIT=1 makes all
 plain.
 
-To import numba takes a quarter of a second, and a client that only publishes and queries never needs it. So a
-decorated function is a `Later` at first; the first call of any of them (or `load`) imports numba and puts compiled
-functions in the places of all `Later`s.
+To load numba takes half a second or more, and a client that only publishes and queries never needs it. So a decorated
+function is a `Later` at first; the first call of any of them (or `load`) loads numba and puts compiled functions in the
+places of all `Later`s.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ def load() -> None:
     global _loaded  # noqa: PLW0603  one per process, as numba itself
     if _loaded:
         return
-    import network.compiling  # noqa: F401  who decorates from now on finds it loaded
+    from network.compiling import prepare
 
+    prepare()
     _loaded = True
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", {})

@@ -32,6 +32,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core import event as numba_event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.registry import cpu_target
 from numba.core.types import unliteral
 from numba.extending import intrinsic
 
@@ -49,6 +50,12 @@ _NO_ENTRY: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 PATIENCE_S = 1.0  # of compiling, before somebody who waits is told why
 VARIABLES = ("HULLCAST_CACHE", "NUMBA_CACHE_DIR")
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def prepare() -> None:
+    """Let numba fill its tables of types and functions: half a second that the first kernel called would wait for."""
+    for part_of_numba in (cpu_target.typing_context, cpu_target.target_context):
+        part_of_numba.refresh()
 
 
 def compiled(function: Any, form: Form) -> Any:

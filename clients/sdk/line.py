@@ -180,9 +180,7 @@ class Line:
         """Subscribe a group, and remember whose it is."""
         timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
         until = asyncio.get_running_loop().time() + timeout_s
-        if (
-            not compiled.is_loaded()
-        ):  # numba, for the first subscription: a quarter of a second that others need not wait
+        if not compiled.is_loaded():  # numba, for a client's first subscription: a while that others need not wait
             await asyncio.to_thread(compiled.load)
         token = group.token
         since, epoch = (None, None) if token is None else (token.seq, token.epoch)

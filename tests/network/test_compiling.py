@@ -25,7 +25,7 @@ print("from disk" if walk._walk.stats.cache_hits else "compiled")
 READ_ONLY = 'for f in $FOLDERS; do mount --bind "$f" "$f" && mount -o remount,bind,ro "$f" || exit 77; done; exec "$@"'
 
 
-def run(program: str = PROGRAM, *, read_only: tuple[Path, ...] = (), **variables: str) -> tuple[str, list[str]]:
+def run(variables: dict[str, str], program: str = PROGRAM, read_only: tuple[Path, ...] = ()) -> tuple[str, list[str]]:
     """What a program prints, and the lines on its standard error."""
     words = [sys.executable, "-c", program]
     if read_only:
@@ -55,7 +55,8 @@ def copy_without_code(tmp_path: Path) -> Path:
 def test_without_any_writable_folder_kernels_run_and_one_line_says_that_they_are_not_kept(tmp_path: Path) -> None:
     copy = copy_without_code(tmp_path)
     folders = (copy, *(path for path in (Path("/tmp"), Path("/var/tmp")) if path.is_dir()))
-    printed, said = run(read_only=folders, PYTHONPATH=str(copy), HOME="/proc/nowhere", TMPDIR="/proc/nowhere")
+    nowhere = {"PYTHONPATH": str(copy), "HOME": "/proc/nowhere", "TMPDIR": "/proc/nowhere"}
+    printed, said = run(nowhere, read_only=folders)
     assert printed == "compiled"
     lines = [line for line in said if not line.startswith("compiling ..")]
     assert len(lines) == 1
@@ -69,8 +70,8 @@ def test_without_a_home_code_goes_to_a_private_temporary_folder_and_is_found_the
     asked = {"PYTHONPATH": str(copy), "TMPDIR": str(temporary)}
     if os.geteuid() == 0:  # root has a home without HOME
         asked["HOME"] = "/proc/nowhere"
-    first, said = run(read_only=(copy,), **asked)
-    second, _ = run(read_only=(copy,), **asked)
+    first, said = run(asked, read_only=(copy,))
+    second, _ = run(asked, read_only=(copy,))
     assert (first, second) == ("compiled", "from disk")
     assert not [line for line in said if not line.startswith("compiling ..")]
     folder = temporary / f"hullcast-{os.geteuid()}"
@@ -80,15 +81,15 @@ def test_without_a_home_code_goes_to_a_private_temporary_folder_and_is_found_the
 
 def test_code_that_came_with_read_only_sources_is_used(tmp_path: Path) -> None:
     copy = copy_without_code(tmp_path)
-    first, _ = run(PYTHONPATH=str(copy))
+    first, _ = run({"PYTHONPATH": str(copy)})
     assert list(copy.rglob("*.nbc")), "kept beside the sources"
-    second, said = run(read_only=(copy,), PYTHONPATH=str(copy), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    second, said = run({"PYTHONPATH": str(copy), "XDG_CACHE_HOME": str(tmp_path / "cache")}, read_only=(copy,))
     assert (first, second, said) == ("compiled", "from disk", [])
 
 
 def test_the_folder_that_was_asked_for_wins(tmp_path: Path) -> None:
     copy, asked = copy_without_code(tmp_path), tmp_path / "asked"
-    printed, _ = run(PYTHONPATH=str(copy), HULLCAST_CACHE=str(asked))
+    printed, _ = run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(asked)})
     assert printed == "compiled"
     assert list(asked.rglob("*.nbc"))
     assert not list(copy.rglob("*.nbc"))
@@ -96,10 +97,10 @@ def test_the_folder_that_was_asked_for_wins(tmp_path: Path) -> None:
 
 def test_a_folder_that_others_may_write_to_is_neither_read_nor_written(tmp_path: Path) -> None:
     copy, planted = copy_without_code(tmp_path), tmp_path / "planted"
-    run(PYTHONPATH=str(copy), HULLCAST_CACHE=str(planted))
+    run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(planted)})
     before = {path: path.stat().st_mtime_ns for path in planted.rglob("*")}
     planted.chmod(0o777)
-    printed, said = run(PYTHONPATH=str(copy), HULLCAST_CACHE=str(planted))
+    printed, said = run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(planted)})
     assert printed == "compiled", "what lies there may be anybody's"
     assert {path: path.stat().st_mtime_ns for path in planted.rglob("*")} == before
     lines = [line for line in said if not line.startswith("compiling ..")]
@@ -119,18 +120,19 @@ def test_folders_of_other_users_and_links_are_not_trusted(tmp_path: Path) -> Non
 
 
 def test_a_broken_cache_is_compiled_anew(tmp_path: Path) -> None:
-    kept = str(tmp_path / "cache")
-    run(HULLCAST_CACHE=kept)
+    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
+    run(where)
     for kind in ("nbi", "nbc"):
         for file in (tmp_path / "cache").rglob(f"walk*.{kind}"):
             file.write_bytes(file.read_bytes()[:7])
-        assert run(HULLCAST_CACHE=kept)[0] == "compiled"
-        assert run(HULLCAST_CACHE=kept)[0] == "from disk"
+        assert run(where)[0] == "compiled"
+        assert run(where)[0] == "from disk"
 
 
 def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> None:
     program = "import network.compiling as c; c.PATIENCE_S = 0.0\n" + PROGRAM
-    _, said = run(program, HULLCAST_CACHE=str(tmp_path / "cache"))
-    assert said == ["compiling .. (once, about half a minute)"]
-    printed, said = run(program, HULLCAST_CACHE=str(tmp_path / "cache"))
+    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
+    printed, said = run(where, program)
+    assert (printed, said) == ("compiled", ["compiling .. (once, about half a minute)"])
+    printed, said = run(where, program)
     assert (printed, said) == ("from disk", [])
