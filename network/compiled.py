@@ -3,7 +3,7 @@
 Python touches batches, kernels touch rows. Every kernel is compiled with
 the same options, so that any kernel may call any other:
 
-  cache=True           compiled once per machine and kept beside the source; a started process only loads it.
+  cached               compiled once per machine and kept on disk (network/compiling.py); later starts load it.
   nogil=True           a kernel lets other threads run; its arrays must therefore have one owner at a time.
   error_model="numpy"  x / 0 is inf or nan as in NumPy, not an exception: no branch in the inner loops.
 
@@ -13,39 +13,30 @@ signature (int64, float64, C-contiguous, writable) per kernel. Mind that `np.fro
 arrays, which are another type: `np.require(column, requirements="CAW")` at the Python face copies those and
 only those. `some_kernel.py_func` is the plain Python function, for a debugger; NUMBA_DISABLE_JIT=1 makes all
 plain.
+
+To load numba takes half a second or more, and a client that only publishes and queries never needs it. So a decorated
+function is a `Later` at first; the first call of any of them (or `load`) loads numba and puts compiled functions in the
+places of all `Later`s.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-from llvmlite import ir  # type: ignore[import-untyped]  # llvmlite has no types
-from numba import njit, types
-from numba.core import cgutils
-from numba.core.types import unliteral
-from numba.extending import intrinsic
+import sys
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
 Function = TypeVar("Function", bound="Callable[..., object]")
-
-_OPTIONS: Any = {"nogil": True, "error_model": "numpy"}
-NO_ENTRY: Any = {
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}  # options that numba's stubs do not know
+Form = Literal["kernel", "part", "inlined", "intrinsic"]
 
 
 def kernel(function: Function) -> Function:
     """Compile `function` on its first call; to the type checker it keeps the type it was written with."""
-    compiled = njit(cache=True, **_OPTIONS)(function)
-    _recompile_when_callees_change(compiled)
-    return cast("Function", compiled)  # numba's Dispatcher is untyped; it is called exactly like `function`
+    return _made(function, "kernel")
 
 
 def part(function: Function) -> Function:
@@ -54,72 +45,84 @@ def part(function: Function) -> Function:
     It has no entry points for Python and C, and one version whatever constants it is called with (numba would
     make one for each): together that takes a third of the time to compile. A call from Python would fail.
     """
-    return cast("Function", _part(function))
+    return _made(function, "part")
 
 
 def inlined(function: Function) -> Function:
     """A `part` that is copied into its callers: for the few lines that nearly every row runs through."""
-    return cast("Function", _part(function, forceinline=True))
+    return _made(function, "inlined")
 
 
-def _part(function: object, **options: Any) -> Any:
-    compile_part: Any = njit
-    compiled = compile_part(**_OPTIONS, **NO_ENTRY, **options)(function)
-    general = getattr(compiled, "get_call_template", None)  # None when jit is disabled
-    if general is not None:
-        setattr(compiled, "get_call_template", lambda args, kws: general(list(map(_general, args)), kws))  # noqa: B010
-    return compiled
+class Later:
+    """Stands for a compiled function until the first of them is called."""
+
+    def __init__(self, function: Callable[..., object], form: Form) -> None:
+        update_wrapper(self, function)
+        self.py_func, self.form = function, form
+        self._compiled: Any = None
+
+    def __call__(self, *arguments: object) -> object:
+        load()
+        return self.compiled()(*arguments)
+
+    def compiled(self) -> Any:
+        """What it stands for."""
+        if self._compiled is None:
+            from network.compiling import compiled  # here, and nowhere else: it imports numba
+
+            self._compiled = compiled(self.py_func, self.form)
+        return self._compiled
+
+
+_loaded = False
+
+
+def load() -> None:
+    """Import numba, and make all functions decorated so far ready to be compiled, or loaded from disk, when called.
+
+    May be called in a thread, so that an event loop does not wait for it; once is enough.
+    """
+    global _loaded  # noqa: PLW0603  one per process, as numba itself
+    if _loaded:
+        return
+    from network.compiling import prepare
+
+    prepare()
+    _loaded = True
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        settle(names, list(names))
+
+
+def settle(names: dict[str, Any], which: Iterable[str]) -> None:
+    """Put compiled functions in the places of those that stand for them."""
+    for name in which:
+        value = names.get(name)
+        if isinstance(value, Later):
+            names[name] = value.compiled()
+
+
+def is_loaded() -> bool:
+    """Whether numba is there already."""
+    return _loaded
+
+
+def plain(function: Function) -> Function | None:
+    """The Python function behind a kernel while numba is not loaded, else None: for work too small to load it for."""
+    return cast("Function", function.py_func) if isinstance(function, Later) and not _loaded else None
+
+
+def _made(function: Function, form: Form) -> Function:
+    later = Later(function, form)
+    return cast("Function", later.compiled() if _loaded else later)
 
 
 def _prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()] + [ir.IntType(32)] * 3)
-        function = insert_function(builder.module, kind, "llvm.prefetch.p0")
-        to_read, keep_close, data_cache = (ir.Constant(ir.IntType(32), value) for value in (0, 3, 1))
-        builder.call(function, [address, to_read, keep_close, data_cache])
-        return context.get_dummy_value()
+    from network.compiling import prefetching
 
-    return types.void(array, index), generate
+    return prefetching(array, index)
 
 
 #: prefetch(array, index): ask for the cache line of array[index] without waiting for it. For kernels that know
 #: some rows ahead where they will go: waiting for memory is most of what a random update costs.
-prefetch: Callable[[npt.NDArray[Any], int], None] = cast("Any", intrinsic(_prefetch))
-insert_function: Callable[[Any, Any, str], Any] = cgutils.get_or_insert_function
-
-
-def _general(argument: Any) -> Any:
-    """The type of an argument, without the constant it happens to be."""
-    return unliteral(argument)  # type: ignore[no-untyped-call]  # numba has no types here
-
-
-def _recompile_when_callees_change(compiled: object) -> None:
-    """Make the cached code of a kernel depend on all it was compiled from, not only on its own file.
-
-    Numba keys its cache by date and size of the kernel's own file. What the kernel took from other files
-    (kernels and parts it calls, constants it froze) may change while that file does not, and the old machine
-    code would run on, silently. So the stamp becomes a digest of all of these. Callees are found by name in
-    the module's globals: import them by name (`from .search import report`), not through their module.
-    """
-    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)  # private; checked with numba 0.68
-    if file is not None:  # it is None when jit is disabled
-        sources: set[str] = {repr(file._source_stamp)}
-        _collect(compiled, sources, set())
-        file._source_stamp = blake2b("\n".join(sorted(sources)).encode(), digest_size=16).hexdigest()
-
-
-def _collect(compiled: Any, sources: set[str], seen: set[int]) -> None:
-    function = compiled.py_func
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    status = Path(function.__code__.co_filename).stat()
-    sources.add(f"{function.__module__} {status.st_mtime_ns} {status.st_size}")
-    for name in function.__code__.co_names:
-        value = function.__globals__.get(name)
-        if hasattr(value, "py_func"):
-            _collect(value, sources, seen)
-        elif isinstance(value, (bool, int, float, str, tuple)):
-            sources.add(f"{name} {value!r}")
+prefetch: Callable[[npt.NDArray[Any], int], None] = cast("Any", Later(_prefetch, "intrinsic"))

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from broker.feed import Behind, TableCopy
 from broker.log.declare import create_text
+from broker.log.private import open_private
 from broker.log.segment import sync_directory
 from broker.schema import ColumnType, Table, fold
 from broker.values import decode_column
@@ -186,10 +187,12 @@ def remove_leftovers(directory: Path) -> int:
 def _fill(path: Path, captured: Captured, identity: bytes) -> int:
     """Make the SQLite file; the number of rows in it."""
     rows = 0
+    os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it readable by all
     with closing(sqlite3.connect(path, isolation_level=None, cached_statements=0)) as database:
         # the file has no name anybody looks for until it is complete: no journal, and one sync at the end
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")
+        database.execute("PRAGMA temp_store = MEMORY")
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
         database.execute("PRAGMA page_size = 16384")
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")

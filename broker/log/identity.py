@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from broker.log.checkpoint import checkpoints
+from broker.log.private import open_private
 from broker.log.segment import segments, sync_directory
 from network.wire.errors import BadDirectory, LogDamaged
 
@@ -58,7 +59,8 @@ def found_identity(directory: Path) -> bytes:
         )
     identity = os.urandom(16)
     temporary = directory / f"{_NAME}.tmp"
-    with temporary.open("w", encoding="ascii") as file:
+    descriptor = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(f"{_TITLE}\n{identity.hex()}\n")
         file.flush()
         os.fsync(file.fileno())

@@ -6,6 +6,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from broker.log.private import open_private
 from network.wire.errors import DirectoryInUse
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         """DirectoryInUse if somebody has it; its process number is in the file, for the message only."""
-        self._descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT, 0o640)
+        self._descriptor = open_private(directory / _NAME, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -8,6 +8,7 @@ DIR/lock  identity  checkpoint-<record>.sqlite  log/<record>.log
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from broker.log.checkpoint import Captured, Written, capturing, checkpoints, rem
 from broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
 from broker.log.identity import LOG, found_identity
 from broker.log.lock import DirectoryLock
+from broker.log.private import make_private, tighten
 from broker.log.publishers import Publishers
 from broker.log.replay import HELP, Cut, End, Replay
 from broker.log.restore import check, load
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
     from broker.log.record import Record
     from broker.scheduling.driver import Work
+
+log = logging.getLogger(__name__)
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on
 
@@ -138,7 +142,8 @@ def open_directory(
     """
     path = Path(directory)
     try:
-        (path / LOG).mkdir(parents=True, exist_ok=True)
+        make_private(path)
+        make_private(path / LOG)
         lock = DirectoryLock(path)
     except OSError as error:
         raise BadDirectory(str(path), error.strerror or str(error)) from error
@@ -154,6 +159,7 @@ def open_directory(
 def _open(
     path: Path, lock: DirectoryLock, apply: Callable[[Engine, Record], None], engine: Engine, segment_bytes: int
 ) -> DataDirectory:
+    tighten(path)
     sync_directory(path.absolute().parent)
     sync_directory(path)
     identity = found_identity(path)
@@ -183,7 +189,7 @@ def _open(
         if damaged:  # the log alone does not do; what is wrong in the first place is the checkpoint
             raise damaged[0] from error
         raise
-    log = CommitLog(
+    commit_log = CommitLog(
         path / LOG,
         identity,
         number=replay.end.number,
@@ -203,7 +209,20 @@ def _open(
     )
     for file in (Path(error.file) for error in damaged):  # out of the way: D2 is about checkpoints that are whole
         file.rename(file.with_suffix(".damaged"))
-    return DataDirectory(path, identity, engine, publishers, log, lock, recovered)
+    _report(recovered, replay.end)
+    return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered)
+
+
+def _report(recovered: Recovered, end: End) -> None:
+    """Tell what was found; whatever an operator should know of is a warning."""
+    for problem in recovered.damaged_checkpoints:
+        log.warning("damaged checkpoint passed over, the log had it all", extra={"why": problem})
+    if recovered.cut is not None:
+        cut = recovered.cut
+        fields = {"file": str(cut.path), "offset": cut.offset, "cut_bytes": cut.size_bytes, "why": cut.reason}
+        log.warning("torn end of the log cut off", extra=fields | {"last_record": end.number, "last_seq": end.seq})
+    fields = {"checkpoint": recovered.checkpoint, "records": recovered.records}
+    log.info("data recovered", extra=fields | {"last_record": end.number, "last_seq": end.seq})
 
 
 def _apply(path: Path, engine: Engine, record: Record, apply: Callable[[Engine, Record], None]) -> None:

@@ -15,6 +15,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from broker.log.private import open_private
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -82,7 +84,7 @@ class SegmentWriter:
         """A new segment; its name and header are on disk when this returns."""
         path = log_directory / f"{number:0{_DIGITS}}.log"
         header = SegmentHeader(identity, number, seq, os.urandom(8))
-        writer = cls(path, header, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), 0)
+        writer = cls(path, header, open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), 0)
         try:
             writer.write([header.encode()])
             os.fsync(writer._descriptor)

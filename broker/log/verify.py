@@ -34,6 +34,7 @@ class SeenSegment:
     last_record: int
     first_seq: int
     last_seq: int
+    end: int  # where its good records end, in bytes
     problem: str | None
 
 
@@ -54,14 +55,23 @@ class Verified:
     identity: bytes
     checkpoints: tuple[SeenCheckpoint, ...]
     segments: tuple[SeenSegment, ...]
-    cut: Cut | None  # what the next start will remove: never acknowledged, so no problem
+    cut: Cut | None  # an unfinished write, which the next start will remove: no problem
     problems: tuple[str, ...]
+
+    @property
+    def last(self) -> SeenSegment | None:
+        """The segment with the last good record. Whether there was one more after it, no file can tell."""
+        return next((seen for seen in reversed(self.segments) if seen.records), None)
 
 
 def verify(directory: Path) -> Verified:
     """Read everything and report; BadDirectory if there is nothing to read."""
-    identity = _identity(directory)
     problems: list[str] = []
+    try:
+        identity = _identity(directory)
+    except LogDamaged as error:
+        problems.append(str(error))
+        identity = _named_by_segments(directory)
     seen_checkpoints = []
     for number, path in checkpoints(directory):
         problem = _problem_of(path, number, identity)
@@ -130,7 +140,8 @@ class _Reader:
             previous = scan if problem is None else None
             last_record, last_seq = (scan.number, scan.seq) if scan else (number - 1, 0)
             first_seq = header.seq + 1 if header else 0
-            yield SeenSegment(path, len(content), records, number, last_record, first_seq, last_seq, problem)
+            end = scan.end if scan else 0
+            yield SeenSegment(path, len(content), records, number, last_record, first_seq, last_seq, end, problem)
 
 
 def _scan(content: bytes, header: SegmentHeader) -> Scan:
@@ -146,19 +157,23 @@ def _problem_of(path: Path, number: int, identity: bytes) -> str | None:
 
 
 def _identity(directory: Path) -> bytes:
-    """The directory's identity; if its file is gone, the one that the data itself names."""
+    """The directory's identity; LogDamaged, with the one that the data itself names, if its file is gone."""
     if not directory.is_dir():
         raise BadDirectory(str(directory), "there is no such directory")
     identity = read_identity(directory)
     if identity is not None:
         return identity
-    for _, path in segments(directory / LOG):
-        header = decode_header(_read(path, HEADER_BYTES))
-        if header is not None:
-            raise LogDamaged(
-                str(directory / "identity"), -1, "it is missing", f"By its segments it was {header.identity.hex()}"
-            )
+    named = _named_by_segments(directory)
+    if named:
+        path = str(directory / "identity")
+        raise LogDamaged(path, -1, "it is missing", f"By its segments it was {named.hex()}")
     raise BadDirectory(str(directory), "this is no data directory: it has no file `identity`")
+
+
+def _named_by_segments(directory: Path) -> bytes:
+    """The identity that the segments name; empty if none does."""
+    headers = (decode_header(_read(path, HEADER_BYTES)) for _, path in segments(directory / LOG))
+    return next((header.identity for header in headers if header is not None), b"")
 
 
 def _read(path: Path, size_bytes: int = -1) -> bytes:

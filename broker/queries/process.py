@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from broker.queries.reading import read_statement, shortened
 from broker.queries.sqlite_copy import SqliteCopy
+from network import compiled
 from network.wire.bodies import Failed, Rows, encode
 from network.wire.errors import ConnectionLost, HullcastError, SqlError, to_wire
 from network.wire.values import table_of
@@ -84,6 +85,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by themselves
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
     _prefer_to_lose(500)
+    compiled.load()  # or every child would, by itself
     copy = SqliteCopy(step_limit=None)
     source = os.fdopen(os.dup(0), "rb", buffering=1 << 20)
     while True:

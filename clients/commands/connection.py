@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import re
 from contextlib import asynccontextmanager
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from clients.commands.arguments import seconds
 from clients.sdk.client import Client
 from clients.sdk.connecting import DEFAULT_URL, configure
-from network.wire.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,12 +90,7 @@ async def connected(arguments: argparse.Namespace) -> AsyncIterator[Client]:
     )
     patience_s = connection.timeout_s if arguments.timeout is not None else min(CONNECT_S, connection.timeout_s)
     client = Client(connection)
-    try:
-        async with asyncio.timeout(patience_s):
-            await client.open()
-    except TimeoutError:
-        places = ", ".join(connection.endpoints)
-        raise ConnectionLost(f"nobody answers at {places} within {patience_s:g} s (--url says where)") from None
+    await client.open(timeout=patience_s)
     try:
         yield client
     finally:

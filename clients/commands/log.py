@@ -1,4 +1,4 @@
-"""`hullcast log verify DIR` and `hullcast log show DIR`: look into a data directory, without changing it."""
+"""`hullcast log`: verify a data directory, show its records, or copy it, without changing it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from broker.log.copying import copy
 from broker.log.record import NOBODY, Kind, Record
 from broker.log.verify import show, verify
 from clients.commands.arguments import whole
@@ -19,19 +20,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from broker.log.scan import Placed
+    from broker.log.verify import Verified
 
 FINE, NO = 0, 1
 _LONGEST_SQL = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of both."""
-    which = parser.add_subparsers(metavar="verify|show", dest="which", required=True)
+    """Declare the arguments of each."""
+    which = parser.add_subparsers(metavar="verify|show|copy", dest="which", required=True)
     verifying = which.add_parser(
         "verify",
         help="read everything and say whether it is whole",
         description="Reads all checkpoints and segments of a data directory and checks every record. Changes nothing, "
-        "and may run beside a server. Exit code 0: whole; 1: something is damaged.",
+        "and may run beside a server. Whether the log lost its end cannot be seen in it, so the command says where "
+        "it ends. Exit code 0: what is there is whole; 1: something is damaged or missing; 2: it could not be checked.",
     )
     verifying.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
     verifying.add_argument("--json", action="store_true", help="the report as one JSON object")
@@ -44,12 +47,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
     showing.add_argument("--from", type=whole(0), default=0, metavar="SEQ", dest="from_seq", help="from this update on")
     showing.add_argument("--json", action="store_true", help="one JSON object a line")
+    copying = which.add_parser(
+        "copy",
+        help="copy it, also beside a running server, and verify the copy",
+        description="Copies a data directory in the right order (identity, checkpoints, log) and verifies the copy. "
+        "May run beside a server: the copy is as if the server had been killed meanwhile. Exit codes as of `verify`.",
+    )
+    copying.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
+    copying.add_argument("target", type=Path, metavar="TARGET", help="a new folder, or an empty one")
+    copying.add_argument("--json", action="store_true", help="the report on the copy as one JSON object")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Do the one that is asked for."""
     if arguments.which == "verify":
         return _verify(arguments.directory, arguments.json, console)
+    if arguments.which == "copy":
+        copy(arguments.directory, arguments.target)
+        return _verify(arguments.target, arguments.json, console)
     return _show(arguments.directory, arguments.from_seq, arguments.json, console)
 
 
@@ -74,6 +89,14 @@ def _verify(directory: Path, as_json: bool, console: Console) -> int:
                 for seen in found.segments
             ],
             "unfinished_bytes": found.cut.size_bytes if found.cut else 0,
+            "last": {
+                "record": found.last.last_record,
+                "seq": found.last.last_seq,
+                "file": found.last.path.name,
+                "end": found.last.end,
+            }
+            if found.last
+            else None,
             "problems": list(found.problems),
         }
         console.file.write(json.dumps(report) + "\n")
@@ -91,12 +114,25 @@ def _verify(directory: Path, as_json: bool, console: Console) -> int:
     console.print(f"data directory {directory}, identity {found.identity.hex()}", markup=False, soft_wrap=True)
     console.print(table)
     if found.cut is not None:
-        text = f"at its end: {found.cut}; never acknowledged, the next start removes it"
+        text = f"at its end: {found.cut}; the log does not say that it was ever acknowledged, the next start removes it"
         console.print(text, markup=False, soft_wrap=True)
     for problem in found.problems:
         console.print(f"problem: {problem}", markup=False, soft_wrap=True)
-    console.print("everything that was acknowledged is there" if not found.problems else "not whole")
+    console.print(_verdict(found), markup=False, soft_wrap=True)
     return NO if found.problems else FINE
+
+
+def _verdict(found: Verified) -> str:
+    """What is known, and no more: a log whose end was cut off between two records looks like one that ended there."""
+    last = found.last
+    if last is None:
+        reached = "there is no record in the log"
+    else:
+        where = f"in {last.path.name} to byte {last.end}"
+        reached = f"the last good record is {last.last_record} (update {last.last_seq}), {where}"
+    if found.problems:
+        return f"not whole; {reached}"
+    return f"whole as far as it goes: {reached}. Whether there was anything after that, the log alone cannot tell"
 
 
 def _show(directory: Path, from_seq: int, as_json: bool, console: Console) -> int:

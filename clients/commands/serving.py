@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -17,6 +18,8 @@ from network.settings.text import example, report
 
 if TYPE_CHECKING:
     import argparse
+
+log = logging.getLogger(__name__)
 
 Kind = TypeVar("Kind", bound=ServerSettings | NodeSettings)
 
@@ -49,6 +52,8 @@ def prepare(kind: type[Kind], arguments: argparse.Namespace) -> Prepared[Kind] |
         sys.stdout.write(report(loaded))
         return None
     logs.configure(settings.log.level, settings.log.format)
+    if security.open:
+        log.warning("everybody who connects may do everything (--open); --allow FILE would limit that")
     if arguments.until_input_ends:
         stop_when_input_ends()
     return Prepared(settings, rights, curve, parent_curve)

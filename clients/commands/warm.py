@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None: there is nothing to choose."""
-    parser.epilog = "Compiled code is kept beside the sources, or in NUMBA_CACHE_DIR; the next start only loads it."
+    parser.epilog = (
+        "Compiled code is kept in HULLCAST_CACHE if that is set, else beside the sources if they can be written to, "
+        "else in ~/.cache/hullcast or a private folder in /tmp. The next start only loads it."
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

@@ -105,13 +105,13 @@ class Client:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    async def open(self) -> Self:
+    async def open(self, *, timeout: float | None = None) -> Self:  # noqa: ASYNC109
         """Connect; ConnectionLost if nobody answers in time."""
         if self._state != "new":
             raise BadSetting("client", self.name, "a client can be opened once")
         self._state = "open"
         try:
-            await self._line.dial()
+            await self._line.dial(_timeout(timeout))
         except BaseException:
             await self.close()
             raise

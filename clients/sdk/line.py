@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
 from clients.sdk.session import ClientSession
+from network import compiled
 from network.link.dialer import Dialer
 from network.overlay import ways_in
 from network.wire.errors import (
@@ -111,19 +112,19 @@ class Line:
 
     # --- from the first call to the last ---------------------------------------------------------------------
 
-    async def dial(self) -> None:
+    async def dial(self, timeout_s: float | None = None) -> None:
         """Connect. PeerClosed if we are not wanted, ConnectionLost if nobody answers in time, each with the reason."""
         self.dialer.start(self)
         self.dialer.failed.add_done_callback(self._broken)
-        timeout_s = self._connection.timeout_s
+        timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 await self._let_in()
             self.check()
         except TimeoutError:
             places = ", ".join(self._connection.endpoints)
-            why = f" ({self.dialer.failure})" if self.dialer.failure else ""
-            raise ConnectionLost(f"nobody answers at {places} within {timeout_s:g} s{why}") from None
+            why = self.dialer.failure or "is the server running?"
+            raise ConnectionLost(f"no answer from {places} after {timeout_s:g} s ({why})") from None
 
     async def _let_in(self) -> None:
         """Until there is a link; PeerClosed when all places were tried and one said that it never will be."""
@@ -216,6 +217,8 @@ class Line:
         """Subscribe a group, and remember whose it is."""
         timeout_s = self._connection.timeout_s if timeout_s is None else timeout_s
         until = asyncio.get_running_loop().time() + timeout_s
+        if not compiled.is_loaded():  # numba, for a client's first subscription: a while that others need not wait
+            await asyncio.to_thread(compiled.load)
         token = group.token
         since, epoch = (None, None) if token is None else (token.seq, token.epoch)
         opening = self.session.subscribe(group, since, epoch)

@@ -1,8 +1,9 @@
 """Compile the engine's kernels before they are needed, and say how far it is.
 
-Numba compiles a kernel on its first call and keeps it beside the source (or in NUMBA_CACHE_DIR), so this is slow
+Numba compiles a kernel on its first call and keeps it on disk (network/compiling.py says where), so this is slow
 once per machine and version. On an empty cache two processes compile one half each, at the same time; then this
-one runs every kind of subscription once, which loads what they left and compiles what they may have missed.
+one runs every kind of subscription once, which loads what they left and compiles what they may have missed. Where
+nothing can be kept, this process compiles everything itself.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from numba.core.dispatcher import Dispatcher
 
 from broker.engine import Engine
 from broker.index.a2b import A2BTree
+from network import compiled
 from network.answers.aggregate import AVG, COUNT, AggregateAnswers, answers_of, same
 from network.answers.audience import Audience
 from network.answers.extremum import heard
 from network.answers.newest import replace_newest, settle, take_newest
+from network.compiling import KernelCache
 from network.matching.duality import NO_PARTITIONS
 from network.routing.router import Router
 from network.routing.table import MANY
@@ -79,8 +82,7 @@ class Warmth:
 
 def is_cold() -> bool:
     """Whether one of the kernels that take long to compile has no code on disk, without running any."""
-    dear = [function for function in _functions() if function.py_func.__name__ in DEAR]
-    return not all(map(_on_disk, dear))
+    return not all(cache.holds_code() for cache in _dear())
 
 
 def warm(progress: Progress | None = None) -> Warmth:
@@ -88,7 +90,7 @@ def warm(progress: Progress | None = None) -> Warmth:
     started = time.perf_counter()
     report = progress or (lambda done, total, name: None)
     total = len(_functions())
-    done = _compile_in_parts(report, total) if is_cold() else 0
+    done = _compile_in_parts(report, total) if is_cold() and all(cache.keeps_code() for cache in _dear()) else 0
     with _watched(lambda name: report(min(total, done), total, name)) as here:
         run_everything()
     report(total, total, "")
@@ -194,6 +196,7 @@ def _touch(engine: Engine) -> None:
 
 def _functions() -> list[Any]:
     """Every compiled function of our packages that is imported now."""
+    compiled.load()
     found = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES:
@@ -203,12 +206,9 @@ def _functions() -> list[Any]:
     return list(found.values())
 
 
-def _on_disk(function: Any) -> bool:
-    """Whether the cache has code for a kernel. Looks at numba's own files (0.68); in doubt, no."""
-    try:
-        return bool(function._cache._cache_file._load_index())
-    except (AttributeError, OSError):
-        return False
+def _dear() -> list[KernelCache]:
+    """Where the code of the kernels that take long to compile is kept."""
+    return [function._cache for function in _functions() if function.py_func.__name__ in DEAR]
 
 
 @contextmanager

@@ -6,22 +6,16 @@ on disk already this takes half a second for a server and less for a node.
 
 from __future__ import annotations
 
-import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core import event as numba_event
 
+from network.compiling import announce
 from network.routing.router import Router
 from network.wire.frames import Deliver, Install, Interest, Reply, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from network.wire.frames import Form
-
-log = logging.getLogger(__name__)
 
 #: Points of a client that has an index to itself, and of one that shares one; see network/routing/table.py.
 MANY, FEW = 256, 2
@@ -34,38 +28,34 @@ def warm_server() -> None:
     from clients.warm.kernels import is_cold, warm  # here, because a node does without the engine
 
     if is_cold():
-        log.warning("compiling kernels; only the first start on a machine does, and takes about half a minute")
-        warm()
-    else:
-        with _said_when_compiling():
-            warm()
+        announce()  # in other processes, so that numba in this one does not notice
+    warm()
     warm_node()
 
 
 def warm_node() -> None:
     """What carries messages: the router, with neighbours of every kind, and the wire format."""
-    with _said_when_compiling():
-        for form in _FORMS:
-            router = Router(BUDGET)
-            for client in CLIENTS:
-                router.join(client, exact=True)
-            router.join(NODE, exact=False)
-            for group, (peer, count) in enumerate(((1, MANY), (2, FEW), (3, FEW), (NODE, MANY), (NODE, MANY)), 1):
-                install = Install(group, 1, form, False, _points(count))
-                reply = decode(encode(Reply(1, (), (install,), b"")))
-                assert isinstance(reply, Reply), "what was encoded is decoded"
-                router.install(peer, *reply.installs)
-            boxes = decode(encode(Interest(1, 1, _points(MANY), _points(MANY) + 1.0)))
-            assert isinstance(boxes, Interest), "what was encoded is decoded"
-            for rows in (1, 200):
-                router.route(1, _messages(form, rows))
-            router.withdraw(1, 1, np.arange(MANY - 8))
-            router.interests()
-            router.interest(NODE, boxes)
-            router.route(1, _messages(form, 2))
-            for peer in (*CLIENTS, NODE):
-                router.leave(peer)
-            router.interests()
+    for form in _FORMS:
+        router = Router(BUDGET)
+        for client in CLIENTS:
+            router.join(client, exact=True)
+        router.join(NODE, exact=False)
+        for group, (peer, count) in enumerate(((1, MANY), (2, FEW), (3, FEW), (NODE, MANY), (NODE, MANY)), 1):
+            install = Install(group, 1, form, False, _points(count))
+            reply = decode(encode(Reply(1, (), (install,), b"")))
+            assert isinstance(reply, Reply), "what was encoded is decoded"
+            router.install(peer, *reply.installs)
+        boxes = decode(encode(Interest(1, 1, _points(MANY), _points(MANY) + 1.0)))
+        assert isinstance(boxes, Interest), "what was encoded is decoded"
+        for rows in (1, 200):
+            router.route(1, _messages(form, rows))
+        router.withdraw(1, 1, np.arange(MANY - 8))
+        router.interests()
+        router.interest(NODE, boxes)
+        router.route(1, _messages(form, 2))
+        for peer in (*CLIENTS, NODE):
+            router.leave(peer)
+        router.interests()
 
 
 _FORMS: tuple[Form, ...] = ("rectangles", "places")
@@ -88,22 +78,3 @@ def _messages(form: str, rows: int) -> Any:
     frame = decode(encode(Deliver(rows, {1: columns})))
     assert isinstance(frame, Deliver), "what was encoded is decoded"
     return frame.channels[1]
-
-
-@contextmanager
-def _said_when_compiling() -> Iterator[None]:
-    """Log once if something has to be compiled, when it begins."""
-
-    class Watcher(numba_event.Listener):
-        said = False
-
-        def on_start(self, event: Any) -> None:
-            if not self.said:
-                self.said = True
-                log.warning("compiling kernels; only the first start on a machine does")
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    with numba_event.install_listener("numba:compile", Watcher()):
-        yield

@@ -413,8 +413,8 @@ class Dialer:
             if not socket.paused:
                 socket.read_now()
             if self._socket is socket:
-                refused = event == zmq.Event.HANDSHAKE_FAILED_AUTH
-                self._lost("denied: the parent refused our key" if refused else f"connection {str(event.name).lower()}")
+                value = int.from_bytes(message.first.bytes[2:6], "little")
+                self._lost(_meaning(event, value, encrypted=self._curve is not None))
 
     def _tick(self) -> None:
         now = self._loop.time()
@@ -482,3 +482,24 @@ class Dialer:
         self._hang_up()
         if not self.failed.done():
             self.failed.set_exception(error)
+
+
+_KEYS = "--key and --server-key; from Python, key and server_key"
+
+
+def _meaning(event: zmq.Event, value: int, *, encrypted: bool) -> str:
+    """What the end of a connection says about the parent. Where one of us has no key, whoever notices first hangs up;
+    if that is the parent, or if it cannot read what we say, all we see is an end in the middle of the handshake."""
+    if event == zmq.Event.HANDSHAKE_FAILED_AUTH:
+        return "denied: the server refused our key: it is not in its allow list"
+    if event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL and value == zmq.Event.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+        if encrypted:
+            return "denied: the server takes no keys; dial it without one"
+        return f"denied: the server needs a key ({_KEYS})"
+    if event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL:
+        if encrypted:
+            return "it hung up during the handshake; is the server key the one of this server?"
+        return f"it hung up during the handshake; the server may need a key ({_KEYS})"
+    if event == zmq.Event.CLOSED:
+        return "cannot connect; is the server running?"
+    return f"connection {str(event.name).lower()}"

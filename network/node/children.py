@@ -87,6 +87,7 @@ class Children:
                 self.rights.check(self.rights.who(peer.key, peer.name), "node")
             except NotPermitted as error:
                 self.refused += 1
+                log.warning("node refused", extra={"child": peer.name, "why": str(error)})
                 peer.close("denied", str(error))
                 return
         self.peers[peer.number] = peer

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import logging
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 import zmq
 from zmq.utils import z85
 
 from network.link.socket import Context, EventSocket, Message, open_zap, release_zap
+
+log = logging.getLogger(__name__)
+
+#: Refused keys that are logged in a minute, each once: a stranger can make keys and dial as fast as it likes.
+LOGGED_MOST: Final = 10
+LOGGED_EACH_S: Final = 60.0
 
 #: Says whether the holder of this public key (Z85) may open a link.
 Allow = Callable[[str], bool]
@@ -25,6 +33,23 @@ class Entrance:
     allow: Allow
     admitted: int = 0
     refused: int = 0
+    _logged: set[str] = field(default_factory=set)
+    _logged_since: float = float("-inf")
+    _unlogged: int = 0
+
+    def refuse(self, key: str, address: str, now: float) -> None:
+        """Count a refused key, and log it unless that was done a moment ago."""
+        self.refused += 1
+        if now - self._logged_since >= LOGGED_EACH_S:
+            if self._unlogged:
+                log.warning("more keys refused", extra={"attempts": self._unlogged, "seconds": LOGGED_EACH_S})
+            self._logged, self._logged_since, self._unlogged = set(), now, 0
+        if key in self._logged or len(self._logged) >= LOGGED_MOST:
+            self._unlogged += 1
+            return
+        self._logged.add(key)
+        why = "it is not in the allow list"
+        log.warning("key refused", extra={"key": fingerprint(key), "address": address, "why": why})
 
 
 class Authenticator:
@@ -77,13 +102,19 @@ class Authenticator:
         except Exception:
             self._reply(request, "500", "the rule failed", "")  # REP needs its answer before the error goes on
             raise
-        if entrance is not None:
-            entrance.admitted += allowed
-            entrance.refused += not allowed
+        if entrance is not None and allowed:
+            entrance.admitted += 1
+        elif entrance is not None:
+            entrance.refuse(key, fields[3].decode("utf-8", "replace"), asyncio.get_running_loop().time())
         self._reply(request, "200" if allowed else "400", "OK" if allowed else "no access", key if allowed else "")
 
     def _reply(self, request: bytes, status: str, text: str, user: str) -> None:
         self._socket.send([b"1.0", request, status.encode(), text.encode(), user.encode(), b""])
+
+
+def fingerprint(key: str) -> str:
+    """The beginning of a public key: enough to find it in a .pub file, too little to take for the whole."""
+    return f"{key[:10]}.."
 
 
 def user_of(frame: zmq.Frame) -> str | None:

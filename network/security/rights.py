@@ -12,12 +12,14 @@ The allow list is a TOML file::
     node = true                           # join as a node: it speaks for its clients, so it is trusted to name them
 
 What is not there is not allowed, and no right includes another. Names of tables compare as in SQL: A to Z without
-regard to case. Without an allow list (`Rights.everything()`) everybody who can connect may do everything; a server
-without a key listens on loopback only, unless told otherwise, so these are the users of this host.
+regard to case. Without an allow list (`Rights.everything()`) everybody who can connect may do everything. A server
+without a key listens on loopback only, unless told otherwise, so these are the users of this host; one with a key and
+without a list has to be asked for (`--open`).
 """
 
 from __future__ import annotations
 
+import json
 import string
 import tomllib
 from dataclasses import dataclass, field
@@ -86,12 +88,20 @@ class Rights:
         if path is None:
             return cls.everything()
         try:
-            content = tomllib.loads(Path(path).read_text("utf-8"))
-        except OSError as error:
-            raise BadSetting("allow", str(path), f"cannot read it: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadSetting("allow", str(path), f"this is no TOML: {error}") from error
-        return cls.parse(content, str(path))
+            text = Path(path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "this is not UTF-8"
+            raise BadSetting("allow", str(path), f"cannot read it: {reason}") from error
+        return cls.read(text, str(path))
+
+    @classmethod
+    def read(cls, text: str, where: str = "allow list") -> Rights:
+        """The same from the file's text."""
+        try:
+            content = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise BadSetting("allow", where, f"this is no TOML: {error}") from error
+        return cls.parse(content, where)
 
     @classmethod
     def parse(cls, content: Mapping[str, object], where: str = "allow list") -> Rights:
@@ -112,6 +122,11 @@ class Rights:
     def are_open(self) -> bool:
         """Whether everybody may do everything, because there is no list."""
         return self._by_key is None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Whom the list names."""
+        return frozenset(identity.name for identity in (self._by_key or {}).values())
 
     def knows(self, key: str | None) -> bool:
         """Whether somebody who proved that this public key is theirs may connect at all."""
@@ -138,6 +153,18 @@ class Rights:
             for table in tables:
                 if not identity.may(action, table):
                     raise NotPermitted(identity.name, action, table)
+
+
+def entry(name: str, public: str, tables: Mapping[Action, Iterable[str]], switches: Iterable[Action]) -> str:
+    """The lines of one key in an allow list."""
+    lists = [f"{action} = [{', '.join(map(_quoted, tables.get(action, ())))}]" for action in TABLE_ACTIONS]
+    flags = [f"{action} = {'true' if action in switches else 'false'}" for action in SWITCHES]
+    return "\n".join(("[[key]]", f"name = {_quoted(name)}", f"public = {_quoted(public)}", *lists, *flags)) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """As a TOML string: JSON's are such."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def fold(table: str) -> str:

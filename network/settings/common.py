@@ -17,6 +17,10 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 EVERY_ADDRESS = ("*", "0.0.0.0", "::")
 PLAIN = "this leaves the host, and links are plain text; give a key (`hullcast keygen`), or say --insecure"
+UNGUARDED = (
+    "who may connect, and do what? Give an allow list (--allow FILE; `hullcast keygen --allow FILE` adds keys to it), "
+    "or --open to let everybody who connects do everything"
+)
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _LINK = LinkLimits()
 
@@ -91,8 +95,8 @@ class LinkSettings(Settings):
 class SecuritySettings(Settings):
     """Who may connect, and what they may do.
 
-    Without a key, links are plain text: allowed on loopback, elsewhere only with `insecure`. With a key and without
-    an allow list, everybody who knows the public key may do everything.
+    Without a key, links are plain text: allowed on loopback, elsewhere only with `insecure`. With a key there must
+    be an allow list, unless `open` says that everybody is welcome.
     """
 
     section: ClassVar[str] = "security"
@@ -101,6 +105,11 @@ class SecuritySettings(Settings):
         None, "file with this process's CURVE key pair (`hullcast keygen`); with it, every link is encrypted"
     )
     allow: Path | None = option(None, "allow list: which keys may connect, and what each may do with which tables")
+    open: bool = option(
+        False,
+        "no allow list: everybody who connects may do everything",
+        raised="no list to keep, but everybody who knows the public key reads, writes and drops tables",
+    )
     insecure: bool = option(
         False,
         "plain text beyond loopback too",
@@ -108,11 +117,15 @@ class SecuritySettings(Settings):
     )
 
     def check(self) -> None:
-        """An allow list names keys, so it needs them."""
+        """An allow list names keys, so it needs them; and keys alone keep nobody out, so they need a list."""
         if self.allow is not None and self.key is None:
             raise BadSetting(
                 "allow", str(self.allow), "an allow list needs a key: without one nobody can prove who they are"
             )
+        if self.allow is not None and self.open:
+            raise BadSetting("open", True, f"there is an allow list too ({self.allow}); give one of the two")
+        if self.key is not None and self.allow is None and not self.open:
+            raise BadSetting("key", str(self.key), UNGUARDED)
 
     def check_plain(self, setting: str, endpoint: str, *, listening: bool) -> None:
         """Refuse an endpoint beyond loopback when links are plain text."""

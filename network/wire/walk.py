@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel
+from network.compiled import kernel, plain
 from network.wire.limits import WireLimits
 
 _OK, _CUT_SHORT, _TOO_MANY, _TOO_DEEP, _LONG_TEXT, _UNKNOWN, _TRAILING, _LONG_EXTENSION = range(8)
@@ -25,6 +27,7 @@ _REASONS = {
     _FOREIGN: "more than {0.columns} foreign values in one frame",
 }
 _DEEPEST = 64
+_SHORT = 10_000  # values that are walked over in Python, in some milliseconds, before numba is loaded for it
 
 
 #: What a sender may have too much of, and the limit of it.
@@ -51,7 +54,13 @@ def exceeded(data: bytes, limits: WireLimits) -> tuple[str, int] | None:
 
 def _code(data: bytes, limits: WireLimits) -> int:
     most = (limits.objects, limits.containers, limits.extensions, limits.columns)
-    return _walk(np.frombuffer(data, np.uint8), most, min(limits.nesting, _DEEPEST), limits.text_bytes)
+    nesting, in_python = min(limits.nesting, _DEEPEST), plain(_walk)
+    if in_python is not None:  # a client that only publishes and queries has no need of numba; a long walk does
+        few = (min(limits.objects, _SHORT), *most[1:])
+        code = in_python(cast("Any", data), few, nesting, limits.text_bytes)
+        if code != _TOO_MANY or limits.objects <= _SHORT:
+            return code
+    return _walk(np.frombuffer(data, np.uint8), most, nesting, limits.text_bytes)
 
 
 @kernel

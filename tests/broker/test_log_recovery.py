@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from broker.engine import Engine
+from broker.log import checkpoint
 from broker.log.checkpoint import _seal
 from broker.log.publishers import WINDOW, Answered
 from broker.log.record import NOBODY, Record
@@ -29,7 +31,7 @@ from network.wire.errors import (
     RetryTooOld,
     Superseded,
 )
-from tests.support.durable import CREATE, apply, crash, execute, opened, publish, rows
+from tests.support.durable import CREATE, apply, crash, execute, only_segment, opened, publish, rows
 from tests.support.log_writer import CREATE as WRITER_CREATE
 from tests.support.log_writer import expected
 
@@ -255,3 +257,66 @@ def test_memory_only_has_the_same_face() -> None:
     engine, publishers, log = open_memory()
     assert (engine.seq, len(publishers), log.write_and_sync()) == (0, 0, 0)
     log.close()
+
+
+def modes(path: Path) -> dict[str, int]:
+    return {str(each.relative_to(path)): each.stat().st_mode & 0o777 for each in (path, *path.rglob("*"))}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_nobody_else_may_read_what_is_written(tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, int] = {}
+    seal = checkpoint._seal
+    monkeypatch.setattr(checkpoint, "_seal", lambda path: (seen.update(modes(path.parent)), seal(path))[1])
+    before = os.umask(umask)
+    try:
+        data = opened(tmp_path / "data", segment_bytes=1)
+        execute(data, CREATE)
+        data.log.write_and_sync()
+        publish(data, {"K": [1], "V": [1.0]})
+        data.write_checkpoint(data.capture())
+        data.close()
+    finally:
+        os.umask(before)
+    found = modes(tmp_path / "data")
+    assert len(found) == 7, "folder, log, lock, identity, a checkpoint, two segments"
+    for name, mode in (found | seen).items():
+        assert mode == (0o700 if name in (".", "log") else 0o600), name
+    assert any(name.endswith(".tmp") for name in seen), "also while it was being written"
+
+
+def test_a_directory_that_others_could_read_is_tightened_and_said_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = opened(tmp_path / "data")
+    execute(data, CREATE)
+    data.write_checkpoint(data.capture())
+    data.close()
+    for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    opened(tmp_path / "data").close()
+    assert set(modes(tmp_path / "data").values()) == {0o700, 0o600}
+    assert [line.message for line in caplog.records] == ["others could read the data; not any more"]
+    caplog.clear()
+    opened(tmp_path / "data").close()
+    assert not caplog.records
+
+
+def test_a_torn_end_is_a_warning_with_file_offset_bytes_and_the_last_whole_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = opened(tmp_path)
+    execute(data, CREATE)
+    publish(data, {"K": [1, 2], "V": [1.0, 2.0]})
+    data.log.write_and_sync()
+    data.close()
+    segment = only_segment(tmp_path)
+    whole = segment.stat().st_size
+    with segment.open("ab") as file:
+        file.write(b"half a record")
+    opened(tmp_path).close()
+    (line,) = [line for line in caplog.records if line.levelno >= logging.WARNING]
+    said = vars(line)
+    assert line.message == "torn end of the log cut off"
+    assert (said["file"], said["offset"], said["cut_bytes"]) == (str(segment), whole, len(b"half a record"))
+    assert (said["last_record"], said["last_seq"]) == (2, 2)

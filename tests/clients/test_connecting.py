@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from clients.sdk.connecting import configure
 from clients.sdk.gate import Gate
 from clients.sdk.testing import serving
 from hullcast import BadSetting
+from network.security.authenticator import LOGGED_MOST
 from network.security.curve import Curve
-from network.security.keys import make_pair, write_pair
+from network.security.keys import KeyPair, make_pair, write_pair
 from network.security.rights import Rights
 from network.settings.common import SecuritySettings
 
@@ -82,6 +84,52 @@ async def test_keys_open_an_encrypted_connection_and_rights_hold(tmp_path: Path)
             async with asyncio.timeout(5):  # at once, not after its timeout
                 await hullcast.connect(service.endpoint, key=tmp_path / "stranger.key", server_key=public, timeout=60)
         assert refused.value.code == "denied"
+        # who hangs up first is a matter of luck: if we do, it is known for sure
+        with pytest.raises(
+            (hullcast.PeerClosed, hullcast.ConnectionLost), match=r"server (may need|needs) a key.*server_key"
+        ):
+            await hullcast.connect(service.endpoint, timeout=1)
+        other = tmp_path / "stranger.pub"
+        with pytest.raises(hullcast.ConnectionLost, match="is the server key the one of this server"):
+            await hullcast.connect(service.endpoint, key=tmp_path / "desk.key", server_key=other, timeout=1)
+
+
+async def test_a_key_for_a_server_without_one_is_told_at_once(tmp_path: Path) -> None:
+    desk = make_pair("desk")
+    write_pair(desk, tmp_path)
+    service = Server(ServerSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
+    async with asyncio.timeout(30), serving(service):
+        with pytest.raises(hullcast.PeerClosed, match="takes no keys"):
+            await hullcast.connect(service.endpoint, key=tmp_path / "desk.key", server_key=desk.public, timeout=60)
+
+
+async def test_refused_keys_are_logged_with_their_fingerprints_but_do_not_flood_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, stranger = make_pair("server"), make_pair("stranger")
+    service = Server(
+        ServerSettings(listen="tcp://127.0.0.1:0"), Rights.parse({}), curve=Curve(server.public, server.secret)
+    )
+
+    def lines() -> list[logging.LogRecord]:
+        return [line for line in caplog.records if line.message == "key refused"]
+
+    async def knock(pair: KeyPair) -> None:
+        write_pair(pair, tmp_path, force=True)
+        with pytest.raises(hullcast.PeerClosed):
+            await hullcast.connect(
+                service.endpoint, key=tmp_path / f"{pair.name}.key", server_key=server.public, timeout=60
+            )
+
+    async with asyncio.timeout(60), serving(service):
+        await knock(stranger)
+        await knock(stranger)
+        assert [vars(line)["key"] for line in lines()] == [f"{stranger.public[:10]}.."]
+        assert vars(lines()[0])["address"] == "127.0.0.1"
+        for _ in range(2 * LOGGED_MOST):
+            await knock(make_pair("another"))
+        assert len(lines()) == LOGGED_MOST
+        assert service.children.listener.statistics().refused_keys >= 2 + 2 * LOGGED_MOST
 
 
 async def test_a_gate_lets_so_many_pass_in_the_order_they_came_and_a_cancelled_one_leaves_its_place() -> None:

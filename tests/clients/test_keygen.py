@@ -54,6 +54,31 @@ def test_keygen_leaves_a_pair_alone_unless_forced(tmp_path: Path, capsys: pytest
     assert load_pair(tmp_path / "hullcast.key") != pair
 
 
+def test_keygen_adds_keys_and_their_rights_to_an_allow_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allow = tmp_path / "allow.toml"
+    common = ["--out", str(tmp_path), "--allow", str(allow)]
+    assert cli.main(["keygen", "--name", "cluster", "--node", *common]) == 0
+    assert cli.main(["keygen", "--name", "desk", "--subscribe", "STOCK", "NEWS", "--query", "*", *common]) == 0
+    assert "desk may: subscribe STOCK NEWS, query *" in capsys.readouterr().out
+    rights = Rights.load(allow)
+    cluster, desk = (rights.who(load_pair(tmp_path / f"{name}.key").public) for name in ("cluster", "desk"))
+    assert (cluster.name, cluster.node, cluster.admin) == ("cluster", True, False)
+    assert not cluster.may("query", "STOCK")
+    assert desk.may("subscribe", "news")
+    assert desk.may("query", "anything")
+    assert not desk.may("publish", "STOCK")
+    before = allow.read_text()
+    for words in (["--name", "desk", "--node", "--force"], ["--name", "nobody"]):
+        assert cli.main(["keygen", *words, *common]) == 2
+        assert allow.read_text() == before
+    assert "desk already" in (said := capsys.readouterr().err)
+    assert "--publish" in said
+    assert not (tmp_path / "nobody.key").exists()
+    allow.write_text(before + "[[key]")
+    assert cli.main(["keygen", "--name", "third", "--node", *common]) == 2
+    assert not (tmp_path / "third.key").exists()
+
+
 def test_keygen_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(["keygen", "--help"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clients import cli
-from tests.support.durable import CREATE, execute, opened, publish
+from tests.support.durable import CREATE, execute, opened, publish, rows
 
 
 def filled(path: Path) -> None:
@@ -32,9 +32,61 @@ def test_a_whole_directory_is_called_whole(tmp_path: Path, capsys: pytest.Captur
     filled(tmp_path)
     code, out, _ = said(capsys, "verify", str(tmp_path))
     assert code == 0
-    assert "everything that was acknowledged is there" in out
+    assert "the last good record is 7 (update 12)" in out
+    assert "everything" not in out
     judged = [line for line in out.splitlines() if line.endswith("whole  ")]
     assert len(judged) == 1 + len(list((tmp_path / "log").iterdir()))
+
+
+def test_a_log_that_lost_its_end_is_not_called_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cut between two records, marks and all: nothing that is left tells of it, so nothing may be said about it."""
+    filled(tmp_path)
+    max((tmp_path / "log").iterdir()).unlink()
+    code, out, _ = said(capsys, "verify", str(tmp_path))
+    last = max((tmp_path / "log").iterdir())
+    assert code == 0
+    assert f"the last good record is 5 (update 8), in {last.name} to byte {last.stat().st_size}" in out
+    assert "Whether there was anything after that, the log alone cannot tell" in out
+    code, out, _ = said(capsys, "verify", str(tmp_path), "--json")
+    assert json.loads(out)["last"] == {"record": 5, "seq": 8, "file": last.name, "end": last.stat().st_size}
+
+
+def test_a_log_that_ends_before_a_checkpoint_has_lost_something(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(tmp_path)
+    for path in sorted((tmp_path / "log").iterdir())[1:]:
+        path.unlink()
+    code, out, _ = said(capsys, "verify", str(tmp_path))
+    assert code == 1
+    assert "the newest checkpoint with" in out
+    assert "not whole; the last good record is" in out
+
+
+def test_a_copy_made_beside_a_writing_server_is_whole_and_private(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = opened(tmp_path / "data", segment_bytes=400)
+    execute(data, CREATE)
+    publish(data, {"K": [1], "V": [1]})
+    data.log.write_and_sync()
+    code, out, _ = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "young"))
+    assert code == 0, "without a checkpoint"
+    data.write_checkpoint(data.capture())
+    publish(data, {"K": [2], "V": [2]})
+    data.log.write_and_sync()
+    code, out, _ = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "copy"))
+    assert (code, "the last good record is 3 (update 2)" in out) == (0, True)
+    data.close()
+    for name, found in (("young", {1: (1.0,)}), ("copy", {1: (1.0,), 2: (2.0,)})):
+        copied = opened(tmp_path / name)
+        assert rows(copied) == found
+        assert copied.identity == data.identity
+        copied.close()
+        modes = {path.stat().st_mode & 0o777 for path in (tmp_path / name).rglob("*") if path.is_file()}
+        assert modes == {0o600}
+    code, _, err = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "copy"))
+    assert (code, "not empty" in err) == (2, True)
 
 
 def test_an_unfinished_write_is_told_and_is_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,6 +175,7 @@ def test_a_lost_identity_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     filled(tmp_path)
     identity = (tmp_path / "identity").read_text().split()[-1]
     (tmp_path / "identity").unlink()
-    code, _, err = said(capsys, "verify", str(tmp_path))
-    assert code == 2
-    assert identity in err
+    code, out, _ = said(capsys, "verify", str(tmp_path))
+    assert code == 1, "damage, like any other"
+    assert "it is missing" in out
+    assert identity in out

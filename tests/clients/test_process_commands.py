@@ -11,7 +11,7 @@ import pytest
 from clients import cli
 from network.security.keys import make_pair, write_pair
 from tests.support.durable import CREATE, execute, only_segment, opened, publish
-from tests.support.processes import hull
+from tests.support.processes import ANYWHERE, hull, started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,10 +79,10 @@ def test_keys_and_allow_lists_are_read_before_anything_starts(
     command: str, check: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key, _ = write_pair(make_pair("hub"), tmp_path)
-    missing = failed(capsys, command, "--key", str(tmp_path / "no.key"), *check)
+    missing = failed(capsys, command, "--key", str(tmp_path / "no.key"), "--open", *check)
     assert "hullcast keygen" in missing
     key.chmod(0o644)
-    assert "chmod 600" in failed(capsys, command, "--key", str(key), *check)
+    assert "chmod 600" in failed(capsys, command, "--key", str(key), "--open", *check)
     key.chmod(0o600)
     absent = failed(capsys, command, "--key", str(key), "--allow", str(tmp_path / "no.toml"), *check)
     assert "no.toml" in absent
@@ -90,8 +90,44 @@ def test_keys_and_allow_lists_are_read_before_anything_starts(
     bad.write_text("[[key]]\npublik = 1\n")
     assert "public" in failed(capsys, command, "--key", str(key), "--allow", str(bad), *check)
     if command == "node":
-        words = ("--key", str(key), "--parent-key", str(tmp_path / "no.pub"), *check)
+        words = ("--key", str(key), "--open", "--parent-key", str(tmp_path / "no.pub"), *check)
         assert "no.pub" in failed(capsys, command, *words)
+
+
+@pytest.mark.parametrize("command", ["server", "node"])
+def test_a_key_without_an_allow_list_is_refused_unless_everybody_shall_come_in(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, _ = write_pair(make_pair("hub"), tmp_path)
+    file = tmp_path / "hullcast.toml"
+    for ways in ("flag", "variable", "file"):
+        words: tuple[str, ...] = (command, "--key", str(key))
+        if ways == "variable":
+            monkeypatch.setenv("HULLCAST_KEY", str(key))
+            words = (command,)
+        elif ways == "file":
+            monkeypatch.delenv("HULLCAST_KEY")
+            file.write_text(f"[security]\nkey = '{key}'\n")
+            words = (command, "--config", str(file))
+        line = failed(capsys, *words)
+        assert "--allow FILE" in line
+        assert "--open" in line
+        assert cli.main((*words, "--open", "--check-config")) == 0
+        capsys.readouterr()
+    monkeypatch.setenv("HULLCAST_OPEN", "yes")
+    assert cli.main((command, "--key", str(key), "--check-config")) == 0
+    capsys.readouterr()
+    monkeypatch.delenv("HULLCAST_OPEN")
+    allow = tmp_path / "allow.toml"
+    allow.write_text("")
+    assert "one of the two" in failed(capsys, command, "--key", str(key), "--allow", str(allow), "--open")
+
+
+async def test_an_open_server_says_so_in_its_log(tmp_path: Path) -> None:
+    key, _ = write_pair(make_pair("hub"), tmp_path)
+    said: list[str] = []
+    async with started("server", "--listen", ANYWHERE, "--key", str(key), "--open", hear=said.append):
+        assert [line for line in said if "WARNING" in line.upper() and "may do everything" in line]
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:

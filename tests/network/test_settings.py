@@ -76,7 +76,7 @@ def test_one_file_serves_all_processes_of_a_host(tmp_path: Path) -> None:
 
 
 def test_paths_in_a_file_start_from_its_folder_and_others_from_here(tmp_path: Path) -> None:
-    file = write(tmp_path, '[server]\ndata = "data"\n[security]\nkey = "/etc/s.key"\n')
+    file = write(tmp_path, '[server]\ndata = "data"\n[security]\nkey = "/etc/s.key"\nallow = "allow.toml"\n')
     settings = load(ServerSettings, file=file).settings
     assert (settings.data, settings.security.key) == (tmp_path / "data", Path("/etc/s.key"))
     assert load(ServerSettings, flags={"data": "data"}).settings.data == Path("data")
@@ -177,7 +177,7 @@ def test_plain_text_stays_on_loopback_unless_asked_for(kind: type[Settings]) -> 
     with pytest.raises(BadSetting, match=r"keygen.*--insecure"):
         load(kind, flags=far)
     load(kind, flags=far | {"insecure": True})
-    load(kind, flags=far | {"key": "server.key"})
+    load(kind, flags=far | {"key": "server.key", "allow": "allow.toml"})
 
 
 def test_a_node_does_not_dial_a_far_parent_in_plain_text() -> None:
@@ -247,7 +247,14 @@ def test_text_survives_the_way_through_toml(text: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_report_is_a_file_that_gives_the_same_settings(kind: type[Settings], tmp_path: Path) -> None:
     loaded = load(
-        kind, flags={"listen": "tcp://[::1]:0", "heartbeat_s": "0.3", "key": "/a b/c.key", "log_level": "debug"}
+        kind,
+        flags={
+            "listen": "tcp://[::1]:0",
+            "heartbeat_s": "0.3",
+            "key": "/a b/c.key",
+            "open": True,
+            "log_level": "debug",
+        },
     )
     text = report(loaded)
     assert "# --heartbeat-s" in text

@@ -167,7 +167,7 @@ async def test_the_allow_list_is_read_again_and_a_bad_one_is_not_taken(tmp_path:
     ):
         with pytest.raises(NotPermitted):
             await hc.execute(CREATE)
-        keys = ("--key", str(tmp_path / "node.key"), "--parent-key", str(tmp_path / "hub.pub"))
+        keys = ("--key", str(tmp_path / "node.key"), "--allow", str(allow), "--parent-key", str(tmp_path / "hub.pub"))
         words = ("node", "--parent", server.endpoint, "--listen", ANYWHERE, *keys, "--log-level", "error")
         refused = await asyncio.to_thread(hull, *words)
         assert refused.returncode == 2

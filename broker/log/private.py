@@ -1,0 +1,58 @@
+"""Files that only their owner may read: everything in a data directory, whatever the umask."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of a file, made with mode 0600 if `flags` say so and it is not there."""
+    descriptor = os.open(path, flags, FILE_MODE)
+    if flags & os.O_CREAT and stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:  # an odd umask, or an older file
+        try:
+            os.fchmod(descriptor, FILE_MODE)
+        except OSError:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder with mode 0700, and those it lies in, as they are usually made; one that exists stays as it is."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(FOLDER_MODE)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return
+    folder.chmod(FOLDER_MODE)
+
+
+def tighten(folder: Path) -> None:
+    """Take from others what earlier versions, or a copy, gave them; a line in the log if there was anything."""
+    tightened, failed = 0, ""
+    for path in (folder, *folder.rglob("*")):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        wanted = FOLDER_MODE if path.is_dir() else FILE_MODE
+        if path.is_symlink() or not mode & ~wanted:
+            continue
+        try:
+            path.chmod(mode & wanted)
+            tightened += 1
+        except OSError as error:
+            failed = f"{path}: {error.strerror}"
+    if tightened:
+        log.warning("others could read the data; not any more", extra={"directory": str(folder), "files": tightened})
+    if failed:
+        log.warning("others can read the data", extra={"directory": str(folder), "why": failed})

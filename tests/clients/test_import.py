@@ -1,0 +1,134 @@
+"""`import hullcast` is quick: numba and the engine are loaded when they are used; and no public name is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hullcast
+from network.wire import walk
+from network.wire.limits import WireLimits
+from tests.support.processes import ANYWHERE, started
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("numba", "llvmlite", "sqlglot", "sqlite3", "rich", "broker.engine", "broker.sql", "pandas", "pyarrow")
+
+PUBLISHER = """
+import asyncio, sys
+import hullcast
+
+def heavy():
+    return sorted(name for name in {heavy} if name in sys.modules)
+
+async def main():
+    async with hullcast.connect({url!r}) as hc:
+        await hc.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL)")
+        await hc.publish("STOCK", [{{"SYMBOL": f"S{{i}}", "RISK": i, "PER": 2.0 * i}} for i in range(500)])
+        assert len(await hc.query("SELECT * FROM STOCK")) == 500
+        await hc.delete("STOCK", ["S7"])
+        await hc.status()
+        await hc.sync()
+        print(*heavy())
+        async with hc.subscribe("SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?", 10, 20) as sub:
+            assert sub.answer == 20.0, sub.answer
+        print(*heavy())
+
+asyncio.run(main())
+"""
+
+
+async def test_a_client_that_publishes_and_queries_imports_neither_numba_nor_the_engine() -> None:
+    async with started("server", "--listen", ANYWHERE) as server:
+        program = PUBLISHER.format(url=server.endpoint, heavy=HEAVY)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: ASYNC221
+    assert done.returncode == 0, done.stderr
+    published, subscribed = done.stdout.split("\n")[:2]
+    assert published == ""
+    assert subscribed.split() == ["llvmlite", "numba"], "a subscription matches messages, with kernels"
+
+
+@pytest.mark.parametrize("words", ["status", "publish", "query", "execute", "keygen", "up", "subscribe"])
+def test_commands_that_compile_nothing_do_not_wait_for_numba(words: str) -> None:
+    program = "import sys, contextlib; from clients import cli\nwith contextlib.suppress(SystemExit):"
+    program += f"cli.main([{words!r}, '--help'])\n"
+    program += "print([name for name in ('numba', 'sqlglot') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_public_name_is_there_and_shown() -> None:
+    assert set(hullcast.__all__) <= set(dir(hullcast))
+    assert sorted(hullcast.__all__) == sorted(set(hullcast.__all__))
+    for name in hullcast.__all__:
+        assert getattr(hullcast, name) is not None
+    assert hullcast.Engine.__name__ == "Engine"
+    with pytest.raises(AttributeError, match="no attribute 'Engin'"):
+        _ = hullcast.Engin  # type: ignore[attr-defined]  # that mypy says so, too, is part of the test
+
+
+def test_star_imports_bring_every_public_name() -> None:
+    program = (
+        "from hullcast import *; import hullcast; print([name for name in hullcast.__all__ if name not in globals()])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+USER = """
+from typing import assert_type
+
+import hullcast
+
+engine = hullcast.Engine()
+assert_type(engine, hullcast.Engine)
+assert_type(engine.subscribe("SELECT 1"), hullcast.Subscription)
+
+
+async def main() -> None:
+    async with hullcast.connect() as hc:
+        assert_type(hc, hullcast.Client)
+        assert_type(await hc.publish("T", []), hullcast.Receipt)
+    async with hullcast.testing.cluster() as endpoint:
+        assert_type(endpoint, str)
+
+
+hullcast.Engin
+"""
+
+
+def test_a_type_checker_sees_the_public_names_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(USER)
+    words = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent", "user.py"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env={"MYPYPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False
+    )
+    wrong = USER.splitlines().index("hullcast.Engin") + 1
+    assert done.stdout.splitlines()[0].startswith(f'user.py:{wrong}: error: Module has no attribute "Engin"'), (
+        done.stdout
+    )
+    assert len([line for line in done.stdout.splitlines() if ": error:" in line]) == 1, done.stdout
+
+
+def test_bytes_are_walked_alike_in_python_and_compiled() -> None:
+    limits = WireLimits()
+    samples = [
+        b"",
+        b"\xc0",
+        b"\xc1",
+        b"\x93\x01\x02",
+        b"\x93\x01\x02\x03",
+        b"\xc0\xc0",
+        b"\xa3abc",
+        b"\xd9\x04abc",
+        b"\xc7\xff\x01",
+    ]
+    samples += [bytes([0x91]) * depth + b"\xc0" for depth in (1, 5, 100)]
+    kernel: Any = walk._walk
+    for data in samples:
+        compiled = kernel(np.frombuffer(data, np.uint8), limits.objects, 16, 100)
+        assert kernel.py_func(data, limits.objects, 16, 100) == compiled

@@ -1,0 +1,138 @@
+"""Compiled code on disk: where it is kept, what is not trusted, and that nothing fails where nothing can be kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from network.compiling import _unusable
+
+ROOT = Path(__file__).parents[2]
+#: Imports everything, and runs one small kernel; says whether it was compiled or came from disk.
+PROGRAM = """
+import hullcast, network.compiled as compiled
+from network.wire import walk
+from network.wire.limits import WireLimits
+compiled.load()
+assert walk.walk(bytes([0xC0]), WireLimits()) == ""
+print("from disk" if walk._walk.stats.cache_hits else "compiled")
+"""
+#: Makes folders read-only in a mount namespace of its own, then runs what follows. Binds root, too.
+READ_ONLY = 'for f in $FOLDERS; do mount --bind "$f" "$f" && mount -o remount,bind,ro "$f" || exit 77; done; exec "$@"'
+
+
+def run(variables: dict[str, str], program: str = PROGRAM, read_only: tuple[Path, ...] = ()) -> tuple[str, list[str]]:
+    """What a program prints, and the lines on its standard error."""
+    words = [sys.executable, "-c", program]
+    if read_only:
+        as_root = () if os.geteuid() == 0 else ("--map-root-user",)
+        words = ["unshare", "--mount", *as_root, "sh", "-c", READ_ONLY, "sh", *words]
+    inherited = {name: value for name, value in os.environ.items() if name in ("PATH", "LD_LIBRARY_PATH", "LANG")}
+    environment = inherited | {"PYTHONPATH": str(ROOT), "FOLDERS": " ".join(map(str, read_only))} | variables
+    done = subprocess.run(words, env=environment, cwd="/", capture_output=True, text=True, check=False)
+    if read_only and (done.returncode == 77 or "unshare" in done.stderr):
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr.splitlines()
+
+
+def copy_without_code(tmp_path: Path) -> Path:
+    """The sources once more, without what was compiled from them."""
+    copy = tmp_path / "site"
+    for package in ("broker", "network", "clients"):
+        for source in (ROOT / package).rglob("*.py"):
+            target = copy / source.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+    (copy / "hullcast.py").write_bytes((ROOT / "hullcast.py").read_bytes())
+    return copy
+
+
+def test_without_any_writable_folder_kernels_run_and_one_line_says_that_they_are_not_kept(tmp_path: Path) -> None:
+    copy = copy_without_code(tmp_path)
+    folders = (copy, *(path for path in (Path("/tmp"), Path("/var/tmp")) if path.is_dir()))
+    nowhere = {"PYTHONPATH": str(copy), "HOME": "/proc/nowhere", "TMPDIR": "/proc/nowhere"}
+    printed, said = run(nowhere, read_only=folders)
+    assert printed == "compiled"
+    lines = [line for line in said if not line.startswith("compiling ..")]
+    assert len(lines) == 1
+    assert "cannot be kept" in lines[0]
+    assert "HULLCAST_CACHE" in lines[0]
+
+
+def test_without_a_home_code_goes_to_a_private_temporary_folder_and_is_found_there(tmp_path: Path) -> None:
+    copy, temporary = copy_without_code(tmp_path), tmp_path / "tmp"
+    temporary.mkdir()
+    asked = {"PYTHONPATH": str(copy), "TMPDIR": str(temporary)}
+    if os.geteuid() == 0:  # root has a home without HOME
+        asked["HOME"] = "/proc/nowhere"
+    first, said = run(asked, read_only=(copy,))
+    second, _ = run(asked, read_only=(copy,))
+    assert (first, second) == ("compiled", "from disk")
+    assert not [line for line in said if not line.startswith("compiling ..")]
+    folder = temporary / f"hullcast-{os.geteuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(folder.rglob("*.nbc"))
+
+
+def test_code_that_came_with_read_only_sources_is_used(tmp_path: Path) -> None:
+    copy = copy_without_code(tmp_path)
+    first, _ = run({"PYTHONPATH": str(copy)})
+    assert list(copy.rglob("*.nbc")), "kept beside the sources"
+    second, said = run({"PYTHONPATH": str(copy), "XDG_CACHE_HOME": str(tmp_path / "cache")}, read_only=(copy,))
+    assert (first, second, said) == ("compiled", "from disk", [])
+
+
+def test_the_folder_that_was_asked_for_wins(tmp_path: Path) -> None:
+    copy, asked = copy_without_code(tmp_path), tmp_path / "asked"
+    printed, _ = run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(asked)})
+    assert printed == "compiled"
+    assert list(asked.rglob("*.nbc"))
+    assert not list(copy.rglob("*.nbc"))
+
+
+def test_a_folder_that_others_may_write_to_is_neither_read_nor_written(tmp_path: Path) -> None:
+    copy, planted = copy_without_code(tmp_path), tmp_path / "planted"
+    run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(planted)})
+    before = {path: path.stat().st_mtime_ns for path in planted.rglob("*")}
+    planted.chmod(0o777)
+    printed, said = run({"PYTHONPATH": str(copy), "HULLCAST_CACHE": str(planted)})
+    assert printed == "compiled", "what lies there may be anybody's"
+    assert {path: path.stat().st_mtime_ns for path in planted.rglob("*")} == before
+    lines = [line for line in said if not line.startswith("compiling ..")]
+    assert len(lines) == 1
+    assert f"HULLCAST_CACHE={planted}: other users may write to it" in lines[0]
+
+
+def test_folders_of_other_users_and_links_are_not_trusted(tmp_path: Path) -> None:
+    mine, link = tmp_path / "mine", tmp_path / "link"
+    assert _unusable(mine) is None
+    assert mine.stat().st_mode & 0o777 == 0o700
+    link.symlink_to(mine)
+    assert _unusable(link) == "not a folder"
+    if os.geteuid() == 0:
+        os.chown(mine, 12345, 12345)
+        assert "belongs to another user" in str(_unusable(mine))
+
+
+def test_a_broken_cache_is_compiled_anew(tmp_path: Path) -> None:
+    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
+    run(where)
+    for kind in ("nbi", "nbc"):
+        for file in (tmp_path / "cache").rglob(f"walk*.{kind}"):
+            file.write_bytes(file.read_bytes()[:7])
+        assert run(where)[0] == "compiled"
+        assert run(where)[0] == "from disk"
+
+
+def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> None:
+    program = "import network.compiling as c; c.PATIENCE_S = 0.0\n" + PROGRAM
+    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
+    printed, said = run(where, program)
+    assert (printed, said) == ("compiled", ["compiling .. (once, about half a minute)"])
+    printed, said = run(where, program)
+    assert (printed, said) == ("from disk", [])

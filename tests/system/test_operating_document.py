@@ -1,0 +1,130 @@
+"""The commands of broker/server/OPERATING.md, and of the README's several hosts, run as they stand there.
+
+Only places differ: hosts are this one, ports are free ones, folders are the test's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.processes import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ROOT = Path(__file__).parents[2]
+OPERATING = (ROOT / "broker" / "server" / "OPERATING.md").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
+SERVING = ("hullcast server ", "hullcast node ")
+
+
+class Sandbox:
+    """A folder in which commands run one after the other; servers and nodes stay until the end."""
+
+    def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
+        self._folder, self._stack = folder, stack
+        self._exports: list[str] = []
+        self._ports: dict[str, int] = {}
+        command = folder / "bin" / "hullcast"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m clients.cli "$@"\n')
+        command.chmod(0o755)
+
+    async def run(self, lines: list[str]) -> str:
+        """Run the lines of one block; what they print."""
+        printed = []
+        for line in map(self._here, lines):
+            if line.startswith(SERVING):
+                printed.append(await self._stack.enter_async_context(self._serving(line)))
+            elif line.startswith("export "):
+                self._exports.append(line)
+            else:
+                process = await self._start(line)
+                out, error = await process.communicate()
+                assert process.returncode == 0, f"{line}\n{out.decode()}{error.decode()}"
+                printed.append(out.decode())
+        return "".join(printed)
+
+    def _here(self, line: str) -> str:
+        """A line with places of this host."""
+
+        def port(found: re.Match[str]) -> str:
+            return f"127.0.0.1:{self._ports.setdefault(found[0], free_port())}"
+
+        line = re.sub(r"\b\d+\.\d+\.\d+\.\d+:\d+", port, line)
+        return re.sub(r"(?<=\s)/(var|backup)/", rf"{self._folder}/\1/", line)
+
+    async def _start(self, line: str) -> asyncio.subprocess.Process:
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("HULLCAST_")}
+        path = f"{self._folder / 'bin'}{os.pathsep}{variables['PATH']}"
+        return await asyncio.create_subprocess_exec(
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            "\n".join((*self._exports, line)),
+            cwd=self._folder,
+            env=variables | {"PATH": path, "PYTHONPATH": str(ROOT)},
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+
+    @asynccontextmanager
+    async def _serving(self, line: str) -> AsyncIterator[str]:
+        process = await self._start(f"exec {line}")  # the process itself, for the signal
+        assert process.stdout is not None
+        try:
+            ready = (await process.stdout.readline()).decode()
+            assert " ready at " in ready, f"{line}\n{(await process.communicate())[1].decode()}"
+            yield ready
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.communicate()
+        assert process.returncode == 0
+
+
+@asynccontextmanager
+async def sandbox(folder: Path) -> AsyncIterator[Sandbox]:
+    async with asyncio.timeout(3 * LIMIT_S), AsyncExitStack() as stack:
+        yield Sandbox(folder, stack)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+async def test_the_commands_of_operating_run_word_for_word(tmp_path: Path) -> None:
+    blocks = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", OPERATING, re.DOTALL | re.MULTILINE)]
+    assert len(blocks) == 4, "keys, cluster, client, copy"
+    async with sandbox(tmp_path) as here:
+        keys, cluster, client, copy = [await here.run(block) for block in blocks]
+        assert "cluster may: node" in keys
+        assert cluster.count(" ready at ") == 2
+        assert "ACME" in client
+        assert copy.count("the last good record is 2 (update 1)") == 2
+        place = "tcp://10.0.0.9:7600"
+        await here.run([f"hullcast server --data /backup/monday --listen {place} --key keys/cluster.key --open"])
+        assert "ACME" in await here.run([f'hullcast query "SELECT * FROM STOCK" --url {place} --key keys/desk.key'])
+
+
+async def test_the_readmes_several_hosts_run_word_for_word(tmp_path: Path) -> None:
+    section = README.split("## Run it on several hosts\n")[1].split("\n## ")[0]
+    lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    assert len(lines) == 5
+    async with sandbox(tmp_path) as here:
+        await here.run(lines[:-1])
+        shown = await here.run(lines[-1:])
+        assert "server" in shown
+        assert "node" in shown
