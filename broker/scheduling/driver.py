@@ -147,6 +147,11 @@ class Driver:
             if item.work is not None:
                 item.work.close()
 
+    def withdraw_all(self) -> None:
+        """Nobody waits for anything any more."""
+        for item in (*self._ready, *self._away):
+            self.withdraw(item)
+
     def step(self) -> None:
         """Do one slice, if there is one to do."""
         if self.idle:

@@ -124,7 +124,6 @@ class Server:
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
         )
         self.pauses = Pauses()
-        self._going_on: set[asyncio.Task[None]] = set()  # requests that take several turns
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
@@ -161,9 +160,9 @@ class Server:
                     end.result()
         finally:
             self._stopping = True
-            for task in (*self._going_on, *tasks):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._going_on, *tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             if self._checkpointing is not None:
                 await asyncio.gather(self._checkpointing, return_exceptions=True)
             await self.pipeline.stop()
@@ -210,23 +209,21 @@ class Server:
         except StopIteration as stop:
             self._put(request, stop.value)
             return
-        task = asyncio.create_task(self._go_on(request, going_on(work, yielded), owner), name="server.request")
-        self._going_on.add(task)
-        task.add_done_callback(self._going_on.discard)
 
-    async def _go_on(self, request: Request, work: Work, owner: str) -> None:
-        assert request.origin is not None
+        def done(outcome: Outcome, error: BaseException | None) -> None:
+            if error is None:
+                self._put(request, outcome)
+            else:  # only where the engine may be in pieces
+                self._fail(error)
+
+        rest = going_on(work, yielded)
         try:
-            outcome = await self.working.do(owner, work)
-        except Overloaded as error:
+            self.working.put(owner, rest, done)
+        except Overloaded:
             work.close()
-            outcome = self.brain.refusal(error, request.origin)
-        except Exception as error:  # noqa: BLE001  (only where the engine may be in pieces)
-            self._fail(error)
-            return
-        self._put(request, outcome)
+            raise
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """The engine's state is in doubt: whoever runs the server stops it."""
         assert self.pipeline is not None
         if not self.pipeline.failed.done():

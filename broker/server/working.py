@@ -13,6 +13,7 @@ from broker.scheduling.policy import FairShare
 
 if TYPE_CHECKING:
     from broker.scheduling.driver import Done, DriverStatistics, Elsewhere, Work
+    from broker.scheduling.policy import Item
 
 #: Seconds of work between two turns of the event loop.
 TURN_S = 0.003
@@ -36,8 +37,15 @@ class Working:
         self._something = asyncio.Event()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
+    def put(self, owner: str, work: Work, done: Done) -> Item:
+        """Take in work. `done` is called in the very turn in which the last slice ends: what the work found out then
+        still holds. Overloaded if too much waits already."""
+        item = self._driver.put(owner, work, done)
+        self._something.set()
+        return item
+
     async def do(self, owner: str, work: Work) -> Any:
-        """The result of some work, when its turns have come. Overloaded if too much waits already."""
+        """The result of some work; by the time it is here, more may have happened."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(result: Any, error: BaseException | None) -> None:
@@ -48,8 +56,7 @@ class Working:
             else:
                 future.set_result(result)
 
-        item = self._driver.put(owner, work, done)
-        self._something.set()
+        item = self.put(owner, work, done)
         try:
             return await future
         finally:
@@ -85,6 +92,7 @@ class Working:
                     self._something.clear()
                 await asyncio.sleep(0)
         finally:
+            self._driver.withdraw_all()
             self._threads.shutdown(wait=True, cancel_futures=True)
 
     def statistics(self) -> DriverStatistics:

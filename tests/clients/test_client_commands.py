@@ -400,7 +400,8 @@ def test_rates_and_lag_come_from_two_samples() -> None:
         channel = {"number": 1, "name": "MIN", "updates": 10, "messages": messages, "ignorable": 5, "deserted": False}
         status: dict[str, Any] = {"name": "main", "id": "s", "endpoint": "tcp://a:1", "uptime_s": 90_061.0, "seq": seq}
         status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
-        status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel]}
+        status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel], "failed": 3}
+        status |= {"recent_pause_s": 0.0421, "queries": {"answered": 12, "failed": 1, "running": 2, "waiting": 0}}
         return Sample(at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]})
 
     console = Console(width=140, record=True, file=io.StringIO())
@@ -410,6 +411,8 @@ def test_rates_and_lag_come_from_two_samples() -> None:
     assert "2.0 s behind  moved 2x" in text
     assert "3.0 MB queued; 1,000 messages: 500 sent on, 500 filtered out (400 messages/s)" in text
     assert "1,000" in text.splitlines()[-2]
+    assert "3 failed by a fault of the server" in text
+    assert "last minute 42 ms; 12 queries answered, 2 running" in text
 
 
 def test_a_synthetic_market_is_replayed_at_its_rate(shell: Shell) -> None:
