@@ -31,10 +31,14 @@ async def test_nothing_comes_between_the_last_slice_and_what_follows_from_it() -
     order: list[str] = []
     told = asyncio.Event()
 
+    def others() -> None:
+        order.append("others")
+        told.set()
+
     def work() -> Work:
         yield 0.0
         yield lambda: None  # elsewhere
-        asyncio.get_running_loop().call_soon(lambda: (order.append("others"), told.set()))
+        asyncio.get_running_loop().call_soon(others)
         return "result"
 
     async with running() as working:
@@ -90,5 +94,6 @@ async def test_work_that_nobody_waits_for_any_more_is_closed() -> None:
         assert closed == [True]
         results: list[Any] = []
         working.put("a", endless(), lambda *told: results.append(told))
+        await asyncio.sleep(0.01)
     assert closed == [True, True]
     assert not results
