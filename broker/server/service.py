@@ -111,7 +111,11 @@ class Server:
             lambda: server_status(self),
             self._wanted,
             limits=Limits(
-                settings.batch_rows, settings.subscribe_rows, settings.subscribe_groups, settings.max_channels
+                settings.batch_rows,
+                settings.subscribe_rows,
+                settings.subscribe_groups,
+                settings.max_channels,
+                settings.link.queue_bytes,
             ),
         )
         self.working = Working()

@@ -66,6 +66,12 @@ class Limits:
     subscriptions: int  # in one request
     groups: int  # in one request
     channels: int  # open at once, whoever asked for them
+    queue_bytes: int = 64 << 20  # what may wait for a child, before it is closed as too slow
+
+    @property
+    def reply_bytes(self) -> int:
+        """Bytes of one reply: so few that a child which takes its time is not closed for it, again and again."""
+        return self.queue_bytes // 4
 
 
 class May(Protocol):
@@ -171,9 +177,11 @@ class Subscribing:
                 if spent >= SLICE_S:
                     yield spent
                     spent = 0.0
-            if sum(size_bytes(one.snapshot) for one in request.asked if one.snapshot is not None) > PART_BYTES:
+            part_bytes = min(PART_BYTES, self._limits.reply_bytes)
+            if sum(size_bytes(one.snapshot) for one in request.asked if one.snapshot is not None) > part_bytes:
+                outcome = yield from self._stage(request, part_bytes, now)
                 keep = True
-                return (yield from self._stage(request, now))
+                return outcome
             return (yield from self._finish(request))
         finally:
             if not keep:
@@ -235,16 +243,14 @@ class Subscribing:
 
     # --- what is too large for a frame -----------------------------------------------------------------------
 
-    def _stage(self, request: _Request, now: Callable[[], float]) -> Work:
+    def _stage(self, request: _Request, part_bytes: int, now: Callable[[], float]) -> Work:
         """Keep first answers in parts, to be fetched one by one."""
         snapshots = [(one.group.group, one.snapshot) for one in request.asked if one.snapshot is not None]
-        request.parts = yield lambda: _parts(snapshots)
+        request.parts = yield lambda: _parts(snapshots, part_bytes)
         mine = sum(other.staged_bytes for other in self._staged.values() if other.owner == request.owner)
         if mine + request.staged_bytes > STAGED_BYTES_PER_OWNER:
-            request.release()
             raise TooLarge("bytes of first answers waiting to be fetched", request.staged_bytes, STAGED_BYTES_PER_OWNER)
         if self.staged_bytes + request.staged_bytes > STAGED_BYTES:
-            request.release()
             raise Overloaded("first answers waiting to be fetched", STAGED_BYTES)
         for one in request.asked:
             if one.snapshot is not None:
@@ -314,7 +320,7 @@ class Subscribing:
     def _replay(self, asked: list[_Asked]) -> dict[int, Columns]:
         """Per channel what the groups have missed. Where that cannot be told, or is too much, a group begins again."""
         replay: dict[int, Columns] = {}
-        left = REPLAY_BYTES
+        left = min(REPLAY_BYTES, self._limits.reply_bytes)
         late = [one for one in asked if one.oldest < self._engine.seq]
         for number in {one.attending.number for one in late}:
             members = [one for one in late if one.attending.number == number]
@@ -342,19 +348,19 @@ def _failed(group: Group, error: HullcastError) -> Opened:
     return Opened(group.group, 0, (), np.empty((0, 1)), None, Failed(*to_wire(error)))
 
 
-def _parts(snapshots: list[tuple[int, Columns]]) -> list[bytes]:
-    """Snapshots cut into encoded parts of about PART_BYTES."""
+def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]:
+    """Snapshots cut into encoded parts of about that size."""
     parts: list[bytes] = []
     gathered: list[tuple[int, Columns]] = []
     size = 0
     for group, columns in snapshots:
         rows, whole = length(columns), size_bytes(columns)
-        step = max(1, rows * PART_BYTES // max(1, whole))
+        step = max(1, rows * part_bytes // max(1, whole))
         for start in range(0, max(rows, 1), step):
             some = take(columns, np.arange(start, min(rows, start + step)))
             gathered.append((group, some))
             size += size_bytes(some)
-            if size >= PART_BYTES:
+            if size >= part_bytes:
                 parts.append(bodies.encode(Part(tuple(gathered))))
                 gathered, size = [], 0
     if gathered:
