@@ -82,13 +82,14 @@ async def test_links_that_break_all_the_time_change_no_event_and_apply_no_change
 
         breaking = asyncio.create_task(break_links())
         pair.client = publisher
-        for _ in range(60):
+        changes = 0
+        while changes < 60 or subscriber.statistics().resumes <= 2:  # on a slow machine links break more rarely
             await pair.change()  # holds each receipt against the engine's
+            changes += 1
         breaking.cancel()
         await asyncio.gather(breaking, return_exceptions=True)
         pair.client = subscriber
         await pair.check()
-        assert subscriber.statistics().resumes > 2
         assert sum(len(one.heard) for one in pair.pairs) > 50
 
 
