@@ -22,6 +22,7 @@ from network.settings.common import (
     check_reachable,
 )
 from network.settings.declaring import Settings, option, part
+from network.wire.limits import DEFAULT as WIRE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,18 +117,18 @@ class ServerSettings(Settings):
         most=10_000_000,
     )
     subscribe_rows: int = option(
-        1_000_000,
-        "subscriptions in one request; larger ones are refused",
+        100_000,
+        "subscriptions in one request; larger ones are refused (the SDK asks for at most 25,000 at once)",
         raised="fewer round trips, but everybody else waits while one is answered",
         least=1,
         most=10_000_000,
     )
     subscribe_groups: int = option(
         1000,
-        "different queries in one request to subscribe; larger ones are refused (the SDK comes back in smaller ones)",
+        "different queries in one request to subscribe; larger ones are refused (the SDK asks for at most 500 at once)",
         raised="fewer round trips after a break, but everybody else waits while one is answered",
         least=1,
-        most=1_000_000,
+        most=WIRE.groups,
     )
     query_s: float = option(
         20.0,

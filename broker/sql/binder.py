@@ -111,7 +111,7 @@ class Binder:
             try:
                 codes.append(encode_column(slot.domain, values))
             except Unfit as error:
-                raise BadParameter(len(codes) + 1, f"{slot.label} {error}") from None
+                raise BadParameter(len(codes) + 1, f"{slot.label} {error}", error.row) from None
         return codes, n
 
     def _values(self, codes: list[Code]) -> tuple[tuple[list[object], ...], bool]:

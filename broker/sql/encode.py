@@ -59,7 +59,12 @@ class Slot:
 
 
 class Unfit(Exception):
-    """The value cannot stand here; the text completes a sentence that begins with the slot's label."""
+    """The value cannot stand here; the text completes a sentence that begins with the slot's label. Of a column it is
+    the value of a `row`, else -1."""
+
+    def __init__(self, reason: str, row: int = -1) -> None:
+        super().__init__(reason)
+        self.row = row
 
 
 def encode_number(value: object) -> Code:

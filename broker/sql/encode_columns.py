@@ -47,7 +47,7 @@ def _reached(domain: Domain, codes: CodeColumn) -> CodeColumn:
             try:
                 within_reach((float(down[row]), float(up[row])), domain)
             except Unfit as error:
-                raise Unfit(f"{error} (row {row})") from None
+                raise Unfit(str(error), row) from None
     return codes
 
 
@@ -55,7 +55,7 @@ def _floats(array: npt.NDArray[Any]) -> CodeColumn:
     codes: Floats = array.astype(np.float64) + 0.0  # one sign of zero only
     unknown = np.isnan(codes)
     if unknown.any():
-        raise Unfit(f"cannot be compared with NaN (row {int(unknown.argmax())})")
+        raise Unfit("cannot be compared with NaN", int(unknown.argmax()))
     return codes, codes
 
 
@@ -85,7 +85,7 @@ def _fits(array: npt.NDArray[Any], tick: int | Fraction) -> bool:
 def _instants(array: npt.NDArray[Any], tick: int | Fraction) -> CodeColumn:
     unknown = np.isnat(array)
     if unknown.any():
-        raise Unfit(f"cannot be compared with NaT (row {int(unknown.argmax())})")
+        raise Unfit("cannot be compared with NaT", int(unknown.argmax()))
     ticks = array.view(np.int64)
     exact = Fraction(tick)
     if exact.denominator == 1:
@@ -105,7 +105,7 @@ def _one_by_one(domain: Domain, values: list[object]) -> CodeColumn:
         for value in values:
             codes.append(encode(value))
     except Unfit as error:
-        raise Unfit(f"{error} (row {len(codes)})") from None
+        raise Unfit(str(error), len(codes)) from None
     if domain is Domain.TEXT:
         texts = np.empty(len(codes), dtype=object)
         texts[:] = [text for text, _ in codes]

@@ -255,7 +255,12 @@ class Client:
         buffer: int = 1024,
         timeout: float | None = None,
     ) -> LiveSubscriptions:
-        """Subscribe many times at once: a column of values per `?`, a subscription per row of them."""
+        """Subscribe many times at once: a column of values per `?`, a subscription per row of them.
+
+        More than 25,000 go in several requests, one after the other; if one is refused, all are left again. First
+        answers are of different moments then, but they are kept right while the others come: when this returns all
+        subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
+        """
         self._check_open()
         if overflow == "error":
             raise BadSetting("overflow", overflow, "many subscriptions take latest, block or drop_oldest")
@@ -268,7 +273,7 @@ class Client:
                 0, f"the columns have {', '.join(map(str, sorted(counts)))} values; give as many of each"
             )
         group = SubscriptionGroup(_sql(sql), bound, counts.pop(), overflow, buffer)
-        return LiveSubscriptions(self._line, group, _timeout(timeout))
+        return LiveSubscriptions(self._line, group.in_portions(), _timeout(timeout))
 
     @property
     def seq(self) -> int:

@@ -52,7 +52,7 @@ class Listening:
         self._aggregate = AggregateAnswers(spec.function)
         self._rows = RowAnswers()
         self._contents = Contents(spec)
-        self._parted: set[int] = set()  # listeners that no message reaches until they are moved
+        self._parted: Ints = np.empty(0, np.int64)  # listeners that no message reaches until they are moved
         self._styles: dict[int, tuple[Policy, tuple[str, ...]]] = {}  # of collections: how each one is kept and shown
 
     @property
@@ -95,29 +95,28 @@ class Listening:
 
     def part(self, ids: Ints) -> None:
         """Let no message reach these listeners until they are moved. They keep their answers and what waits."""
-        if self._parted:
-            ids = ids[~np.isin(ids, np.fromiter(self._parted, np.int64))]
+        ids = ids[~np.isin(ids, self._parted)]
         self.audience.index.delete(ids)
-        self._parted.update(ids.tolist())
+        self._parted = np.concatenate((self._parted, ids))
 
     def move(self, ids: Ints, points: Floats) -> None:
         """The same listeners, found by other points: a server that began anew numbers partitions anew."""
         index = self.audience.index
-        if self._parted:
+        if len(self._parted):
             self._rejoin(ids, points)
         elif not np.array_equal(index.points_of(ids), points):
             index.delete(ids)
             index.insert(ids, points)
 
     def _rejoin(self, ids: Ints, points: Floats) -> None:
-        parted = np.isin(ids, np.fromiter(self._parted, np.int64))
-        self._parted.difference_update(ids.tolist())
+        parted = np.isin(ids, self._parted)
+        self._parted = self._parted[~np.isin(self._parted, ids)]
         self.audience.index.delete(ids[~parted])
         self.audience.index.insert(ids, points)
 
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners."""
-        if self._parted:  # an audience dismisses only those whom messages reach
+        if len(self._parted):  # an audience dismisses only those whom messages reach
             self._rejoin(ids, np.zeros((len(ids), self.audience.index.dimensions)))
         self.audience.dismiss(ids)
         self._contents.forget(ids)

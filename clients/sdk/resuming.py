@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clients.sdk.groups import PORTION_GROUPS, PORTION_SUBSCRIPTIONS
 from clients.sdk.pieces import sent_bytes
 from network.wire.bodies import Subscribe
 from network.wire.errors import TooLarge
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from clients.sdk.groups import Groups, SubscriptionGroup
     from network.wire.errors import HullcastError
 
-#: About the size of a request. A single group may be larger: it was taken before, and is again.
+#: About the size of a request, whose subscriptions and groups are bounded too. A single group may have more bytes: it
+#: was taken before, and is again.
 PORTION_BYTES = 8 << 20
 
 
@@ -51,8 +53,9 @@ class Portion:
 class Resuming:
     """The groups that are not subscribed again yet.
 
-    Every group was taken by itself once, but a request for all of them, or its reply, may be larger than a frame. So
-    they are asked for portion by portion; one that is refused as too large is asked for in smaller ones.
+    Every group was taken by itself once, but a request for all of them, or its reply, may be larger than a frame, and
+    would stop the server and the nodes on the way for too long. So they are asked for portion by portion; one that is
+    refused as too large is asked for in smaller ones.
     """
 
     def __init__(self, groups: Iterable[SubscriptionGroup], position: int) -> None:
@@ -88,12 +91,18 @@ class Resuming:
 
 def _portions(groups: Iterable[SubscriptionGroup]) -> list[Portion]:
     found: list[Portion] = []
-    room = 0
+    size_bytes = subscriptions = 0
     for group in groups:
-        size = 4 * len(group.sql) + sum(map(sent_bytes, group.parameters))
-        if not found or found[-1].since != group.away or size > room:
+        group_bytes = 4 * len(group.sql) + sum(map(sent_bytes, group.parameters))
+        size_bytes += group_bytes
+        subscriptions += group.count
+        full = (
+            size_bytes > PORTION_BYTES
+            or subscriptions > PORTION_SUBSCRIPTIONS
+            or (found and len(found[-1].groups) == PORTION_GROUPS)
+        )
+        if not found or full or found[-1].since != group.away:
             found.append(Portion([], group.away))
-            room = PORTION_BYTES
+            size_bytes, subscriptions = group_bytes, group.count
         found[-1].groups.append(group)
-        room -= size
     return found

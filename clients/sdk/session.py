@@ -165,7 +165,7 @@ class ClientSession:
         self, group: SubscriptionGroup, since: int | None = None, epoch: bytes | None = None
     ) -> tuple[int, list[Effect]]:
         """Open a group of subscriptions; its number is given here."""
-        self.groups.check_room(group)
+        self.groups.check_room(group.count)
         self.groups.number(group)
         call = self._new_call(Subscribe((group.on_wire(),), since, epoch))
         call.group = group

@@ -1,24 +1,25 @@
-"""Many subscriptions to one SQL text, made by one call, told to the server as one, and held as columns."""
+"""Many subscriptions to one SQL text, made by one call, told to the server in portions, and held as columns."""
 
 from __future__ import annotations
 
 import asyncio
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from clients.sdk.mailbox import GAPS
 from clients.sdk.subscription import LiveSubscription
-from network.wire.errors import HullcastError, SubscriptionClosed, UsageError
+from network.wire.errors import BadParameter, HullcastError, SubscriptionClosed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
 
     from clients.sdk.groups import SubscriptionGroup
     from clients.sdk.line import Line
+    from clients.sdk.listening import Listening
 
 Ints = npt.NDArray[np.int64]
 
@@ -49,36 +50,67 @@ class Changed:
 
 
 class LiveSubscriptions:
-    """What `Client.subscribe_many` returns: `async with` it, or `await` it and `close` it later."""
+    """What `Client.subscribe_many` returns: `async with` it, or `await` it and `close` it later.
 
-    def __init__(self, line: Line, group: SubscriptionGroup, timeout_s: float | None = None) -> None:
-        self.sql = group.sql
+    The members are in groups, each asked for by a request of its own; all groups are of one channel, so their listeners
+    are in one place here.
+    """
+
+    def __init__(self, line: Line, groups: list[SubscriptionGroup], timeout_s: float | None = None) -> None:
+        self.sql = groups[0].sql
         self._line = line
-        self._group = group
+        self._groups = groups
+        self._starts = np.cumsum([0, *(group.count for group in groups)])  # of the groups among the members
+        self._taken = 0  # groups that the server has taken
         self._listeners: Ints = np.empty(0, np.int64)
         self._order = self._sorted = self._listeners  # members by listener, and those listeners
         self._made: dict[int, LiveSubscription] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._timeout_s = timeout_s
-        self._open = False
+        self._state: Literal["new", "opening", "open", "closed"] = "new"
         self._error: HullcastError | None = None
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._opened().__await__()
 
     async def _opened(self) -> Self:
-        if not self._open and not len(self._listeners):
-            await self._line.open_group(self._group, self, self._timeout_s)
-            if not self.closed:
-                self._group.listening.skip(self._listeners)
+        if self._state != "new":
+            return self
+        self._line.session.groups.check_room(int(self._starts[-1]))
+        self._state = "opening"
+        try:
+            for group in self._groups:
+                await self._line.open_group(group, self, self._timeout_s)
+                if self._is_over():
+                    self._leave()
+                    break
+        except BaseException as error:
+            taken = self._taken
+            if not self._is_over():
+                self._end(None)
+                self._state, self._taken = "new", 0  # it may be tried again
+            if isinstance(error, BadParameter) and error.row >= 0:  # counted from the beginning of its portion
+                raise BadParameter(error.position, error.reason, int(self._starts[taken]) + error.row) from None
+            raise
+        if self._error is not None:
+            raise self._error
+        if not self.closed:
+            self._listening.skip(self._listeners)
         return self
 
     def opened(self) -> None:
-        """The server has taken them."""
-        self._listeners = self._group.listeners.copy()
-        self._order = np.argsort(self._listeners)
-        self._sorted = self._listeners[self._order]
-        self._open = True
+        """The server has taken the next group."""
+        self._taken += 1
+        if self._taken == len(self._groups) and self._state == "opening":
+            assert {group.listening for group in self._groups} == {self._listening}, "one text is of one channel"
+            self._listeners = np.concatenate([group.listeners for group in self._groups])
+            self._order = np.argsort(self._listeners)
+            self._sorted = self._listeners[self._order]
+            self._state = "open"
+
+    @property
+    def _listening(self) -> Listening:
+        return self._groups[0].listening
 
     async def __aenter__(self) -> Self:
         return await self._opened()
@@ -90,14 +122,24 @@ class LiveSubscriptions:
         """Hear no more. Closing twice is fine."""
         self._end(None)
 
+    def _is_over(self) -> bool:
+        return self._state == "closed"
+
     def _end(self, error: HullcastError | None) -> None:
-        if self._open:
-            self._open, self._error = False, error
+        if self._state in ("opening", "open"):
+            self._state, self._error = "closed", error
             for subscription in list(self._made.values()):
                 subscription.ended(error or SubscriptionClosed(self.sql))
-            self._group.listening.mailbox.watch(self._group.number, np.empty(0, np.int64), None)
-            self._line.leave(self._group, None, self)
+            self._leave()
             self._wake()
+
+    def _leave(self) -> None:
+        """Leave the groups that the server has taken."""
+        taken = self._groups[: self._taken]
+        if taken:
+            self._listening.mailbox.watch(taken[0].number, np.empty(0, np.int64), None)
+        for group in taken:
+            self._line.leave(group, None, self)
 
     def __len__(self) -> int:
         return len(self._listeners)
@@ -111,29 +153,32 @@ class LiveSubscriptions:
         if self._listeners[at] < 0:
             raise SubscriptionClosed(self.sql)
         if at not in self._made:
-            self._made[at] = LiveSubscription(self._line, self._group, listener=int(self._listeners[at]))
+            group = self._groups[int(np.searchsorted(self._starts, at, side="right")) - 1]
+            self._made[at] = LiveSubscription(self._line, group, listener=int(self._listeners[at]))
         return self._made[at]
 
     def __iter__(self) -> Iterator[LiveSubscription]:
         return (self[i] for i in range(len(self)) if self._listeners[i] >= 0)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} subscriptions {self.sql!r}{'' if self._open else ' closed'}>"
+        return f"<{len(self)} subscriptions {self.sql!r}{' closed' if self.closed else ''}>"
 
     @property
     def closed(self) -> bool:
         """Whether they are over."""
-        return not self._open
+        return self._state != "open"
 
     def _check_open(self) -> None:
-        if not self._open:
+        if self.closed:
             raise self._error or SubscriptionClosed(self.sql)
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which the answers are right."""
+        """The sequence number of the update up to which all answers are right."""
         self._check_open()
-        return self._line.session.standing(self._group).seq
+        session = self._line.session
+        standings = [session.standing(group).seq for group in self._groups if group.number in session.groups]
+        return min(standings, default=session.position)
 
     @property
     def answers(self) -> npt.NDArray[Any]:
@@ -142,13 +187,13 @@ class LiveSubscriptions:
         self._check_open()
         if (self._listeners < 0).any():
             raise SubscriptionClosed(self.sql)
-        return self._group.listening.answers(self._listeners)
+        return self._listening.answers(self._listeners)
 
     @property
     def conflated(self) -> int:
         """Changes that a newer one replaced before `changes` told of them, over all subscriptions."""
         self._check_open()
-        return int(self._group.listening.mailbox.conflated[self._listeners[self._listeners >= 0]].sum())
+        return int(self._listening.mailbox.conflated[self._listeners[self._listeners >= 0]].sum())
 
     async def changes(self) -> AsyncIterator[Changed]:
         """Who has a new answer since last told, again and again; only the newest answer of each, and only if it is
@@ -162,9 +207,9 @@ class LiveSubscriptions:
     async def next_changes(self, wait_s: float | None = None) -> Changed | None:
         """Who has a new answer since last told, as soon as somebody has; None after `wait_s` seconds, or at the end."""
         self._check_open()
-        listening, group = self._group.listening, self._group.number
+        listening, group = self._listening, self._groups[0].number  # stands for all of them
         until = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
-        while self._open:
+        while not self.closed:
             if group not in listening.mailbox.noticed:
                 listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
             changed, gaps = listening.take_changed(group)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 from network.wire import columns as column_format
 from network.wire import fields, packing
 from network.wire.columns import Columns
-from network.wire.errors import BadFrame
+from network.wire.errors import BadFrame, TooLarge
 from network.wire.fields import Matrix, array, integer, text
 from network.wire.frames import Form, pack_channels, read_channels, read_form
 from network.wire.limits import DEFAULT, WireLimits
@@ -273,6 +273,8 @@ MOST_PARTS = 4096
 
 def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
     """The bytes of a body; TooLarge if no receiver would take them."""
+    if isinstance(body, Subscribe) and len(body.groups) > limits.groups:
+        raise TooLarge("groups in this subscribe", len(body.groups), limits.groups)
     encoded = packing.pack(_listed(body))
     packing.check_taken(type(body).__name__.lower(), encoded, limits.body_bytes, limits)
     return encoded
@@ -395,6 +397,8 @@ def _explain(parts: list[Any], limits: WireLimits) -> Explain:
 
 def _subscribe(parts: list[Any], limits: WireLimits) -> Subscribe:
     _, groups, since, epoch, ticket = parts
+    if len(array(groups, "groups")) > limits.groups:
+        raise BadFrame(f"{len(groups)} groups in one subscribe; at most {limits.groups}")
     return Subscribe(
         fields.items(groups, "groups", lambda group: _group(group, limits)),
         fields.optional(since, integer, "since"),

@@ -151,14 +151,15 @@ class BadBatch(UsageError):
 
 
 class BadParameter(UsageError):
-    """A bound parameter does not fit its placeholder (numbered from 1)."""
+    """A bound parameter does not fit its placeholder (numbered from 1). `row`: of a column the row, else -1."""
 
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(position, reason)
-        self.position, self.reason = position, reason
+    def __init__(self, position: int, reason: str, row: int = -1) -> None:
+        super().__init__(position, reason, row)
+        self.position, self.reason, self.row = position, reason, row
 
     def __str__(self) -> str:
-        return f"parameter {self.position}: {self.reason}" if self.position else self.reason
+        where = f" (row {self.row})" if self.row >= 0 else ""
+        return (f"parameter {self.position}: {self.reason}" if self.position else self.reason) + where
 
 
 class TableInUse(UsageError):

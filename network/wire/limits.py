@@ -22,6 +22,7 @@ class WireLimits:
     nesting: int = 16  # arrays and maps inside each other
     rows: int = 10_000_000  # of one column
     columns: int = 4096  # of one batch, answer or message; also parameters of one query, foreign values of a frame
+    groups: int = 4096  # of one Subscribe
     words: int = 2 << 20  # distinct texts of one column
     text_bytes: int = 1 << 20  # of one text or name
 

@@ -217,6 +217,27 @@ def test_a_portion_has_as_many_groups_as_fit_by_the_size_of_their_parameters(mon
 
 
 @pytest.mark.parametrize(
+    ("limit", "most", "expected"),
+    [("PORTION_SUBSCRIPTIONS", 10, [[5, 5], [6], [12], [1, 1]]), ("PORTION_GROUPS", 4, [[5, 5, 6, 12], [1, 1]])],
+)
+def test_a_portion_has_no_more_subscriptions_and_groups_than_one_request_may_ask_for(
+    limit: str, most: int, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = session_with(5)
+    for count in (5, 6, 12, 1, 1):
+        _, effects = session.subscribe(group(count))
+        number, asked = only_request(effects)
+        session.take(reply(number, subscribed(asked, 10, 4.0)))
+    monkeypatch.setattr(resuming, limit, most)
+    effects, counts = session.take(RESET), []
+    while requests(effects):
+        number, asked = only_request(effects)
+        counts.append([of.count for of in asked.groups])
+        effects = session.take(reply(number, subscribed(asked, 10, 4.0)))
+    assert counts == expected
+
+
+@pytest.mark.parametrize(
     ("values", "size"),
     [
         (np.zeros(10), 80),

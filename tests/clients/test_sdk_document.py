@@ -58,6 +58,8 @@ LIMITS = {
     "rows in one `publish`": DEFAULT.rows,
     "changes of a client on the way at once": client.CHANGES_WAITING,
     "subscriptions in one request": SERVER.subscribe_rows,
+    "subscriptions in such a portion": groups.PORTION_SUBSCRIPTIONS,
+    "different queries in one request": SERVER.subscribe_groups,
     "subscriptions of a client": groups.MOST_SUBSCRIPTIONS,
     "different queries open at once, whatever their values": SERVER.max_channels,
     "clients and nodes connected to one server or node": SERVER.max_children,
@@ -77,5 +79,7 @@ def test_the_limits_named_are_those_of_the_code() -> None:
     for setting in re.findall(r"`((?:max|batch|subscribe)_\w+)`", section):
         assert hasattr(SERVER, setting)
     assert SERVER.batch_rows == publishing.WHOLE_ROWS
+    assert SERVER.subscribe_rows >= groups.PORTION_SUBSCRIPTIONS
+    assert SERVER.subscribe_groups >= groups.PORTION_GROUPS
     assert NodeSettings(parent=("tcp://127.0.0.1:1",)).max_children == SERVER.max_children
     assert LinkLimits().queue_bytes == LinkSettings().queue_bytes

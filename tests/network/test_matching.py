@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from network.matching.index import PointIndex
+from network.matching.index import MANY, PointIndex
 from network.matching.invariants import depth_of
 from network.matching.tree import BLOCK_POINTS
 
@@ -224,3 +224,22 @@ def test_read_only_columns_from_the_wire_are_taken() -> None:
     index.insert(ids, np.frombuffer(np.zeros(6).tobytes()).reshape(3, 2))
     index.delete(ids)
     assert len(index) == 0
+
+
+@pytest.mark.parametrize("leaving", [MANY - 1, MANY, 2 * MANY, 3 * MANY])
+def test_most_points_leave_at_once_and_the_rest_is_found_as_before(leaving: int) -> None:
+    n, rng = 3 * MANY, np.random.default_rng(3)
+    index, points = PointIndex(2), rng.integers(0, 50, (n, 2)).astype(float)
+    index.insert(np.arange(n), points)
+    order = rng.permutation(n)
+    index.delete(order[:leaving])
+    index.check()
+    left = np.sort(order[leaving:])
+    assert np.array_equal(index.points_of(left), points[left])
+    assert sorted(index.report([-1.0, -1.0], [50.0, 50.0]).tolist()) == left.tolist()
+    index.insert(order[:leaving], points[order[:leaving]])
+    index.check()
+    assert (
+        sorted(index.report([10.0, 10.0], [20.0, 20.0]).tolist())
+        == np.flatnonzero(((points >= 10.0) & (points <= 20.0)).all(axis=1)).tolist()
+    )

@@ -53,9 +53,9 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert numbers["values"] == DEFAULT.objects
     assert numbers["text"] << 20 == DEFAULT.text_bytes
     assert numbers["route"] == frames.LONGEST_ROUTE
-    for name in ("containers", "extensions", "nesting", "rows", "columns", "words"):
+    for name in ("containers", "extensions", "nesting", "rows", "columns", "groups", "words"):
         assert numbers[name] == getattr(DEFAULT, name)
-    assert len(fields(DEFAULT)) == 10
+    assert len(fields(DEFAULT)) == 11
 
 
 def test_the_codes_of_bye_are_all_explained() -> None:

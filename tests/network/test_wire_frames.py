@@ -381,3 +381,16 @@ def test_a_child_s_frame_that_only_parents_send_is_refused_before_it_is_built() 
     with pytest.raises(BadFrame, match="a reply frame does not come from below"):
         frames.decode(encoded, kinds=frames.UPWARD)
     assert isinstance(frames.decode(frames.encode(frames.Leave(1, None)), kinds=frames.UPWARD), frames.Leave)
+
+
+def test_a_subscribe_with_too_many_groups_is_refused_before_any_is_built() -> None:
+    group = bodies.Group(1, "SELECT COUNT(*) FROM T", (), 1)
+    full = bodies.Subscribe((group,) * DEFAULT.groups)
+    read = bodies.decode(bodies.encode(full))
+    assert isinstance(read, bodies.Subscribe)
+    assert len(read.groups) == DEFAULT.groups
+    with pytest.raises(TooLarge, match=r"^groups in this subscribe: 4097, at most 4096"):
+        bodies.encode(bodies.Subscribe((*full.groups, group)))
+    not_even_groups = packing.pack(["subscribe", [0] * (DEFAULT.groups + 1), None, None, None])
+    with pytest.raises(BadFrame, match="4097 groups in one subscribe; at most 4096"):
+        bodies.decode(not_even_groups)
