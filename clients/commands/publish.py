@@ -94,7 +94,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     count = "1 batch" if account.batches == 1 else f"{account.batches:,} batches"
     last = f", last seq {account.seq}" if account.batches else ""
     rate = f" ({account.rows / seconds:,.0f} rows/s)" if account.rows else ""
-    console.file.write(f"{table}: {account.rows:,} rows in {count}, {seconds:.2f} s{rate}{last}\n")
+    rows = "1 row" if account.rows == 1 else f"{account.rows:,} rows"
+    console.file.write(f"{table}: {rows} in {count}, {seconds:.2f} s{rate}{last}\n")
     return 0
 
 

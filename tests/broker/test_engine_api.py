@@ -57,7 +57,7 @@ from tests.support.engines import COUNT, DISTINCT, MAX, MIN, NOON, ROWS, engine_
         (lambda e: e.subscribe("SELECT MIN(Y) FROM V"), UnknownTable, ["no table V"]),
         (lambda e: e.subscribe("SELECT MIN(Q) FROM T"), UnknownColumn, ["no column Q in T", "K, X, Y"]),
         (lambda e: e.upsert("T", {"K": 9, "Q": 1}), UnknownColumn, ["no column Q in T"]),
-        (lambda e: e.upsert("T", 7), BadBatch, ["a int is not a batch of rows", "list of dicts"]),
+        (lambda e: e.upsert("T", 7), BadBatch, ["int is not a batch of rows", "list of dicts"]),
         (lambda e: e.upsert("T", {"K": [1, 2], "X": [1.0]}), BadBatch, ["X has 1 values", "K has 2"]),
         (lambda e: e.upsert("T", [{"X": 1.0}]), BadValue, ["row 0, column K", "nothing was applied"]),
         (lambda e: e.upsert("T", {"K": 9}), BadValue, ["column N", "NOT NULL"]),

@@ -87,6 +87,9 @@ def test_a_copy_made_beside_a_writing_server_is_whole_and_private(
         assert modes == {0o600}
     code, _, err = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "copy"))
     assert (code, "not empty" in err) == (2, True)
+    code, _, err = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "data" / "copy"))
+    assert (code, "inside the data directory" in err) == (2, True)
+    assert not (tmp_path / "data" / "copy").exists()
 
 
 def test_an_unfinished_write_is_told_and_is_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +171,7 @@ def test_what_is_no_data_directory_is_refused(tmp_path: Path, which: str, capsys
     assert "no such directory" in err
     code, _, err = said(capsys, which, str(tmp_path))
     assert code == 2
-    assert "no data directory" in err
+    assert "not a data directory" in err
 
 
 def test_a_lost_identity_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
