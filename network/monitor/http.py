@@ -185,7 +185,7 @@ class Monitor:
             raise _Refused(HTTPStatus.BAD_REQUEST, "the request ends too early") from error
         words = head.partition(b"\r\n")[0].split(b" ")
         if len(words) != 3 or words[2] not in (b"HTTP/1.0", b"HTTP/1.1") or not words[1].startswith(b"/"):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
         if words[0] != b"GET":
             raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
         return words[1].partition(b"?")[0].decode("latin-1")

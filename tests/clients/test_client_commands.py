@@ -361,7 +361,7 @@ def test_explain_says_what_becomes_of_a_subscription(shell: Shell) -> None:
     words = " ".join(shell("explain", sql, "--param", "20", "--param", "60").split())
     assert "the point (20, 60) in the plane of all ranges of RISK" in words
     assert f"with every MIN of {shell.table} over RISK" in words
-    assert "nobody is subscribed to it now" in words
+    assert "it has no subscription now" in words
     box = f"SELECT COUNT(*) FROM {shell.table} WHERE RISK >= 3 AND PER BETWEEN 1 AND 2"
     assert "the box RISK 3 .. ∞ x PER 1 .. 2" in " ".join(shell("explain", box).split())
     told = json.loads(shell("explain", box, "--json"))
