@@ -81,7 +81,7 @@ def ingest(table: Table, rows: object, interner: Interner, nan: Nan = "refuse") 
         return _from_columns(plan, [(name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)], interner)
     raise BadBatch(
         table.name,
-        f"a {type(rows).__name__} is not a batch of rows; pass a list of dicts, a dict of columns, a pyarrow Table or "
+        f"{type(rows).__name__} is not a batch of rows; pass a list of dicts, a dict of columns, a pyarrow Table or "
         "RecordBatch, or a pandas DataFrame (convert an iterator with list())",
     )
 

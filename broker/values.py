@@ -105,7 +105,7 @@ def take_text(column: Column, value: object) -> str | None:
     if isinstance(value, str):
         return str.__str__(value)  # subclasses become plain: no array hangs on them, and an Enum is its value
     if not is_null(value):
-        raise Refused(NAN if is_nan(value) else f"TEXT takes str, got {type_name(value)}")
+        raise Refused(NAN if is_nan(value) else f"TEXT takes str, got {_shown(value)}")
     _refuse_null(column)
     return None
 
@@ -177,11 +177,20 @@ def is_number(value: object) -> TypeGuard[int | float | np.integer[Any] | np.flo
     return isinstance(value, int | float | np.integer | np.floating)
 
 
+def _shown(value: object) -> str:
+    """The type of a value that was refused, and the value itself where that is short and certainly helps."""
+    if isinstance(value, str):
+        return f"{type_name(value)} {str.__str__(value)[:40]!r}"
+    if isinstance(value, bool | float) or (type(value) is int and abs(value) < 2**64):  # Python shows no huge ones
+        return f"{type_name(value)} {value!s}"
+    return type_name(value)
+
+
 def _real(value: object) -> float:
     if isinstance(value, Decimal):
         value = number_of(value)
     if not is_number(value):
-        raise Refused(f"REAL takes a number, got {type_name(value)}")
+        raise Refused(f"REAL takes a number, got {_shown(value)}")
     try:
         code = float(value)
     except OverflowError:
@@ -193,7 +202,7 @@ def _integer(value: object) -> float:
     if isinstance(value, Decimal):
         value = number_of(value)
     if not is_number(value):
-        raise Refused(f"INTEGER takes a whole number, got {type_name(value)}")
+        raise Refused(f"INTEGER takes a whole number, got {_shown(value)}")
     if isinstance(value, float | np.floating) and _finite(float(value)) != math.floor(value):
         raise Refused(f"INTEGER takes a whole number, got {value!s}")
     whole = int(value)
@@ -225,7 +234,7 @@ def _instant(value: object) -> float:
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
         kinds = "a datetime, a datetime64 or ISO-8601 text"
-        raise Refused(NAN if is_nan(value) else f"TIMESTAMP takes {kinds}, got {type_name(value)}")
+        raise Refused(NAN if is_nan(value) else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
     if value.utcoffset() is None:
         value = value.replace(tzinfo=UTC)
     code = (value - _EPOCH) // _MICROSECOND

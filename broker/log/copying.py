@@ -26,7 +26,9 @@ def copy(directory: Path, target: Path) -> None:
     may be torn in the copy. `target` must be empty or not there.
     """
     if read_identity(directory) is None:
-        raise BadDirectory(str(directory), "this is no data directory: it has no file `identity`")
+        raise BadDirectory(str(directory), "this is not a data directory: it has no file `identity`")
+    if target.resolve().is_relative_to(directory.resolve()):
+        raise BadDirectory(str(target), "it lies inside the data directory; copy to a folder elsewhere")
     try:
         make_private(target)
         if any(target.iterdir()):

@@ -146,7 +146,10 @@ def open_directory(
         make_private(path / LOG)
         lock = DirectoryLock(path)
     except OSError as error:
-        raise BadDirectory(str(path), error.strerror or str(error)) from error
+        reason = (
+            "it is a file; name a folder" if path.is_file() else f"cannot make or open it: {error.strerror or error}"
+        )
+        raise BadDirectory(str(path), reason) from error
     try:
         return _open(path, lock, apply, engine or Engine(), segment_bytes)
     except BaseException as error:

@@ -167,7 +167,7 @@ def _identity(directory: Path) -> bytes:
     if named:
         path = str(directory / "identity")
         raise LogDamaged(path, -1, "it is missing", f"By its segments it was {named.hex()}")
-    raise BadDirectory(str(directory), "this is no data directory: it has no file `identity`")
+    raise BadDirectory(str(directory), "this is not a data directory: it has no file `identity`")
 
 
 def _named_by_segments(directory: Path) -> bytes:

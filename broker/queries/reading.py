@@ -32,7 +32,7 @@ from network.wire.packing import type_name
 
 LONGEST_SQL = 4096
 MOST_COLUMNS = 2000  # of one query: SQLite's own limit
-_ACCEPTED = "one SELECT (WITH .. SELECT, UNION and the like included) over the tables"
+_ACCEPTED = "accepted: one SELECT (WITH .. SELECT, UNION and the like included) over the tables"
 INSTANT_FUNCTION = "hullcast_instant"  # the SQL function that brings a parameter into the form of a TIMESTAMP
 _TIME = Column("", ColumnType.TIMESTAMP)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -64,7 +64,11 @@ def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
     if not isinstance(sql, str):
         raise SqlError(type(sql).__name__, "the statement must be a str", _ACCEPTED)
     if len(sql) > LONGEST_SQL:
-        raise SqlError(shortened(sql), f"{len(sql)} characters", f"at most {LONGEST_SQL}")
+        raise SqlError(
+            shortened(sql),
+            f"the text has {len(sql):,} characters",
+            f"at most {LONGEST_SQL:,} are accepted; bind long values with ?",
+        )
     if "\0" in sql or not has_utf8(sql):
         raise SqlError(shortened(ascii(sql)), "a NUL character or a lone surrogate", _ACCEPTED)
     try:
@@ -342,4 +346,4 @@ def shortened(sql: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

@@ -10,6 +10,7 @@ clock that a pure module may have; what no step counts is bounded by SQLite's ow
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -126,7 +127,7 @@ class SqliteCopy:
             rows = cursor.fetchmany(self._row_limit + 1)
             cursor.close()
         if len(rows) > self._row_limit:
-            raise SqlError(shortened(plan.asked), f"more than {self._row_limit} rows", "add a WHERE or a LIMIT")
+            raise SqlError(shortened(plan.asked), f"more than {self._row_limit:,} rows", "add a WHERE or a LIMIT")
         instants = instants_of(names, plan)
         if any(instants):
             columns = [
@@ -152,12 +153,12 @@ class SqliteCopy:
         try:
             yield
         except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:
-            raise BadParameter(0, str(error)) from error
+            raise BadParameter(0, _mismatch(error)) from error
         except OverflowError as error:
             raise BadParameter(0, "an integer parameter is beyond 64 bits") from error
         except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
             if self._steps_left < 0:
-                reason = f"stopped after {self._step_limit} steps of work"
+                reason = f"stopped after {self._step_limit:,} steps of work"
                 raise SqlError(shortened(plan.asked), reason, "narrow it with WHERE, or join on keys") from error
             if "user-defined function" in str(error):
                 reason = "a parameter compared with a TIMESTAMP must be a datetime or ISO-8601 text"
@@ -189,6 +190,14 @@ class SqliteCopy:
             return False
         self._steps_left -= STEPS_PER_CALL
         return self._steps_left < 0
+
+
+def _mismatch(error: Exception) -> str:
+    """What is wrong with the parameters, in our words where SQLite's are about its own workings."""
+    counts = re.search(r"uses (\d+), and there are (\d+) supplied", str(error))
+    if counts is None:
+        return str(error)
+    return f"the query has {counts[1]} `?` and got {counts[2]} values; give one value for each `?`"
 
 
 def _stored(column: Column, cells: Cells) -> list[Any]:

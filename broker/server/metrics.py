@@ -24,9 +24,13 @@ def server_metrics(server: Server) -> list[Metric]:
         counter("hullcast_updates_total", "Updates since the database began: its sequence number.", engine.seq),
         gauge("hullcast_lag_updates", "Updates applied whose messages have not left yet.", lag),
         counter("hullcast_requests_total", "Requests of clients and reports of nodes.", server.requests),
-        counter("hullcast_requests_refused_total", "Requests their senders had no right to.", server.brain.refused),
         counter(
-            "hullcast_requests_failed_total", "Requests that failed by a fault of the server.", server.brain.failures
+            "hullcast_requests_refused_total", "Requests that their senders had no right to make.", server.brain.refused
+        ),
+        counter(
+            "hullcast_requests_failed_total",
+            "Requests that failed because of a bug in the server.",
+            server.brain.failures,
         ),
         gauge("hullcast_requests_in_work", "Requests answered in several turns, not done yet.", working.waiting),
         counter("hullcast_queries_total", "One-time queries answered.", queries.answered),
@@ -42,12 +46,14 @@ def server_metrics(server: Server) -> list[Metric]:
             "hullcast_channels", "Channels that subscribers elsewhere attend, or did lately.", len(server.attendance)
         ),
         gauge("hullcast_engine_memory_bytes", "Rows, trees and subscriptions.", engine.memory_bytes()),
-        gauge("hullcast_retention_bytes", "Recent messages kept for who comes back.", server.retention.size_bytes),
+        gauge(
+            "hullcast_retention_bytes", "Recent messages kept for clients that reconnect.", server.retention.size_bytes
+        ),
         gauge("hullcast_pending_bytes", "Requests that wait for the disk.", waiting),
         gauge("hullcast_log_synced_seq", "Update up to which everything is on disk.", log.synced_seq),
         gauge("hullcast_log_pending_records", "Records not on disk yet.", log.pending_records),
         gauge("hullcast_log_pending_bytes", "Bytes of these records.", log.pending_bytes),
-        gauge("hullcast_log_broken", "1 when the log cannot be written any more.", log.broken),
+        gauge("hullcast_log_broken", "1 when the log can no longer be written.", log.broken),
         counter("hullcast_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
         counter("hullcast_log_groups_total", "Groups of records synced together.", log.groups),
         counter("hullcast_checkpoints_total", "Checkpoints written.", server.checkpoints),

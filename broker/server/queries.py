@@ -122,7 +122,10 @@ class Queries:
     def put(self, request: Request, query: Query, owner: str) -> None:
         """Queue a query; Overloaded if too many wait."""
         if len(query.sql) > LONGEST_SQL:
-            raise SqlError(shortened(query.sql), f"{len(query.sql)} characters", f"at most {LONGEST_SQL}")
+            reason = f"the text has {len(query.sql):,} characters"
+            raise SqlError(
+                shortened(query.sql), reason, f"at most {LONGEST_SQL:,} are accepted; bind long values with ?"
+            )
         mine = sum(item.owner == owner for item in self._waiting)
         if len(self._waiting) >= WAITING or mine >= WAITING_PER_OWNER:
             raise Overloaded("queries waiting", WAITING_PER_OWNER if mine >= WAITING_PER_OWNER else WAITING)

@@ -39,7 +39,7 @@ class ServerSettings(Settings):
     )
     advertise: str = option(
         "",
-        "endpoint that others are told to dial; empty: the one it listens on (needed when that is tcp://*)",
+        "endpoint that others should connect to; empty: the one it listens on (needed when that is tcp://*)",
         metavar="ENDPOINT",
         check=check_advertise,
     )
@@ -97,7 +97,7 @@ class ServerSettings(Settings):
     )
     pending_bytes: int = option(
         64 * MIB,
-        "requests waiting for the disk before publishers are told to slow down",
+        "requests waiting for the disk before publishers are refused as Overloaded",
         raised="longer bursts pass, but they take memory, and what waits is later",
         least=64 * KIB,
         most=64 * GIB,
@@ -105,35 +105,35 @@ class ServerSettings(Settings):
     cover_budget: int = option(
         256,
         "boxes that stand for the interests of one child node in one channel",
-        raised="fewer messages go where nobody wants them, but matching and memory cost more",
+        raised="fewer needless messages, but matching and memory cost more",
         least=1,
         most=1_000_000,
     )
     batch_rows: int = option(
         100_000,
         "rows in one batch; larger ones are refused (the SDK sends what is beyond 100,000 in pieces of 50,000)",
-        raised="more throughput for bulk loads, but everybody else waits while one is applied",
+        raised="more throughput for bulk loads, but all other clients wait while one is applied",
         least=1,
         most=10_000_000,
     )
     subscribe_rows: int = option(
         100_000,
         "subscriptions in one request; larger ones are refused (the SDK asks for at most 25,000 at once)",
-        raised="fewer round trips, but everybody else waits while one is answered",
+        raised="fewer round trips, but everybody else waits while the subscriptions of one are entered",
         least=1,
         most=10_000_000,
     )
     subscribe_groups: int = option(
         1000,
         "different queries in one request to subscribe; larger ones are refused (the SDK asks for at most 500 at once)",
-        raised="fewer round trips after a break, but everybody else waits while one is answered",
+        raised="fewer round trips after a lost connection, but each takes longer until its reply",
         least=1,
         most=WIRE.groups,
     )
     query_s: float = option(
         20.0,
         "time that a one-time query may run; then it is stopped",
-        raised="heavier queries finish, but they take a processor from everybody else for longer",
+        raised="heavier queries finish, but each takes a processor for longer",
         least=0.01,
         most=86400,
     )
@@ -154,7 +154,7 @@ class ServerSettings(Settings):
     channel_linger_s: float = option(
         30.0,
         "time a channel stays open after its last subscription",
-        raised="subscribers that come back find it warm, but the server computes for nobody meanwhile",
+        raised="subscribers that come back find it warm, but the server computes what is not used meanwhile",
         least=0,
         most=86400,
     )

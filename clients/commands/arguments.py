@@ -42,7 +42,7 @@ def add_process_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until-input-ends",
         action="store_true",
-        help="stop, as by SIGTERM, when standard input is closed: when whoever holds its other end is gone",
+        help="stop, as by SIGTERM, when standard input is closed, for instance because the parent process ended",
     )
 
 

@@ -29,7 +29,9 @@ def add_connection_arguments(parser: argparse.ArgumentParser, json_help: str = "
         "--url",
         help="server or node, or several separated by commas; environment HULLCAST_URL (default " + DEFAULT_URL + ")",
     )
-    group.add_argument("--key", metavar="FILE", help="our key pair, as `hullcast keygen` wrote it; HULLCAST_KEY")
+    group.add_argument(
+        "--key", metavar="FILE", help="the key pair of this client, a file from `hullcast keygen`; HULLCAST_KEY"
+    )
     group.add_argument(
         "--server-key", metavar="KEY", help="the server's public key, or a file that holds it; HULLCAST_SERVER_KEY"
     )
@@ -39,7 +41,9 @@ def add_connection_arguments(parser: argparse.ArgumentParser, json_help: str = "
         metavar="S",
         help=f"seconds to wait for a connection (default {CONNECT_S:g}) and for each reply (default 30)",
     )
-    group.add_argument("--name", help="how the server's logs call us; HULLCAST_NAME (default host and process)")
+    group.add_argument(
+        "--name", help="name of this client in the server's logs; HULLCAST_NAME (default host and process)"
+    )
     group.add_argument(
         "--insecure", action="store_true", default=None, help="allow an unencrypted connection to another host"
     )

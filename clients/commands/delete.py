@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Removes rows by primary key. A key that is not there changes nothing and is not an error. Keys are read as "
-        "the type of the key column says."
+        "Removes rows by primary key. A key that does not exist is not an error. Keys are read by the type of the key "
+        "column."
     )
-    parser.epilog = "Exit code 0 if all were asked for, 2 if not. A key that begins with a minus comes after `--`."
+    parser.epilog = "Exit code 0 if all deletes were durable, 2 if not. Put a key that begins with a minus after `--`."
     parser.add_argument("table", metavar="TABLE", help="the table, in any case")
     parser.add_argument("keys", nargs="*", metavar="KEY", help="a primary key")
-    parser.add_argument("--file", metavar="FILE", help="keys, one a line; `-` is standard input")
+    parser.add_argument("--file", metavar="FILE", help="keys, one per line; `-` is standard input")
     parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="keys in a batch (default 1000)")
     add_connection_arguments(parser, "print the summary as JSON: table, keys, seq")
 

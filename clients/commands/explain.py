@@ -22,15 +22,15 @@ RECTANGLES = ("MIN", "MAX", "DISTINCT")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Says how a subscription would be served, without subscribing: the point or box it becomes, the channel whose "
-        "messages it shares with all others of its kind, and the traffic it would have had lately."
+        "Shows how a subscription would be served, without subscribing: the point or box it becomes, the channel whose "
+        "messages it shares with all subscriptions of its kind, and the traffic it would have had recently."
     )
     parser.epilog = (
-        "Traffic is measured on the messages that the server keeps for those who reconnect, so there is none to tell "
-        "of while nobody is subscribed to the channel."
+        "Traffic is measured on the recent messages that the server keeps for clients that reconnect, so it is unknown "
+        "while the channel has no subscription."
     )
     add_sql_arguments(parser)
-    add_connection_arguments(parser, "print what the server tells as one JSON object; an open end is null")
+    add_connection_arguments(parser, "print the server's reply as one JSON object; a missing bound is null")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -95,7 +95,7 @@ def _number(end: float) -> str:
 def _shared(told: dict[str, Any]) -> str:
     over = f" over {', '.join(told['ranges'])}" if told["ranges"] else ""
     by = f" by {', '.join(told['partitions'])}" if told["partitions"] else ""
-    state = "it is open" if told["channel_open"] else "nobody is subscribed to it now; the first subscriber opens it"
+    state = "it is open" if told["channel_open"] else "it has no subscription now; the first one opens it"
     return (
         f"with every {told['kind']} of {' and '.join(told['tables'])}{over}{by}, whatever its bounds: one set of "
         f"messages for all of them; {state}"
@@ -106,7 +106,7 @@ def _traffic(told: dict[str, Any]) -> list[tuple[str, str]]:
     lines = []
     if "messages_per_update" in told:
         text = f"{told['messages_per_update']:.2f} messages an update, for all subscribers together"
-        seen = f"over {told['updates_seen']:,} updates; {told['ignorable_share']:.0%} of these concern nobody"
+        seen = f"over {told['updates_seen']:,} updates; {told['ignorable_share']:.0%} of these change no answer"
         lines.append(("messages", f"{text} ({seen})"))
     if "recent_messages" not in told:
         lines.append(("expect", "not known: the server keeps no messages of this channel yet"))

@@ -21,7 +21,7 @@ ABOUT: dict[Action, str] = {
     "publish": "write and delete rows",
     "subscribe": "subscribe",
     "query": "run one-time SELECTs",
-    "admin": "create and drop tables, and see everybody's channels in `hullcast status`",
+    "admin": "create and drop tables, and see the channels of all clients in `hullcast status`",
     "node": "join as a node, which speaks for the clients below it",
 }
 
@@ -39,8 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="hullcast", help="name of the pair and of its files (default hullcast)")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder for them (default: here)")
-    parser.add_argument("--force", action="store_true", help="replace a pair of that name; the old one is gone")
-    parser.add_argument("--allow", type=Path, metavar="FILE", help="add the key to this allow list, made if need be")
+    parser.add_argument(
+        "--force", action="store_true", help="replace an existing pair of that name; the old one is lost"
+    )
+    parser.add_argument(
+        "--allow", type=Path, metavar="FILE", help="add the key to this allow list; it is created if it does not exist"
+    )
     rights = parser.add_argument_group("what the key may do")
     for action in TABLE_ACTIONS:
         about = f"{ABOUT[action]}: these tables ('*' is every table)"

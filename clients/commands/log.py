@@ -31,31 +31,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_subparsers(metavar="verify|show|copy", dest="which", required=True)
     verifying = which.add_parser(
         "verify",
-        help="read everything and say whether it is whole",
+        help="read all files and check whether they are whole",
         description="Reads all checkpoints and segments of a data directory and checks every record. Changes nothing, "
-        "and may run beside a server. Whether the log lost its end cannot be seen in it, so the command says where "
-        "it ends. Exit code 0: what is there is whole; 1: something is damaged or missing; 2: it could not be checked.",
+        "and may run beside a server. The log alone cannot show whether its end was lost, so the command says where "
+        "it ends. Exit code 0: all files are whole; 1: something is damaged or missing; 2: it could not be checked.",
     )
     verifying.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
-    verifying.add_argument("--json", action="store_true", help="the report as one JSON object")
+    verifying.add_argument("--json", action="store_true", help="print the report as one JSON object")
     showing = which.add_parser(
         "show",
         help="list the records",
-        description="Lists the records of the commit log: batches of rows, and CREATE and DROP TABLE. What a "
-        "checkpoint made unnecessary is not there any more.",
+        description="Lists the records of the commit log: batches of rows, and CREATE and DROP TABLE. Records "
+        "that a checkpoint made unnecessary have been removed.",
     )
     showing.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
-    showing.add_argument("--from", type=whole(0), default=0, metavar="SEQ", dest="from_seq", help="from this update on")
-    showing.add_argument("--json", action="store_true", help="one JSON object a line")
+    showing.add_argument(
+        "--from", type=whole(0), default=0, metavar="SEQ", dest="from_seq", help="start at this update"
+    )
+    showing.add_argument("--json", action="store_true", help="print one JSON object per line")
     copying = which.add_parser(
         "copy",
         help="copy it, also beside a running server, and verify the copy",
         description="Copies a data directory in the right order (identity, checkpoints, log) and verifies the copy. "
-        "May run beside a server: the copy is as if the server had been killed meanwhile. Exit codes as of `verify`.",
+        "May run beside a server; a server starts from the copy as after a crash. Exit codes are those of `verify`.",
     )
     copying.add_argument("directory", type=Path, metavar="DIR", help="the server's data directory")
     copying.add_argument("target", type=Path, metavar="TARGET", help="a new folder, or an empty one")
-    copying.add_argument("--json", action="store_true", help="the report on the copy as one JSON object")
+    copying.add_argument("--json", action="store_true", help="print the report on the copy as one JSON object")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -126,19 +128,23 @@ def _verdict(found: Verified) -> str:
     """What is known, and no more: a log whose end was cut off between two records looks like one that ended there."""
     last = found.last
     if last is None:
-        reached = "there is no record in the log"
+        reached = "the log has no records"
     else:
         where = f"in {last.path.name} to byte {last.end}"
         reached = f"the last good record is {last.last_record} (update {last.last_seq}), {where}"
     if found.problems:
         return f"not whole; {reached}"
-    return f"whole as far as it goes: {reached}. Whether there was anything after that, the log alone cannot tell"
+    return f"whole as far as it goes: {reached}. The log alone cannot show whether there was anything after that"
 
 
 def _show(directory: Path, from_seq: int, as_json: bool, console: Console) -> int:
+    empty = True
     for path, placed in show(directory, from_seq):
+        empty = False
         line = json.dumps(_fields(path, placed)) if as_json else _line(placed.record)
         console.file.write(line + "\n")
+    if empty and not as_json:
+        console.file.write("no records\n")
     return FINE
 
 

@@ -26,12 +26,13 @@ POINTLESS = ("denied", "version")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A flag for each setting, and how the process shows itself."""
     parser.description = (
-        "Runs one node: it follows a server or another node, and carries to its own children what concerns them. "
-        "When it has a way to the server it prints one line on standard output; logs go to standard error."
+        "Runs one node: it connects to the server or to another node, and passes on to its own children the messages "
+        "that concern them. When it is connected to the server it prints one line on standard output; logs go to "
+        "standard error."
     )
     parser.epilog = (
-        "SIGTERM and SIGINT stop it; its children move elsewhere. SIGHUP reads the allow list again. Exit code 0 "
-        "after a requested stop, 2 when it cannot serve, also when every parent refuses it at the start."
+        "SIGTERM and SIGINT stop it; its children connect elsewhere. SIGHUP makes it read the allow list again. Exit "
+        "code 0 after a requested stop, 2 when it cannot serve, also when every parent refuses it at the start."
     )
     add_process_arguments(parser)
     add_flags(parser, NodeSettings)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", metavar="TABLE", help="the table, in any case")
     form = parser.add_mutually_exclusive_group(required=True)
     form.add_argument("--csv", metavar="FILE", help="comma-separated values; `-` is standard input")
-    form.add_argument("--jsonl", metavar="FILE", help="a JSON object a line; `-` is standard input")
+    form.add_argument("--jsonl", metavar="FILE", help="one JSON object per line; `-` is standard input")
     form.add_argument("--parquet", metavar="FILE", help="a Parquet file (needs hullcast[arrow]); `-` is standard input")
     parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="rows in a batch (default 1000)")
     parser.add_argument("--delimiter", type=_character, default=",", metavar="C", help="between CSV cells (default ,)")
@@ -94,7 +94,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     count = "1 batch" if account.batches == 1 else f"{account.batches:,} batches"
     last = f", last seq {account.seq}" if account.batches else ""
     rate = f" ({account.rows / seconds:,.0f} rows/s)" if account.rows else ""
-    console.file.write(f"{table}: {account.rows:,} rows in {count}, {seconds:.2f} s{rate}{last}\n")
+    rows = "1 row" if account.rows == 1 else f"{account.rows:,} rows"
+    console.file.write(f"{table}: {rows} in {count}, {seconds:.2f} s{rate}{last}\n")
     return 0
 
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Runs a SELECT once, over the rows as they are. Any SELECT of SQLite is taken, not only those one can "
-        "subscribe to."
+        "Runs a SELECT once, over the current rows. It may be any SELECT that SQLite understands, not only one that "
+        "you can subscribe to. The server limits its time, memory and rows (clients/SDK.md, Limits)."
     )
-    parser.epilog = "Columns without a name of their own are called as they are written."
+    parser.epilog = "A column without a name (AS ..) is named by its expression."
     add_sql_arguments(parser)
     parser.add_argument("--csv", action="store_true", help="print CSV with a header; NULL is an empty cell")
     add_connection_arguments(parser, "print a JSON object a row; TIMESTAMP is ISO-8601 text")

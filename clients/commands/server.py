@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A flag for each setting, and how the process shows itself."""
     parser.description = (
         "Runs the database server: it keeps the rows, writes the commit log, and feeds nodes and clients. When it "
-        "serves it prints one line on standard output; logs go to standard error."
+        "is ready it prints one line on standard output; logs go to standard error."
     )
     parser.epilog = (
-        "SIGTERM and SIGINT stop it: the log is synced, children are told; a second SIGINT stops it at once. SIGHUP "
-        "reads the allow list again. Exit code 0 after a requested stop, 2 when it cannot serve (any more)."
+        "SIGTERM and SIGINT stop it: it syncs the log and notifies its children; a second SIGINT stops it at once. "
+        "SIGHUP makes it read the allow list again. Exit code 0 after a requested stop, 2 when it cannot serve."
     )
     add_process_arguments(parser)
     add_flags(parser, ServerSettings)

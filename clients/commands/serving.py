@@ -53,7 +53,7 @@ def prepare(kind: type[Kind], arguments: argparse.Namespace) -> Prepared[Kind] |
         return None
     logs.configure(settings.log.level, settings.log.format)
     if security.open:
-        log.warning("everybody who connects may do everything (--open); --allow FILE would limit that")
+        log.warning("every client that connects may do everything (--open); --allow FILE would limit that")
     if arguments.until_input_ends:
         stop_when_input_ends()
     return Prepared(settings, rights, curve, parent_curve)

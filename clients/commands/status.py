@@ -30,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Nodes report about once a second, so their lag is at most that old. Rates come from two samples; without "
         "--watch the second one is taken after --interval."
     )
-    parser.add_argument("--watch", action="store_true", help="refresh until Ctrl-C; with --json an object a line")
+    parser.add_argument("--watch", action="store_true", help="refresh until Ctrl-C; with --json one object per line")
     parser.add_argument("--interval", type=seconds, default=1.0, metavar="S", help="between samples (default 1)")
-    add_connection_arguments(parser, "print what the server tells as one JSON object; no rates")
+    add_connection_arguments(parser, "print the server's reply as one JSON object, without rates")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

@@ -38,7 +38,11 @@ def screen(now: Sample, before: Sample | None) -> RenderableType:
     parts: list[RenderableType] = [_tree(now, before), Text()]
     parts.append(_tables(now.status["tables"]))
     channels = now.status["channels"]
-    parts += [Text(), _channels(now, before)] if channels else [Text("no channel is open: nobody is subscribed", "dim")]
+    parts += (
+        [Text(), _channels(now, before)]
+        if channels
+        else [Text("no channel is open: there are no subscriptions", "dim")]
+    )
     return Group(*parts)
 
 
@@ -54,7 +58,7 @@ def _tree(now: Sample, before: Sample | None) -> Tree:
         parent = branches.get(node["path"][-1]) if node["path"] else None
         branches[node["id"]] = (parent or tree).add(_node(node, now, before))
     if not nodes:
-        tree.add(Text("no nodes; clients dial the server", "dim"))
+        tree.add(Text("no nodes; clients connect to the server", "dim"))
     return tree
 
 
@@ -74,7 +78,7 @@ def _server(now: Sample, before: Sample | None) -> Text:
     else:
         kept = f"commit log {size(log['written_bytes'])} written, {size(log['pending_bytes'])} not yet on disk"
         kept += f", {log['checkpoints']} checkpoints"
-    retention = f"{size(status['retention_bytes'])} kept for those who reconnect"
+    retention = f"{size(status['retention_bytes'])} kept for clients that reconnect"
     refused = f", {status['refused']:,} requests refused" if status["refused"] else ""
     failed = f", {status['failed']:,} failed by a fault of the server" if status["failed"] else ""
     text.append(f"\n{kept}; rows take {size(status['memory_bytes'])}; {retention}{refused}{failed}", "dim")
@@ -167,7 +171,7 @@ def _channels(now: Sample, before: Sample | None) -> Table:
         updates, messages = channel["updates"], channel["messages"]
         earlier = then.get(channel["number"])
         table.add_row(
-            Text(channel["name"]).append("  nobody listens now" if channel["deserted"] else "", "dim"),
+            Text(channel["name"]).append("  no subscriptions now" if channel["deserted"] else "", "dim"),
             f"{updates:,}",
             f"{messages:,}",
             f"{messages / updates:.2f}" if updates else "-",

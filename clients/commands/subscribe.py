@@ -34,15 +34,15 @@ AT_ONCE = 500  # events written together when many wait
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Prints the answer of a SELECT and then each change of it, one line each, until Ctrl-C. Lost connections are "
-        "dialled again; where changes could not be told, the whole answer comes anew (resync)."
+        "Prints the answer of a SELECT and then each change of it, one line each, until Ctrl-C. Reconnects when the "
+        "connection is lost; if changes were lost meanwhile, it prints the whole answer again (resync)."
     )
     parser.epilog = (
-        "--json prints one object a line, written at once. All have `event`: `answer` (seq, columns, answer), `change` "
+        "--json prints one object per line, without delay. All have `event`: `answer` (seq, columns, answer), `change` "
         "(seq; answer for a single value; entered, left and changed, pairs of before and after, for sets and rows), "
         "`resync` (seq, answer, lost, reason), `connection` (connected), `end` (events, resyncs, dropped, conflated, "
         "seconds). A row is an object by column name, TIMESTAMP is ISO-8601 text. The exit code is 0 also after "
-        "Ctrl-C or SIGTERM, and when whoever reads the output goes away; 2 when the subscription fails."
+        "Ctrl-C or SIGTERM, and when the reader of the output ends; 2 when the subscription fails."
     )
     add_sql_arguments(parser)
     parser.add_argument("--count", type=whole(1), metavar="N", help="end after N changes or resyncs")
@@ -52,10 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--overflow",
         choices=get_args(Overflow),
         help="when changes come faster than they are read: latest (keep the newest answer; default for single values), "
-        "block (let the server wait; default for sets and rows), drop_oldest, error",
+        "block (stop reading, so that the server waits; default for sets and rows), drop_oldest, error",
     )
-    parser.add_argument("--buffer", type=whole(1), default=1024, metavar="N", help="changes that may wait (1024)")
-    add_connection_arguments(parser, "print one JSON object a line; see below")
+    parser.add_argument(
+        "--buffer", type=whole(1), default=1024, metavar="N", help="changes that may wait (default 1024)"
+    )
+    add_connection_arguments(parser, "print one JSON object per line; see below")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

@@ -88,7 +88,7 @@ class TextTeller:
         if isinstance(event, Resync):
             self.resyncs += 1
             lost = f", {event.lost} changes lost here" if event.lost else ""
-            why = {"gap": "what was missed while away cannot be told", "overflow": "read too slowly"}
+            why = {"gap": "changes were missed while disconnected", "overflow": "read too slowly"}
             text = (f"resync ({why.get(event.reason, event.reason)}{lost})  ", _STYLES["resync"])
             return self._line(Text.assemble(_seq(event.seq), text, _whole(self._columns, event.answer)))
         if not isinstance(event, Change):
@@ -107,7 +107,7 @@ class TextTeller:
 
     def connection(self, *, connected: bool) -> str:
         """It went, or it is there again."""
-        text = "connected again" if connected else "connection lost; dialling again"
+        text = "connected again" if connected else "connection lost; reconnecting"
         return self._line(Text(text, _STYLES["connection"]))
 
     def _line(self, text: Text) -> str:

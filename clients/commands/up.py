@@ -31,15 +31,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Starts a server, a root node and gateways below it, each as a process of its own, and shows where they are. "
-        "A node that dies is started again; when the server dies, everything ends. Ctrl-C ends everything."
+        "Starts a server, a root node and gateways below it, each as a process of its own, and shows their endpoints. "
+        "A node that dies is restarted; when the server dies, everything stops. Ctrl-C stops everything."
     )
     parser.epilog = (
         "Settings of the processes may be given as HULLCAST_* variables; `hullcast server --print-config` and "
         "`hullcast node --print-config` list them. Exit code 0 after Ctrl-C or SIGTERM, 2 when something failed."
     )
     parser.add_argument(
-        "--nodes", type=whole(0), default=3, metavar="N", help="0: the server alone, 1: and a root, 3: two gateways too"
+        "--nodes",
+        type=whole(0),
+        default=3,
+        metavar="N",
+        help="how many nodes: 0 starts the server alone, 1 adds a root node, each further one is a gateway (default 3)",
     )
     parser.add_argument(
         "--data",
@@ -53,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--monitor", action="store_true", help="give each process a monitor: health, metrics, status")
     parser.add_argument("--log-level", choices=LEVELS, default="warning", help="of all processes (default warning)")
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON object a line: ready first, then what happens"
+        "--json", action="store_true", help="print one JSON object per line: `ready` first, then events"
     )
     parser.add_argument(
         "--until-input-ends", action="store_true", help="end, as by SIGTERM, when standard input is closed"

@@ -160,7 +160,10 @@ def form_of(path: str) -> Form:
     for ending, form in _ENDINGS.items():
         if path.lower().endswith(ending):
             return form
-    raise UsageError(f"cannot tell what {path} is; its name ends with none of {', '.join(_ENDINGS)}")
+    raise UsageError(
+        f"{path} is not a trace: give a file ({', '.join(_ENDINGS)}), a folder made by `hullcast sim trace`, or one of "
+        "market, synthetic and points"
+    )
 
 
 _ENDINGS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}

@@ -90,7 +90,9 @@ def _objects(batch: Batch, table: TableShape, left_out: str | None) -> list[dict
 def _known(name: str, table: TableShape, batch: Batch) -> str:
     column = table.column(name)
     if column is None:
-        raise UsageError(f"{batch.source}: {UnknownColumn(name, table.name, tuple(table.types))}")
+        separator = next((each for each in ";\t|" if batch.form == "csv" and each in name), None)
+        hint = f"; is it separated by {separator!r}? Then give --delimiter" if separator else ""
+        raise UsageError(f"{batch.source}: {UnknownColumn(name, table.name, tuple(table.types))}{hint}")
     return column
 
 

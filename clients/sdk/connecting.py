@@ -111,8 +111,10 @@ def _curve(key: str | Path | None, server_key: str | Path | None) -> Curve | Non
         return None
     if key is None or server_key is None:
         missing = "key" if key is None else "server_key"
-        raise BadSetting(
-            missing, None, "an encrypted connection takes both `key` (ours) and `server_key` (the server's)"
+        reason = (
+            "an encrypted connection needs both your key pair (--key; from Python, key) and the server's public key "
+            "(--server-key; from Python, server_key)"
         )
+        raise BadSetting(missing, None, reason)
     pair = load_pair(key)
     return Curve(pair.public, pair.secret, load_public(server_key, setting="server_key"))

@@ -123,7 +123,7 @@ class Line:
             self.check()
         except TimeoutError:
             places = ", ".join(self._connection.endpoints)
-            why = self.dialer.failure or "is the server running?"
+            why = self.dialer.failure or "is a Hullcast server listening there? is the network reachable?"
             raise ConnectionLost(f"no answer from {places} after {timeout_s:g} s ({why})") from None
 
     async def _let_in(self) -> None:

@@ -85,7 +85,8 @@ def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
         version, *fields = packing.unpack(data)
         token = Token(*fields) if version == VERSION else None
     except (binascii.Error, zlib.error, BadFrame, TypeError, ValueError) as error:
-        raise BadSetting("resume", text[:20], "it is no token that `Subscription.token` gave") from error
+        reason = "it is not a resume token; pass the text that `Subscription.token` gave"
+        raise BadSetting("resume", text[:20], reason) from error
     if token is None or type(token.seq) is not int or type(token.epoch) is not bytes or type(token.channel) is not int:
         raise BadSetting("resume", text[:20], "the token is of another version; subscribe without it")
     if token.subject != subject_of(sql, parameters):

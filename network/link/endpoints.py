@@ -17,7 +17,7 @@ from ipaddress import AddressValueError, IPv6Address, ip_address
 
 from network.wire.errors import BadSetting
 
-ACCEPTED = "write tcp://HOST:PORT, tcp://[IPv6]:PORT, ipc://PATH or inproc://NAME"
+ACCEPTED = "write tcp://HOST:PORT, tcp://[IPv6]:PORT or inproc://NAME"
 IPC_BYTES = 107  # what a Unix socket's address has room for
 
 _HOST = re.compile(

@@ -78,7 +78,10 @@ def open_router(context: Context, endpoint: str, limits: LinkLimits, curve: Curv
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         socket.close()
-        raise BadSetting("endpoint", endpoint, f"cannot listen there: {error.strerror}") from error
+        reason = f"cannot listen there: {zmq.strerror(error.errno or 0)}"
+        if error.errno == zmq.EADDRINUSE:
+            reason += "; stop the process that listens there, or choose another port (--listen; port 0: any free one)"
+        raise BadSetting("listen", endpoint, reason) from error
     return socket
 
 
@@ -177,7 +180,11 @@ def check_endpoint(endpoint: str, curve: Curve | None, *, insecure: bool) -> Non
     if not separator or not rest or scheme not in ("tcp", "inproc"):
         raise BadSetting("endpoint", endpoint, "needs tcp://host:port or inproc://name")
     if scheme == "tcp" and curve is None and not insecure and not _is_loopback(rest.rpartition(":")[0]):
-        raise BadSetting("endpoint", endpoint, "plaintext beyond this machine needs CURVE keys, or insecure=True")
+        reason = (
+            "a connection to another host must be encrypted: give --key and --server-key (from Python, key and "
+            "server_key), or allow plain text with --insecure (insecure=True)"
+        )
+        raise BadSetting("endpoint", endpoint, reason)
 
 
 def check_curve(endpoint: str, curve: Curve | None) -> Curve | None:

@@ -13,8 +13,10 @@ loopback, or where only those can connect who may read the names of tables and c
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
+import os
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -112,7 +114,10 @@ class Monitor:
                 self._serve, None if self._host == "*" else self._host, self._port, limit=self._limits.request_bytes
             )
         except OSError as error:
-            raise BadSetting("monitor", self.address, f"cannot listen there: {error.strerror or error}") from error
+            reason = f"cannot listen there: {os.strerror(error.errno) if error.errno else error}"
+            if error.errno == errno.EADDRINUSE:
+                reason += "; stop the process that listens there, or choose another port"
+            raise BadSetting("monitor", self.address, reason) from error
         self._port = self._server.sockets[0].getsockname()[1]
         log.info("monitor listening", extra={"address": self.address})
 
@@ -180,7 +185,7 @@ class Monitor:
             raise _Refused(HTTPStatus.BAD_REQUEST, "the request ends too early") from error
         words = head.partition(b"\r\n")[0].split(b" ")
         if len(words) != 3 or words[2] not in (b"HTTP/1.0", b"HTTP/1.1") or not words[1].startswith(b"/"):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
         if words[0] != b"GET":
             raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
         return words[1].partition(b"?")[0].decode("latin-1")

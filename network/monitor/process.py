@@ -20,7 +20,7 @@ _MEMORY = "/proc/self/statm"
 
 def pause_metrics(pauses: Pauses) -> list[Metric]:
     """How long the event loop stood still."""
-    recent = "The longest time in the last minute during which the event loop stood still."
+    recent = "The longest pause of the event loop in the last minute."
     return [
         gauge("hullcast_loop_pause_recent_seconds", recent, pauses.recent_s),
         gauge("hullcast_loop_pause_longest_seconds", "The same, since the start.", pauses.longest_s),

@@ -35,7 +35,9 @@ def children_metrics(children: Children) -> list[Metric]:
         ),
         counter("hullcast_too_large_total", "Replies and updates too large for a child.", status["too_large"]),
         counter("hullcast_nodes_refused_total", "Nodes that had no right to join.", status["refused"]),
-        counter("hullcast_frames_failed_total", "Frames that failed by a fault of this process.", children.failures),
+        counter(
+            "hullcast_frames_failed_total", "Frames that failed because of a bug in this process.", children.failures
+        ),
         gauge("hullcast_queue_bytes", "Bytes on their way to children, not acknowledged yet.", status["queued_bytes"]),
         gauge("hullcast_queue_fullest_bytes", "The same for the child with the most.", status["fullest_bytes"]),
         *listener_metrics(children.listener.statistics()),

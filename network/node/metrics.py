@@ -20,7 +20,9 @@ def node_metrics(node: Node) -> list[Metric]:
     return [
         gauge("hullcast_parent_attached", "1 while there is a parent.", node.attached),
         gauge("hullcast_depth", "Links between this node and the server.", len(node.path)),
-        counter("hullcast_parent_changes_total", "Times the way up was lost and found anew.", node.reattached),
+        counter(
+            "hullcast_parent_changes_total", "Times the node lost its parent and found one again.", node.reattached
+        ),
         counter("hullcast_parent_dialled_total", "Attempts to reach a parent.", link.attempts),
         counter("hullcast_parent_resumed_total", "Cuts after which the link went on, nothing lost.", link.resumed),
         counter("hullcast_parent_interruptions_total", "Times the connection to the parent broke.", link.interruptions),

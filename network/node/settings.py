@@ -40,7 +40,7 @@ class NodeSettings(Settings):
     )
     advertise: str = option(
         "",
-        "endpoint that others are told to dial; empty: the one it listens on (needed when that is tcp://*)",
+        "endpoint that others should connect to; empty: the one it listens on (needed when that is tcp://*)",
         metavar="ENDPOINT",
         check=check_advertise,
     )
@@ -72,7 +72,7 @@ class NodeSettings(Settings):
     cover_budget: int = option(
         256,
         "boxes that stand for the interests of one child node in one channel",
-        raised="fewer messages go where nobody wants them, but matching and memory cost more",
+        raised="fewer needless messages, but matching and memory cost more",
         least=1,
         most=1_000_000,
     )

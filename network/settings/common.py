@@ -18,8 +18,8 @@ FORMATS = ("text", "json")
 EVERY_ADDRESS = ("*", "0.0.0.0", "::")
 PLAIN = "this leaves the host, and links are plain text; give a key (`hullcast keygen`), or say --insecure"
 UNGUARDED = (
-    "who may connect, and do what? Give an allow list (--allow FILE; `hullcast keygen --allow FILE` adds keys to it), "
-    "or --open to let everybody who connects do everything"
+    "give an allow list of the keys that may connect (--allow FILE; `hullcast keygen --allow FILE` adds keys to it), "
+    "or --open to let every client do everything"
 )
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _LINK = LinkLimits()
@@ -107,20 +107,22 @@ class SecuritySettings(Settings):
     allow: Path | None = option(None, "allow list: which keys may connect, and what each may do with which tables")
     open: bool = option(
         False,
-        "no allow list: everybody who connects may do everything",
-        raised="no list to keep, but everybody who knows the public key reads, writes and drops tables",
+        "no allow list: every client that connects may do everything",
+        raised="no list to keep, but all who know the public key can read, write and drop tables",
     )
     insecure: bool = option(
         False,
-        "plain text beyond loopback too",
-        raised="no keys to hand out, but anybody on the network reads, writes and pretends",
+        "accept plain text from other hosts too",
+        raised="no keys to hand out, but everyone on the network can read, write and pretend to be someone else",
     )
 
     def check(self) -> None:
         """An allow list names keys, so it needs them; and keys alone keep nobody out, so they need a list."""
         if self.allow is not None and self.key is None:
             raise BadSetting(
-                "allow", str(self.allow), "an allow list needs a key: without one nobody can prove who they are"
+                "allow",
+                str(self.allow),
+                "an allow list needs a key (--key): without encryption clients cannot prove which key they have",
             )
         if self.allow is not None and self.open:
             raise BadSetting("open", True, f"there is an allow list too ({self.allow}); give one of the two")

@@ -127,7 +127,7 @@ def _read_file(path: Path, known: tuple[Declared, ...]) -> dict[tuple[str, str],
     except OSError as error:
         raise BadSetting("config", str(path), f"cannot read it: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadSetting("config", str(path), f"this is no TOML: {error}") from error
+        raise BadSetting("config", str(path), f"this is not TOML: {error}") from error
     ours = {each.section for each in known}
     written: dict[tuple[str, str], object] = {}
     for section, table in content.items():

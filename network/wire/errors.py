@@ -361,7 +361,10 @@ class TimedOut(Unavailable):
         self.what, self.seconds = what, seconds
 
     def __str__(self) -> str:
-        return f"{self.what} took longer than {self.seconds:g} s; give it more time, or look whether the server is busy"
+        return (
+            f"{self.what} took longer than {self.seconds:g} s; give it more time, or check whether the server is busy "
+            "(`hullcast status`)"
+        )
 
 
 class Overloaded(Unavailable):

@@ -74,7 +74,7 @@ def rows_to_columns(rows: object, table: str = "", nan: Nan = "refuse") -> tuple
         return _from_columns([(name, given.iloc[:, i]) for i, name in enumerate(given.columns)], table), None
     raise BadBatch(
         table,
-        f"a {type(rows).__name__} is not a batch of rows; pass a list of dicts, a dict of columns, a pyarrow Table or "
+        f"{type(rows).__name__} is not a batch of rows; pass a list of dicts, a dict of columns, a pyarrow Table or "
         "RecordBatch, or a pandas DataFrame (convert an iterator with list())",
     )
 

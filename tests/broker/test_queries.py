@@ -234,10 +234,15 @@ def test_columns_that_double_along_a_chain_are_refused_quickly(engine: Engine) -
         engine.mirror.query(f"WITH c0 AS (SELECT * FROM trade), {', '.join(links)} SELECT * FROM c59")
 
 
+def test_a_wrong_number_of_values_is_said_in_plain_words(engine: Engine) -> None:
+    with pytest.raises(BadParameter, match=r"^the query has 2 `\?` and got 1 values; give one value for each `\?`$"):
+        engine.mirror.query("SELECT ? + ?", (1,))
+
+
 def test_work_and_answers_are_bounded() -> None:
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
     engine = Engine(step_limit=100_000, row_limit=10)
-    with pytest.raises(SqlError, match="stopped after 100000 steps"):
+    with pytest.raises(SqlError, match="stopped after 100,000 steps"):
         engine.mirror.query(endless.format("count(*)"))
     with pytest.raises(SqlError, match="more than 10 rows"):
         engine.mirror.query(endless.format("x"))

@@ -202,6 +202,7 @@ def test_what_the_server_refuses_is_told_with_its_line(shell: Shell) -> None:
     [
         (b"\x00\x01\xff garbage", "is not UTF-8"),
         (b"SYMBOL,WRONG\nA,1\n", "no column WRONG"),
+        (b"SYMBOL;RISK\nA;1\n", "is it separated by ';'? Then give --delimiter"),
         (b'SYMBOL,RISK\nA,"1', "not CSV"),
     ],
 )
@@ -217,6 +218,7 @@ def test_a_table_or_file_that_is_not_there_is_told(shell: Shell, tmp_path: Path)
     assert "cannot read" in shell("publish", shell.table, "--csv", str(tmp_path / "none.csv"), code=2)
     assert "no table NOWHERE" in shell("delete", "NOWHERE", "A", code=2)
     assert "give keys, or a --file" in shell("delete", shell.table, code=2)
+    assert "or one of market, synthetic and points" in shell("replay", "nothere", code=2)
 
 
 def test_a_table_is_created_when_asked_for(shell: Shell) -> None:
@@ -251,6 +253,11 @@ def test_nobody_listening_is_told_soon(capsys: pytest.CaptureFixture[str]) -> No
         assert cli.main(["query", "SELECT 1", "--url", endpoint, "--timeout", "0.5"]) == 2
     assert time.monotonic() - begun < 10
     assert f"no answer from {endpoint} after 0.5 s (cannot connect; is the server running?)" in capsys.readouterr().err
+
+
+def test_plain_text_to_another_host_is_refused_with_the_options_that_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["status", "--url", "tcp://192.0.2.1:1"]) == 2
+    assert "give --key and --server-key" in capsys.readouterr().err
 
 
 def test_bad_sql_and_bad_parameters_are_told(shell: Shell) -> None:
@@ -354,7 +361,7 @@ def test_explain_says_what_becomes_of_a_subscription(shell: Shell) -> None:
     words = " ".join(shell("explain", sql, "--param", "20", "--param", "60").split())
     assert "the point (20, 60) in the plane of all ranges of RISK" in words
     assert f"with every MIN of {shell.table} over RISK" in words
-    assert "nobody is subscribed to it now" in words
+    assert "it has no subscription now" in words
     box = f"SELECT COUNT(*) FROM {shell.table} WHERE RISK >= 3 AND PER BETWEEN 1 AND 2"
     assert "the box RISK 3 .. ∞ x PER 1 .. 2" in " ".join(shell("explain", box).split())
     told = json.loads(shell("explain", box, "--json"))

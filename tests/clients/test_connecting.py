@@ -51,7 +51,7 @@ def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_d
         ([], {}, "at least one"),
         (None, {"timeout": 0}, "positive"),
         (None, {"timeout": "soon"}, "number of seconds"),
-        (None, {"key": "some.key"}, "both"),
+        (None, {"key": "some.key"}, "needs both.*--server-key"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_dialled(url: object, settings: object, says: str) -> None:

@@ -120,7 +120,7 @@ async def test_a_token_of_another_subscription_is_refused() -> None:
         one = await pair.subscribe(Asked(MIN, (0, 2)))
         with pytest.raises(hullcast.BadSetting, match="another subscription"):
             pair.client.subscribe(MIN, 0, 3, resume=one.live.token)
-        with pytest.raises(hullcast.BadSetting, match="no token"):
+        with pytest.raises(hullcast.BadSetting, match="not a resume token"):
             pair.client.subscribe(MIN, 0, 3, resume="nonsense")
 
 

@@ -46,7 +46,7 @@ def test_a_log_that_lost_its_end_is_not_called_complete(tmp_path: Path, capsys: 
     last = max((tmp_path / "log").iterdir())
     assert code == 0
     assert f"the last good record is 5 (update 8), in {last.name} to byte {last.stat().st_size}" in out
-    assert "Whether there was anything after that, the log alone cannot tell" in out
+    assert "The log alone cannot show whether there was anything after that" in out
     code, out, _ = said(capsys, "verify", str(tmp_path), "--json")
     assert json.loads(out)["last"] == {"record": 5, "seq": 8, "file": last.name, "end": last.stat().st_size}
 
@@ -61,6 +61,12 @@ def test_a_log_that_ends_before_a_checkpoint_has_lost_something(
     assert code == 1
     assert "the newest checkpoint with" in out
     assert "not whole; the last good record is" in out
+
+
+def test_a_log_without_records_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opened(tmp_path).close()
+    assert said(capsys, "show", str(tmp_path))[:2] == (0, "no records\n")
+    assert said(capsys, "show", str(tmp_path), "--json")[:2] == (0, "")
 
 
 def test_a_copy_made_beside_a_writing_server_is_whole_and_private(
@@ -87,6 +93,9 @@ def test_a_copy_made_beside_a_writing_server_is_whole_and_private(
         assert modes == {0o600}
     code, _, err = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "copy"))
     assert (code, "not empty" in err) == (2, True)
+    code, _, err = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "data" / "copy"))
+    assert (code, "inside the data directory" in err) == (2, True)
+    assert not (tmp_path / "data" / "copy").exists()
 
 
 def test_an_unfinished_write_is_told_and_is_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +177,7 @@ def test_what_is_no_data_directory_is_refused(tmp_path: Path, which: str, capsys
     assert "no such directory" in err
     code, _, err = said(capsys, which, str(tmp_path))
     assert code == 2
-    assert "no data directory" in err
+    assert "not a data directory" in err
 
 
 def test_a_lost_identity_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,7 +146,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
             last = ended.stderr.splitlines()[-1]
             assert last.startswith("hullcast: ")
             assert str(port) in last
-            assert "in use" in last
+            assert "in use; stop the process that listens there, or choose another port" in last
             assert "Traceback" not in ended.stderr
 
 

@@ -182,7 +182,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*: No such file or directory"):
         Source(str(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match="ends with none of"):
+    with pytest.raises(UsageError, match=r"rows\.txt is not a trace: give a file"):
         form_of("rows.txt")
     assert form_of("A.CSV") == "csv"
 

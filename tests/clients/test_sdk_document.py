@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import hullcast
+from broker.queries import reading, sqlite_copy
+from broker.reformulate import first
+from broker.server import queries
 from broker.server.settings import ServerSettings
 from broker.sql import create, subscription, text
 from broker.values import EXACT, LONGEST_TEXT_BYTES
@@ -56,12 +59,20 @@ LIMITS = {
     "rows in one batch that is applied whole": SERVER.batch_rows,
     "rows in such a piece": publishing.PIECE_ROWS,
     "rows in one `publish`": DEFAULT.rows,
-    "changes of a client on the way at once": client.CHANGES_WAITING,
+    "changes of a client under way at once": client.CHANGES_WAITING,
     "subscriptions in one request": SERVER.subscribe_rows,
     "subscriptions in such a portion": groups.PORTION_SUBSCRIPTIONS,
     "different queries in one request": SERVER.subscribe_groups,
     "subscriptions of a client": groups.MOST_SUBSCRIPTIONS,
     "different queries open at once, whatever their values": SERVER.max_channels,
+    "rows in the first answers of one `subscribe` or `subscribe_many`": first.FIRST_ROWS,
+    "rows read for these first answers": first.MOST_LOOKS,
+    "rows in the answer of a one-time query": sqlite_copy.ROW_LIMIT,
+    "time of a one-time query, seconds": SERVER.query_s,
+    "memory of a one-time query, bytes": SERVER.query_memory_bytes,
+    "one-time queries that run at once": SERVER.query_processes,
+    "one-time queries that wait for their turn": queries.WAITING,
+    "one-time queries of one key that wait": queries.WAITING_PER_OWNER,
     "clients and nodes connected to one server or node": SERVER.max_children,
     "clients in one process": MOST_SOCKETS // SOCKETS_PER_DIALER,
     "what a gateway holds for a client that does not read, bytes": LinkSettings().queue_bytes,
@@ -76,10 +87,11 @@ def test_the_limits_named_are_those_of_the_code() -> None:
     remarks = {what: remark for what, _, remark in named}
     sockets = remarks["clients in one process"]
     assert f"{SOCKETS_PER_DIALER} ZeroMQ sockets ({MOST_SOCKETS:,} in all)" in sockets
-    for setting in re.findall(r"`((?:max|batch|subscribe)_\w+)`", section):
+    for setting in re.findall(r"`((?:max|batch|subscribe|query)_(?!many)\w+)`", section):
         assert hasattr(SERVER, setting)
     assert SERVER.batch_rows == publishing.WHOLE_ROWS
     assert SERVER.subscribe_rows >= groups.PORTION_SUBSCRIPTIONS
     assert SERVER.subscribe_groups >= groups.PORTION_GROUPS
+    assert text.MAXIMUM_CHARACTERS == reading.LONGEST_SQL, "one limit for all statements"
     assert NodeSettings(parent=("tcp://127.0.0.1:1",)).max_children == SERVER.max_children
     assert LinkLimits().queue_bytes == LinkSettings().queue_bytes

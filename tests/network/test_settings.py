@@ -128,7 +128,7 @@ def test_a_switch_has_a_flag_for_both_ways() -> None:
         ("[server]\nlisten = 'tcp://x'", "[server] listen = 'tcp://x': the port is missing"),
         ("[server]\nlisten = 'tcp://10.0.0.1:1'", "[server] listen = 'tcp://10.0.0.1:1': this leaves the host"),
         ("[security]\nallow = 'a.toml'", "an allow list needs a key"),
-        ("[server", "this is no TOML"),
+        ("[server", "this is not TOML"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_place(text: str, what: str, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match=r"none\.toml.*No such file"):
         load(ServerSettings, file=tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_bytes(b"\xff")
-    with pytest.raises(BadSetting, match=r"bad\.toml.*no TOML"):
+    with pytest.raises(BadSetting, match=r"bad\.toml.*not TOML"):
         load(ServerSettings, file=tmp_path / "bad.toml")
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import sys
+import urllib.request
 from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -52,6 +53,12 @@ class Sandbox:
                 assert process.returncode == 0, f"{line}\n{out.decode()}{error.decode()}"
                 printed.append(out.decode())
         return "".join(printed)
+
+    async def metrics(self, address: str) -> str:
+        """What the monitor with this address in the document serves."""
+        url = f"http://127.0.0.1:{self._ports[address]}/metrics"
+        with await asyncio.to_thread(urllib.request.urlopen, url) as answer:
+            return str(answer.read(), "utf-8")
 
     def _here(self, line: str) -> str:
         """A line with places of this host."""
@@ -113,6 +120,10 @@ async def test_the_commands_of_operating_run_word_for_word(tmp_path: Path) -> No
         assert "cluster may: node" in keys
         assert cluster.count(" ready at ") == 2
         assert "ACME" in client
+        metrics = "".join([await here.metrics("127.0.0.1:9600"), await here.metrics("127.0.0.1:9601")])
+        named = set(re.findall(r"`(hullcast_\w+)`", OPERATING))
+        assert named <= set(re.findall(r"^# TYPE (\w+) ", metrics, re.MULTILINE))
+        assert len(named) > 10
         assert copy.count("the last good record is 2 (update 1)") == 2
         place = "tcp://10.0.0.9:7600"
         await here.run([f"hullcast server --data /backup/monday --listen {place} --key keys/cluster.key --open"])

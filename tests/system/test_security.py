@@ -238,7 +238,7 @@ def test_plain_text_beyond_this_host_is_refused_unless_asked_for() -> None:
         with pytest.raises(BadSetting, match="plain text"):
             settings(listen="tcp://10.1.2.3:7600").check()
         settings(listen="tcp://10.1.2.3:7600", security=SecuritySettings(insecure=True)).check()
-    with pytest.raises(BadSetting, match="plaintext"):
+    with pytest.raises(BadSetting, match="must be encrypted: give --key and --server-key"):
         Client(configure("tcp://10.1.2.3:7600"))
 
 

@@ -120,7 +120,7 @@ async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -
     """first.py twice, the commands after it, then what `hullcast up` says to try: all on one STOCK table."""
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     part = readme[readme.index("## A first subscription") : readme.index("## Without a server")]
-    first = part[part.index("```python\n") + len("```python\n") : part.index("```\n\nKill")]
+    first = part[part.index("```python\n") + len("```python\n") : part.index("```\n\nIf no server")]
     commands = re.findall(r"^    \.venv/bin/(hullcast (?!up).*)$", part, re.MULTILINE)
     assert [command.split()[1] for command in commands] == ["replay", "query", "subscribe"]
     with up() as process:
