@@ -16,7 +16,8 @@ from broker.feed import ChangeFeed
 from broker.ingest import ingest, ingest_keys
 from broker.interning import Interner
 from broker.queries.mirror import Mirror
-from broker.queries.reading import LONGEST_SQL, Plan
+from broker.queries.reading import LONGEST_SQL, Plan, read_statement
+from broker.queries.sqlite_copy import SqliteCopy
 from broker.schema import Column, ColumnType, Table
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES
@@ -268,6 +269,20 @@ def test_columns_may_be_named_as_sqlite_names_its_rowid() -> None:
             feed.append(store, 0, store.remove(ingest_keys(table, key - 1, interner)))
             assert mirror.query("SELECT * FROM t") == [(key,) * count]
         mirror.close()
+
+
+def test_keys_that_change_places_are_all_there_however_the_rows_come() -> None:
+    """With the rowid's names hidden, rows go by their keys; these pass from slot to slot, between two portions."""
+    table = Table("T", tuple(Column(name, ColumnType.INTEGER) for name in ("rowid", "_rowid_", "oid")), 0)
+    copy = SqliteCopy()
+    copy.create(table)
+    alive = np.ones(1, np.bool_)
+    for slot, key in ((0, 5.0), (1, 6.0), (0, 6.0), (1, 5.0)):
+        copy.put("T", np.array([slot]), alive, [np.array([key])] * 3)
+    assert sorted(copy.read(read_statement("SELECT * FROM T", copy.tables), ())) == [(5, 5, 5), (6, 6, 6)]
+    copy.put("T", np.array([0, 1]), np.array([False, True]), [np.array([6.0])] * 3)
+    assert copy.read(read_statement("SELECT * FROM T", copy.tables), ()) == [(6, 6, 6)]
+    copy.close()
 
 
 def test_a_row_of_many_long_texts_can_be_read_and_sorted() -> None:
