@@ -28,7 +28,7 @@ from network.wire.frames import Install
 from network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -172,8 +172,9 @@ class Subscribing:
                     yield spent
                     spent = 0.0
             if sum(size_bytes(one.snapshot) for one in request.asked if one.snapshot is not None) > PART_BYTES:
+                staged = yield from self._stage(request, now)
                 keep = True
-                return (yield from self._stage(request, now))
+                return staged
             return (yield from self._finish(request))
         finally:
             if not keep:
@@ -241,10 +242,8 @@ class Subscribing:
         request.parts = yield lambda: _parts(snapshots)
         mine = sum(other.staged_bytes for other in self._staged.values() if other.owner == request.owner)
         if mine + request.staged_bytes > STAGED_BYTES_PER_OWNER:
-            request.release()
-            raise TooLarge("bytes of first answers waiting to be fetched", request.staged_bytes, STAGED_BYTES_PER_OWNER)
+            raise _too_much(mine + request.staged_bytes)
         if self.staged_bytes + request.staged_bytes > STAGED_BYTES:
-            request.release()
             raise Overloaded("first answers waiting to be fetched", STAGED_BYTES)
         for one in request.asked:
             if one.snapshot is not None:
@@ -342,21 +341,42 @@ def _failed(group: Group, error: HullcastError) -> Opened:
     return Opened(group.group, 0, (), np.empty((0, 1)), None, Failed(*to_wire(error)))
 
 
+def _too_much(size: int) -> TooLarge:
+    return TooLarge("bytes of first answers waiting to be fetched", size, STAGED_BYTES_PER_OWNER)
+
+
 def _parts(snapshots: list[tuple[int, Columns]]) -> list[bytes]:
-    """Snapshots cut into encoded parts of about PART_BYTES."""
+    """Snapshots cut into encoded parts of PART_BYTES at most, but for rows that are larger by themselves."""
     parts: list[bytes] = []
     gathered: list[tuple[int, Columns]] = []
-    size = 0
+    size = total = 0
+
+    def encode() -> None:
+        nonlocal size, total
+        parts.append(bodies.encode(Part(tuple(gathered))))
+        gathered.clear()
+        size, total = 0, total + len(parts[-1])
+        if total > STAGED_BYTES_PER_OWNER:
+            raise _too_much(total)
+
     for group, columns in snapshots:
-        rows, whole = length(columns), size_bytes(columns)
-        step = max(1, rows * PART_BYTES // max(1, whole))
-        for start in range(0, max(rows, 1), step):
-            some = take(columns, np.arange(start, min(rows, start + step)))
+        for some in _pieces(columns):
+            if gathered and size + size_bytes(some) > PART_BYTES:
+                encode()
             gathered.append((group, some))
             size += size_bytes(some)
-            if size >= PART_BYTES:
-                parts.append(bodies.encode(Part(tuple(gathered))))
-                gathered, size = [], 0
     if gathered:
-        parts.append(bodies.encode(Part(tuple(gathered))))
+        encode()
     return parts
+
+
+def _pieces(columns: Columns) -> Iterator[Columns]:
+    """Consecutive rows, of PART_BYTES at most. How many rows that is differs where texts do: each text goes once in a
+    piece, however many rows of it have it, and again in the next one."""
+    rows, whole = length(columns), size_bytes(columns)
+    if whole <= PART_BYTES or rows <= 1:
+        yield columns
+        return
+    step = max(1, min(rows // 2, rows * PART_BYTES // whole))
+    for start in range(0, rows, step):
+        yield from _pieces(take(columns, np.arange(start, min(rows, start + step))))
