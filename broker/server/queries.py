@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 
 #: Queries that may wait, of all and of one owner; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 200
+#: Bytes of such queries, with their parameters (a query that waits alone may exceed them).
+WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
 #: Rows that go to the process at once: about two milliseconds of work.
 PORTION = 4096
 #: Bytes that may wait in the pipe to the process before it is given a chance to take them.
@@ -79,6 +81,7 @@ class QueryLimits:
 class _Waiting(Item):
     request: Request | None = None
     query: Query | None = None
+    size_bytes: int = 0
 
 
 class Queries:
@@ -123,10 +126,18 @@ class Queries:
         """Queue a query; Overloaded if too many wait."""
         if len(query.sql) > LONGEST_SQL:
             raise SqlError(shortened(query.sql), f"{len(query.sql)} characters", f"at most {LONGEST_SQL}")
-        mine = sum(item.owner == owner for item in self._waiting)
-        if len(self._waiting) >= WAITING or mine >= WAITING_PER_OWNER:
-            raise Overloaded("queries waiting", WAITING_PER_OWNER if mine >= WAITING_PER_OWNER else WAITING)
-        self._waiting.append(_Waiting(owner, time.monotonic(), request=request, query=query))
+        mine = [item for item in self._waiting if item.owner == owner]
+        for items, most, most_bytes in (
+            (mine, WAITING_PER_OWNER, WAITING_BYTES_PER_OWNER),
+            (self._waiting, WAITING, WAITING_BYTES),
+        ):
+            if len(items) >= most:
+                raise Overloaded("queries waiting", most)
+            if items and sum(item.size_bytes for item in items) + len(request.body) > most_bytes:
+                raise Overloaded("bytes of queries waiting", most_bytes)
+        self._waiting.append(
+            _Waiting(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
+        )
         self._something.set()
 
     async def run(self) -> None:
@@ -300,6 +311,8 @@ class QueryProcess:
 
     async def bring_up_to_date(self, owner: str, tables: tuple[str, ...]) -> None:
         """Let the process have everything in these tables. When this returns, it has been sent, up to this moment."""
+        for copy in [copy for name, copy in self._copies.items() if self._engine.stores.get(name) is not copy.store]:
+            self._forget(copy)
         while True:
             for name in tables:
                 async with self._copying.setdefault(name, asyncio.Lock()):
@@ -318,13 +331,21 @@ class QueryProcess:
         copy = self._copies.get(name)
         if copy is None or copy.store is not store:
             if copy is not None:
-                self._write(Drop(copy.store.table.name))
-                self._follower.drop(copy.store.table)
+                self._forget(copy)
             self._write(Create(store.table))
             self._follower.add(store.table)
             copy = self._copies[name] = TableCopy(store)
         self._follow()
         return copy.left
+
+    def _forget(self, copy: TableCopy) -> None:
+        """A table was dropped: neither this process nor the other shall hold its rows any longer."""
+        table = copy.store.table
+        self._write(Drop(table.name))
+        self._follower.drop(table)
+        del self._copies[fold(table.name)]
+        if not self._copying[fold(table.name)].locked():
+            del self._copying[fold(table.name)]
 
     def _follow(self) -> None:
         """Note what changed."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +187,32 @@ async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: p
         await wait_for(lambda: server.queries.waiting == 3, "three wait")
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert any(str(Overloaded("queries waiting", 3)) in str(result) for result in results)
+
+
+async def test_queries_that_wait_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
+    monkeypatch.setattr("clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
+        tasks = [asyncio.create_task(hc.query(f"{ENDLESS} WHERE x = ?", "x" * 60_000, timeout=2.0)) for _ in range(8)]
+        server = server_of(made.server)
+        await wait_for(lambda: server.queries.running + server.queries.waiting == 3, "one runs and two wait")
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert server.queries.answered + server.queries.running + server.queries.waiting == 3
+        assert any(str(Overloaded("bytes of queries waiting", 150_000)) in str(result) for result in results)
+
+
+async def test_rows_of_dropped_tables_are_forgotten() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        server, gone = server_of(made.server), []
+        for i in range(4):
+            await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
+            await hc.publish(f"T{i}", {"K": np.arange(10_000)})
+            assert await hc.query(f"SELECT count(*) FROM T{i}") == [(10_000,)]
+            gone.append(weakref.ref(server.engine.store_of(f"T{i}").alive))
+            await hc.execute(f"DROP TABLE T{i}")
+        await hc.execute(CREATE)
+        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
+        gc.collect()
+        assert [one for one in gone if one() is not None] == []
+        with pytest.raises(UnknownTable):
+            await hc.query("SELECT * FROM T0")
