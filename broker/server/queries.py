@@ -27,6 +27,7 @@ from broker.queries.process import (
     Ask,
     Create,
     Drop,
+    Known,
     Put,
     message_bytes,
 )
@@ -62,6 +63,8 @@ WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
 PORTION = 4096
 #: Bytes that may wait in the pipe to the process before it is given a chance to take them.
 PIPE_BYTES = 4 << 20
+#: Tables that the process is told of in the very turn of a query; more take several turns.
+FEW_TABLES = 4
 #: Texts whose tables are remembered.
 REMEMBERED = 1024
 #: Seconds that the process may take before a query begins, for rows that were sent before it.
@@ -201,6 +204,7 @@ class Queries:
         self._check(request.origin, ())
         async with self._starting:
             process = await self._started()
+        await process.bring_up_to_date(owner, ())
         tables = await self._tables(process, query.sql)
         self._check(request.origin, tables)  # with the rights in force now
         await process.bring_up_to_date(owner, tables)
@@ -249,6 +253,7 @@ class QueryProcess:
     def __init__(self, engine: Engine, working: Working, limits: QueryLimits, folder: str) -> None:
         self._engine, self._working, self._limits, self._folder = engine, working, limits, folder
         self._follower: Follower = engine.feed.follower("queries")
+        self._known: dict[str, Table] = {}
         self._copies: dict[str, TableCopy] = {}
         self._copying: dict[str, asyncio.Lock] = {}
         self._owed: dict[bytes, asyncio.Future[tuple[bytes, bytes]]] = {}
@@ -314,16 +319,42 @@ class QueryProcess:
         for copy in [copy for name, copy in self._copies.items() if self._engine.stores.get(name) is not copy.store]:
             self._forget(copy)
         while True:
+            if len(self._news()) > FEW_TABLES:
+                await self._working.do(owner, self._tell_tables())
+                await self._drain()
             for name in tables:
                 async with self._copying.setdefault(name, asyncio.Lock()):
                     while self._left(name) > PORTION:
                         await self._working.do(owner, self._copy(name))
                         await self._drain()
-            if all(self._left(name) <= PORTION for name in tables):
+            if all(self._left(name) <= PORTION for name in tables) and len(self._news()) <= FEW_TABLES:
                 for name in tables:  # little is left, and it goes in this very turn
                     while self._copies[name].left:
                         self._send_portion(name)
                 return
+
+    def _news(self) -> list[str]:
+        """The tables (folded names) of which the process knows something else, or nothing."""
+        known, tables = self._known, schema_of(self._engine)
+        if known == tables:
+            return []
+        return [name for name in known.keys() | tables.keys() if known.get(name) is not tables.get(name)]
+
+    def _tell(self, name: str) -> None:
+        """Let the process know what a table is, or that it is gone."""
+        table = schema_of(self._engine).get(name)
+        self._write(Known(name, table))
+        if table is None:
+            del self._known[name]
+        else:
+            self._known[name] = table
+
+    def _tell_tables(self) -> Work:
+        """Let the process know of all tables."""
+        for name in self._news():
+            if schema_of(self._engine).get(name) is not self._known.get(name):
+                self._tell(name)
+            yield 0.002
 
     def _left(self, name: str) -> int:
         """About how many rows of a table the process does not have as they are."""
@@ -385,7 +416,7 @@ class QueryProcess:
 
     # --- to and from the process ---------------------------------------------------------------------------
 
-    def _write(self, message: Create | Drop | Put | Ask) -> None:
+    def _write(self, message: Create | Drop | Known | Put | Ask) -> None:
         assert self._process.stdin is not None
         if self.ended or self._process.stdin.is_closing():
             raise ConnectionLost("the query process ended")
@@ -409,7 +440,9 @@ class QueryProcess:
         time_s, memory_bytes = self._limits.time_s, self._limits.memory_bytes
         gone = asyncio.ensure_future(self._process.wait())
         try:
-            self._write(Ask(secret, sql, parameters, schema_of(self._engine), planning, time_s, memory_bytes))
+            for name in self._news():
+                self._tell(name)
+            self._write(Ask(secret, sql, parameters, planning, time_s, memory_bytes))
             began = time.monotonic()
             await asyncio.wait((owed, gone), timeout=time_s + PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             if not owed.done():

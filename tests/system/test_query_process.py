@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from broker.queries.process import message_bytes
 from broker.server.service import Server
 from clients.sdk.client import Client
 from network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
@@ -216,3 +217,30 @@ async def test_rows_of_dropped_tables_are_forgotten() -> None:
         assert [one for one in gone if one() is not None] == []
         with pytest.raises(UnknownTable):
             await hc.query("SELECT * FROM T0")
+
+
+async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tables there are is told once, table by table; with every query it would be megabytes."""
+    sent: list[bytes] = []
+
+    def noted(message: Any) -> bytes:
+        sent.append(message_bytes(message))
+        return sent[-1]
+
+    monkeypatch.setattr("broker.server.queries.message_bytes", noted)
+    columns = ", ".join(f"C{i} REAL" for i in range(250))
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        for i in range(50):
+            await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY, {columns})")
+        assert await hc.query("SELECT count(*) FROM T7") == [(0,)]
+        assert max(map(len, sent)) < 50_000
+        sent.clear()
+        assert await hc.query("SELECT max(K) FROM T7") == [(None,)]
+        assert sum(map(len, sent)) < 10_000
+        await hc.execute("DROP TABLE T3")
+        await hc.execute("CREATE TABLE T3 (OTHER TEXT PRIMARY KEY)")
+        await hc.publish("T3", [{"OTHER": "x"}])
+        assert await hc.query("SELECT OTHER FROM T3") == [("x",)]
+        await hc.execute("DROP TABLE T8")
+        with pytest.raises(UnknownTable):
+            await hc.query("SELECT * FROM T8")
