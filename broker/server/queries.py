@@ -41,7 +41,7 @@ from network.wire.errors import ConnectionLost, HullcastError, InvariantBroken, 
 from network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from broker.engine import Engine
     from broker.feed import Follower, Rows
@@ -87,6 +87,10 @@ class _Waiting(Item):
     size_bytes: int = 0
 
 
+def _bytes(items: list[_Waiting]) -> int:
+    return sum(item.size_bytes for item in items)
+
+
 class Queries:
     """The queries that wait, those that run, and the process they run in.
 
@@ -126,22 +130,37 @@ class Queries:
         return len(self._running)
 
     def put(self, request: Request, query: Query, owner: str) -> None:
-        """Queue a query; Overloaded if too many wait."""
+        """Queue a query. If too many wait, it or one of somebody of whom more wait is Overloaded."""
         if len(query.sql) > LONGEST_SQL:
             raise SqlError(shortened(query.sql), f"{len(query.sql)} characters", f"at most {LONGEST_SQL}")
-        mine = [item for item in self._waiting if item.owner == owner]
-        for items, most, most_bytes in (
-            (mine, WAITING_PER_OWNER, WAITING_BYTES_PER_OWNER),
-            (self._waiting, WAITING, WAITING_BYTES),
-        ):
-            if len(items) >= most:
-                raise Overloaded("queries waiting", most)
-            if items and sum(item.size_bytes for item in items) + len(request.body) > most_bytes:
-                raise Overloaded("bytes of queries waiting", most_bytes)
-        self._waiting.append(
-            _Waiting(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
-        )
+        item = _Waiting(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
+        mine = [other for other in self._waiting if other.owner == owner]
+        if len(mine) >= WAITING_PER_OWNER:
+            raise Overloaded("queries waiting", WAITING_PER_OWNER)
+        if mine and _bytes(mine) + item.size_bytes > WAITING_BYTES_PER_OWNER:
+            raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
+        while len(self._waiting) >= WAITING:
+            self._make_room(Overloaded("queries waiting", WAITING), [*mine, item], len)
+        while self._waiting and _bytes(self._waiting) + item.size_bytes > WAITING_BYTES:
+            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
+        self._waiting.append(item)
         self._something.set()
+
+    def _make_room(self, refusal: Overloaded, mine: list[_Waiting], weight: Callable[[list[_Waiting]], int]) -> None:
+        """Refuse the latest query of the owner of whom most waits; if that is the newcomer, its own."""
+        by_owner: dict[str, list[_Waiting]] = {}
+        for item in self._waiting:
+            by_owner.setdefault(item.owner, []).append(item)
+        most = max(by_owner.values(), key=weight)
+        if weight(most) <= weight(mine):
+            raise refusal
+        self._waiting.remove(most[-1])
+        assert most[-1].request is not None
+        self._done(most[-1].request, self._refusal(refusal, most[-1].request))
+
+    def stay_with(self, links: Container[int]) -> None:
+        """Forget the queries that wait for somebody whose link is gone: nobody would hear the answer."""
+        self._waiting = [item for item in self._waiting if item.request is None or item.request.route[-1] in links]
 
     async def run(self) -> None:
         """Answer queries until cancelled."""

@@ -244,3 +244,31 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monk
         await hc.execute("DROP TABLE T8")
         with pytest.raises(UnknownTable):
             await hc.query("SELECT * FROM T8")
+
+
+async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.server.queries.WAITING", 5)
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, link=PATIENT, query_processes=2) as made,
+        made.client() as greedy,
+    ):
+        await greedy.execute(CREATE)
+        slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
+        server = server_of(made.server)
+        await wait_for(lambda: server.queries.waiting == 5, "the queue is full")
+        async with made.client() as modest:
+            assert await modest.query("SELECT count(*) FROM T") == [(0,)]
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+
+async def test_queries_of_a_client_that_is_gone_wait_no_longer() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=2) as made:
+        server = server_of(made.server)
+        async with made.client() as gone:
+            slow = [asyncio.create_task(gone.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
+            await wait_for(lambda: server.queries.waiting > 10, "they wait for each other")
+        await asyncio.gather(*slow, return_exceptions=True)
+        await wait_for(lambda: server.queries.waiting == 0, "nobody waits")
