@@ -80,6 +80,7 @@ class Follower:
     def drop(self, table: Table) -> None:
         """Follow a table no longer."""
         self._tables.discard(fold(table.name))
+        self._feed.unfollow()
 
     def read(self, rows: int) -> list[Change]:
         """The next changes, at least one if there is any, about `rows` rows in all; Behind if some were missed."""
@@ -139,11 +140,15 @@ class ChangeFeed:
         """Some follower wants these (folded names)."""
         self._followed.update(tables)
 
+    def unfollow(self) -> None:
+        """Some follower wants fewer."""
+        self._followed = {table for follower in self._followers for table in follower._tables}
+
     def leave(self, follower: Follower) -> None:
         """A follower is gone."""
         if follower in self._followers:
             self._followers.remove(follower)
-        self._followed = {table for other in self._followers for table in other._tables}
+        self.unfollow()
         self.trim()
 
     def append(self, store: TableStore, first_seq: int, updates: Updates) -> None:

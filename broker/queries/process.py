@@ -67,13 +67,19 @@ class Put(NamedTuple):
     cells: list[Any]
 
 
+class Known(NamedTuple):
+    """What is to be known of a table (folded name) that queries may name, copied or not; None: it is gone."""
+
+    name: str
+    table: Table | None
+
+
 class Ask(NamedTuple):
-    """A query; without tables, only which tables it reads is asked. `schema` are all tables there are."""
+    """A query; if it is to be planned, only which tables it reads is asked."""
 
     secret: bytes
     sql: str
     parameters: tuple[Any, ...]
-    schema: dict[str, Table]
     planning: bool
     time_s: float
     memory_bytes: int
@@ -87,6 +93,7 @@ def main() -> None:
     _prefer_to_lose(500)
     compiled.load()  # or every child would, by itself
     copy = SqliteCopy(step_limit=None)
+    schema: dict[str, Table] = {}
     source = os.fdopen(os.dup(0), "rb", buffering=1 << 20)
     while True:
         header = source.read(SIZE.size)
@@ -97,14 +104,19 @@ def main() -> None:
             case Put(name, slots, alive, cells):
                 copy.put(name, slots, alive, [_texts(cell) if isinstance(cell, tuple) else cell for cell in cells])
             case Ask():
-                _fork(copy, message, reply_path)
+                _fork(copy, schema, message, reply_path)
+            case Known():
+                if message.table is not None:
+                    schema[message.name] = message.table
+                else:
+                    del schema[message.name]
             case Create(table):
                 copy.create(table)
             case Drop(name):
                 copy.drop(name)
 
 
-def _fork(copy: SqliteCopy, ask: Ask, reply_path: str) -> None:
+def _fork(copy: SqliteCopy, schema: dict[str, Table], ask: Ask, reply_path: str) -> None:
     try:
         child = os.fork()
     except OSError as error:  # no memory, or no process, for one more
@@ -114,10 +126,10 @@ def _fork(copy: SqliteCopy, ask: Ask, reply_path: str) -> None:
             connection.sendall(ask.secret + REPLY + encode(refusal))
         return
     if child == 0:
-        _serve(copy, ask, reply_path)
+        _serve(copy, schema, ask, reply_path)
 
 
-def message_bytes(message: Create | Drop | Put | Ask) -> bytes:
+def message_bytes(message: Create | Drop | Known | Put | Ask) -> bytes:
     """A message as it goes to stdin."""
     content = pickle.dumps(message, protocol=5)
     return SIZE.pack(len(content)) + content
@@ -132,7 +144,7 @@ def _texts(column: tuple[npt.NDArray[np.int32], tuple[str, ...]]) -> list[str | 
 # -- in the child --------------------------------------------------------------------------------------------
 
 
-def _serve(copy: SqliteCopy, ask: Ask, reply_path: str) -> NoReturn:
+def _serve(copy: SqliteCopy, schema: dict[str, Table], ask: Ask, reply_path: str) -> NoReturn:
     """Answer one query, in a process of its own, and end."""
     try:
         os.close(0)
@@ -140,7 +152,7 @@ def _serve(copy: SqliteCopy, ask: Ask, reply_path: str) -> NoReturn:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(reply_path)
             connection.sendall(ask.secret)  # if nothing follows, the server knows who was killed
-            connection.sendall(_answer(copy, ask))
+            connection.sendall(_answer(copy, schema, ask))
     finally:
         os._exit(0)  # nothing of the parent is ours to clean up
 
@@ -155,9 +167,9 @@ def _limit(ask: Ask) -> None:
     _prefer_to_lose(1000)
 
 
-def _answer(copy: SqliteCopy, ask: Ask) -> bytes:
+def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
     try:
-        plan = read_statement(ask.sql, ask.schema)
+        plan = read_statement(ask.sql, schema)
         if ask.planning:
             return TABLES + json.dumps(plan.tables).encode()
         rows = copy.read(plan, ask.parameters)

@@ -56,7 +56,7 @@ class SqliteCopy:
     def __init__(self, step_limit: int | None = STEP_LIMIT, row_limit: int = ROW_LIMIT) -> None:
         """Without a `step_limit` somebody else must stop a statement that runs for too long."""
         self.tables: dict[str, Table] = {}
-        self._keys: dict[str, dict[int, Any]] = {}  # by slot, of tables without a name for their rowid
+        self._keys: dict[str, _Keys] = {}  # of tables without a name for their rowid
         self._step_limit, self._row_limit = step_limit, row_limit
         self._guarded = False
         self._readable: frozenset[str] = frozenset()
@@ -103,9 +103,9 @@ class SqliteCopy:
             names.insert(0, rowid)
             values.insert(0, slots[alive].tolist())
         else:  # columns hide all names of the rowid: rows go by their keys, which a slot may have changed
-            keys = self._keys.setdefault(fold(name), {})
-            gone = [key for slot in slots.tolist() if (key := keys.pop(slot, None)) is not None]
-            keys.update(zip(slots[alive].tolist(), values[table.key], strict=True))
+            keys = self._keys.setdefault(fold(name), _Keys())
+            gone = keys.leave(slots.tolist())
+            keys.enter(slots[alive].tolist(), values[table.key])
             rowid = names[table.key]
         marks = ", ".join("?" * len(names))
         self._database.execute("BEGIN")
@@ -198,6 +198,28 @@ def _mismatch(error: Exception) -> str:
     if counts is None:
         return str(error)
     return f"the query has {counts[1]} `?` and got {counts[2]} values; give one value for each `?`"
+
+
+class _Keys:
+    """Which key is in which slot of a copy. A key may have passed to another slot before its old slot is heard of
+    again: then it is not the old one's to take away."""
+
+    def __init__(self) -> None:
+        self._by_slot: dict[int, Any] = {}
+        self._slots: dict[Any, int] = {}
+
+    def leave(self, slots: Sequence[int]) -> list[Any]:
+        """Empty these slots; the keys that are gone thereby."""
+        left = [(slot, self._by_slot.pop(slot)) for slot in slots if slot in self._by_slot]
+        gone = [key for slot, key in left if self._slots[key] == slot]
+        for key in gone:
+            del self._slots[key]
+        return gone
+
+    def enter(self, slots: Sequence[int], keys: Sequence[Any]) -> None:
+        """Put keys into empty slots."""
+        self._by_slot.update(zip(slots, keys, strict=True))
+        self._slots.update(zip(keys, slots, strict=True))
 
 
 def _stored(column: Column, cells: Cells) -> list[Any]:

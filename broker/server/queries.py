@@ -27,6 +27,7 @@ from broker.queries.process import (
     Ask,
     Create,
     Drop,
+    Known,
     Put,
     message_bytes,
 )
@@ -40,7 +41,7 @@ from network.wire.errors import ConnectionLost, HullcastError, InvariantBroken, 
 from network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from broker.engine import Engine
     from broker.feed import Follower, Rows
@@ -56,10 +57,14 @@ log = logging.getLogger(__name__)
 
 #: Queries that may wait, of all and of one owner; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 200
+#: Bytes of such queries, with their parameters (a query that waits alone may exceed them).
+WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
 #: Rows that go to the process at once: about two milliseconds of work.
 PORTION = 4096
 #: Bytes that may wait in the pipe to the process before it is given a chance to take them.
 PIPE_BYTES = 4 << 20
+#: Tables that the process is told of in the very turn of a query; more take several turns.
+FEW_TABLES = 4
 #: Texts whose tables are remembered.
 REMEMBERED = 1024
 #: Seconds that the process may take before a query begins, for rows that were sent before it.
@@ -79,6 +84,11 @@ class QueryLimits:
 class _Waiting(Item):
     request: Request | None = None
     query: Query | None = None
+    size_bytes: int = 0
+
+
+def _bytes(items: list[_Waiting]) -> int:
+    return sum(item.size_bytes for item in items)
 
 
 class Queries:
@@ -120,17 +130,40 @@ class Queries:
         return len(self._running)
 
     def put(self, request: Request, query: Query, owner: str) -> None:
-        """Queue a query; Overloaded if too many wait."""
+        """Queue a query. If too many wait, it or one of somebody of whom more wait is Overloaded."""
         if len(query.sql) > LONGEST_SQL:
             reason = f"the text has {len(query.sql):,} characters"
             raise SqlError(
                 shortened(query.sql), reason, f"at most {LONGEST_SQL:,} are accepted; bind long values with ?"
             )
-        mine = sum(item.owner == owner for item in self._waiting)
-        if len(self._waiting) >= WAITING or mine >= WAITING_PER_OWNER:
-            raise Overloaded("queries waiting", WAITING_PER_OWNER if mine >= WAITING_PER_OWNER else WAITING)
-        self._waiting.append(_Waiting(owner, time.monotonic(), request=request, query=query))
+        item = _Waiting(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
+        mine = [other for other in self._waiting if other.owner == owner]
+        if len(mine) >= WAITING_PER_OWNER:
+            raise Overloaded("queries waiting", WAITING_PER_OWNER)
+        if mine and _bytes(mine) + item.size_bytes > WAITING_BYTES_PER_OWNER:
+            raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
+        while len(self._waiting) >= WAITING:
+            self._make_room(Overloaded("queries waiting", WAITING), [*mine, item], len)
+        while self._waiting and _bytes(self._waiting) + item.size_bytes > WAITING_BYTES:
+            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
+        self._waiting.append(item)
         self._something.set()
+
+    def _make_room(self, refusal: Overloaded, mine: list[_Waiting], weight: Callable[[list[_Waiting]], int]) -> None:
+        """Refuse the latest query of the owner of whom most waits; if that is the newcomer, its own."""
+        by_owner: dict[str, list[_Waiting]] = {}
+        for item in self._waiting:
+            by_owner.setdefault(item.owner, []).append(item)
+        most = max(by_owner.values(), key=weight)
+        if weight(most) <= weight(mine):
+            raise refusal
+        self._waiting.remove(most[-1])
+        assert most[-1].request is not None
+        self._done(most[-1].request, self._refusal(refusal, most[-1].request))
+
+    def stay_with(self, links: Container[int]) -> None:
+        """Forget the queries that wait for somebody whose link is gone: nobody would hear the answer."""
+        self._waiting = [item for item in self._waiting if item.request is None or item.request.route[-1] in links]
 
     async def run(self) -> None:
         """Answer queries until cancelled."""
@@ -193,6 +226,7 @@ class Queries:
         self._check(request.origin, ())
         async with self._starting:
             process = await self._started()
+        await process.bring_up_to_date(owner, ())
         tables = await self._tables(process, query.sql)
         self._check(request.origin, tables)  # with the rights in force now
         await process.bring_up_to_date(owner, tables)
@@ -241,6 +275,7 @@ class QueryProcess:
     def __init__(self, engine: Engine, working: Working, limits: QueryLimits, folder: str) -> None:
         self._engine, self._working, self._limits, self._folder = engine, working, limits, folder
         self._follower: Follower = engine.feed.follower("queries")
+        self._known: dict[str, Table] = {}
         self._copies: dict[str, TableCopy] = {}
         self._copying: dict[str, asyncio.Lock] = {}
         self._owed: dict[bytes, asyncio.Future[tuple[bytes, bytes]]] = {}
@@ -303,17 +338,45 @@ class QueryProcess:
 
     async def bring_up_to_date(self, owner: str, tables: tuple[str, ...]) -> None:
         """Let the process have everything in these tables. When this returns, it has been sent, up to this moment."""
+        for copy in [copy for name, copy in self._copies.items() if self._engine.stores.get(name) is not copy.store]:
+            self._forget(copy)
         while True:
+            if len(self._news()) > FEW_TABLES:
+                await self._working.do(owner, self._tell_tables())
+                await self._drain()
             for name in tables:
                 async with self._copying.setdefault(name, asyncio.Lock()):
                     while self._left(name) > PORTION:
                         await self._working.do(owner, self._copy(name))
                         await self._drain()
-            if all(self._left(name) <= PORTION for name in tables):
+            if all(self._left(name) <= PORTION for name in tables) and len(self._news()) <= FEW_TABLES:
                 for name in tables:  # little is left, and it goes in this very turn
                     while self._copies[name].left:
                         self._send_portion(name)
                 return
+
+    def _news(self) -> list[str]:
+        """The tables (folded names) of which the process knows something else, or nothing."""
+        known, tables = self._known, schema_of(self._engine)
+        if known == tables:
+            return []
+        return [name for name in known.keys() | tables.keys() if known.get(name) is not tables.get(name)]
+
+    def _tell(self, name: str) -> None:
+        """Let the process know what a table is, or that it is gone."""
+        table = schema_of(self._engine).get(name)
+        self._write(Known(name, table))
+        if table is None:
+            del self._known[name]
+        else:
+            self._known[name] = table
+
+    def _tell_tables(self) -> Work:
+        """Let the process know of all tables."""
+        for name in self._news():
+            if schema_of(self._engine).get(name) is not self._known.get(name):
+                self._tell(name)
+            yield 0.002
 
     def _left(self, name: str) -> int:
         """About how many rows of a table the process does not have as they are."""
@@ -321,13 +384,21 @@ class QueryProcess:
         copy = self._copies.get(name)
         if copy is None or copy.store is not store:
             if copy is not None:
-                self._write(Drop(copy.store.table.name))
-                self._follower.drop(copy.store.table)
+                self._forget(copy)
             self._write(Create(store.table))
             self._follower.add(store.table)
             copy = self._copies[name] = TableCopy(store)
         self._follow()
         return copy.left
+
+    def _forget(self, copy: TableCopy) -> None:
+        """A table was dropped: neither this process nor the other shall hold its rows any longer."""
+        table = copy.store.table
+        self._write(Drop(table.name))
+        self._follower.drop(table)
+        del self._copies[fold(table.name)]
+        if not self._copying[fold(table.name)].locked():
+            del self._copying[fold(table.name)]
 
     def _follow(self) -> None:
         """Note what changed."""
@@ -367,7 +438,7 @@ class QueryProcess:
 
     # --- to and from the process ---------------------------------------------------------------------------
 
-    def _write(self, message: Create | Drop | Put | Ask) -> None:
+    def _write(self, message: Create | Drop | Known | Put | Ask) -> None:
         assert self._process.stdin is not None
         if self.ended or self._process.stdin.is_closing():
             raise ConnectionLost("the query process ended")
@@ -391,7 +462,9 @@ class QueryProcess:
         time_s, memory_bytes = self._limits.time_s, self._limits.memory_bytes
         gone = asyncio.ensure_future(self._process.wait())
         try:
-            self._write(Ask(secret, sql, parameters, schema_of(self._engine), planning, time_s, memory_bytes))
+            for name in self._news():
+                self._tell(name)
+            self._write(Ask(secret, sql, parameters, planning, time_s, memory_bytes))
             began = time.monotonic()
             await asyncio.wait((owed, gone), timeout=time_s + PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             if not owed.done():

@@ -239,7 +239,8 @@ class Server:
         return reply if isinstance(reply, bytes) else bodies.encode(reply)
 
     def on_children_changed(self) -> None:
-        """Nothing to do: nodes report by themselves."""
+        """Somebody came, or left; nodes report by themselves."""
+        self.queries.stay_with(self.children.peers)
 
     def _put(self, request: Request, outcome: Outcome) -> None:
         assert self.pipeline is not None

@@ -28,7 +28,7 @@ from network.wire.frames import Install
 from network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -249,7 +249,7 @@ class Subscribing:
         request.parts = yield lambda: _parts(snapshots, part_bytes)
         mine = sum(other.staged_bytes for other in self._staged.values() if other.owner == request.owner)
         if mine + request.staged_bytes > STAGED_BYTES_PER_OWNER:
-            raise TooLarge("bytes of first answers waiting to be fetched", request.staged_bytes, STAGED_BYTES_PER_OWNER)
+            raise _too_much(mine + request.staged_bytes)
         if self.staged_bytes + request.staged_bytes > STAGED_BYTES:
             raise Overloaded("first answers waiting to be fetched", STAGED_BYTES)
         for one in request.asked:
@@ -348,21 +348,42 @@ def _failed(group: Group, error: HullcastError) -> Opened:
     return Opened(group.group, 0, (), np.empty((0, 1)), None, Failed(*to_wire(error)))
 
 
+def _too_much(size: int) -> TooLarge:
+    return TooLarge("bytes of first answers waiting to be fetched", size, STAGED_BYTES_PER_OWNER)
+
+
 def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]:
-    """Snapshots cut into encoded parts of about that size."""
+    """Snapshots cut into encoded parts of so many bytes at most, but for rows that are larger by themselves."""
     parts: list[bytes] = []
     gathered: list[tuple[int, Columns]] = []
-    size = 0
+    size = total = 0
+
+    def encode() -> None:
+        nonlocal size, total
+        parts.append(bodies.encode(Part(tuple(gathered))))
+        gathered.clear()
+        size, total = 0, total + len(parts[-1])
+        if total > STAGED_BYTES_PER_OWNER:
+            raise _too_much(total)
+
     for group, columns in snapshots:
-        rows, whole = length(columns), size_bytes(columns)
-        step = max(1, rows * part_bytes // max(1, whole))
-        for start in range(0, max(rows, 1), step):
-            some = take(columns, np.arange(start, min(rows, start + step)))
+        for some in _pieces(columns, part_bytes):
+            if gathered and size + size_bytes(some) > part_bytes:
+                encode()
             gathered.append((group, some))
             size += size_bytes(some)
-            if size >= part_bytes:
-                parts.append(bodies.encode(Part(tuple(gathered))))
-                gathered, size = [], 0
     if gathered:
-        parts.append(bodies.encode(Part(tuple(gathered))))
+        encode()
     return parts
+
+
+def _pieces(columns: Columns, part_bytes: int) -> Iterator[Columns]:
+    """Consecutive rows, of so many bytes at most. How many rows that is differs where texts do: each text goes once in
+    a piece, however many rows of it have it, and again in the next one."""
+    rows, whole = length(columns), size_bytes(columns)
+    if whole <= part_bytes or rows <= 1:
+        yield columns
+        return
+    step = max(1, min(rows // 2, rows * part_bytes // whole))
+    for start in range(0, rows, step):
+        yield from _pieces(take(columns, np.arange(start, min(rows, start + step))), part_bytes)

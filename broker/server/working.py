@@ -93,7 +93,8 @@ class Working:
                 await asyncio.sleep(0)
         finally:
             self._driver.withdraw_all()
-            self._threads.shutdown(wait=True, cancel_futures=True)
+            # nobody waits for what is being computed there, and it touches nothing of ours: neither does the stop
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     def statistics(self) -> DriverStatistics:
         """A snapshot."""

@@ -25,6 +25,8 @@ ZAP: Final = "inproc://zeromq.zap.01"  # where ZeroMQ asks about keys; the name 
 PARTS_MOST: Final = 8  # parts of one message kept; no message of ours or of ZAP has more
 _RECEIVE_MESSAGES: Final = 256  # RCVHWM: what ZeroMQ reads ahead for each connection; then TCP pushes back
 
+_NEVER_MS: Final = 3_600_000  # long after everybody has noticed that the connection is over
+
 #: Sockets of one context; more is beyond ZeroMQ.
 MOST_SOCKETS: Final = 65_535
 SOCKETS_PER_DIALER: Final = 3
@@ -97,7 +99,9 @@ def open_dealer(context: Context, endpoint: str, limits: LinkLimits, curve: Curv
     socket = _open(context, zmq.DEALER, endpoint, limits)
     monitor: Socket | None = None
     try:
-        socket.set(zmq.RECONNECT_IVL, -1)  # the dialer makes a new socket: nothing old may be in its pipes
+        # The dialer makes a new socket when the connection ends: nothing old may be in its pipes. Not -1 (never): then
+        # ZeroMQ would take the pipe away when the connection ends, maybe between two parts of a message, and abort.
+        socket.set(zmq.RECONNECT_IVL, _NEVER_MS)
         socket.set(zmq.CONNECT_TIMEOUT, max(1, int(limits.handshake_s * 1000)))
         if curve is not None:
             socket.curve_publickey, socket.curve_secretkey = curve.public.encode(), curve.secret.encode()

@@ -16,7 +16,8 @@ from broker.feed import ChangeFeed
 from broker.ingest import ingest, ingest_keys
 from broker.interning import Interner
 from broker.queries.mirror import Mirror
-from broker.queries.reading import LONGEST_SQL, Plan
+from broker.queries.reading import LONGEST_SQL, Plan, read_statement
+from broker.queries.sqlite_copy import SqliteCopy
 from broker.schema import Column, ColumnType, Table
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES
@@ -275,6 +276,20 @@ def test_columns_may_be_named_as_sqlite_names_its_rowid() -> None:
         mirror.close()
 
 
+def test_keys_that_change_places_are_all_there_however_the_rows_come() -> None:
+    """With the rowid's names hidden, rows go by their keys; these pass from slot to slot, between two portions."""
+    table = Table("T", tuple(Column(name, ColumnType.INTEGER) for name in ("rowid", "_rowid_", "oid")), 0)
+    copy = SqliteCopy()
+    copy.create(table)
+    alive = np.ones(1, np.bool_)
+    for slot, key in ((0, 5.0), (1, 6.0), (0, 6.0), (1, 5.0)):
+        copy.put("T", np.array([slot]), alive, [np.array([key])] * 3)
+    assert sorted(copy.read(read_statement("SELECT * FROM T", copy.tables), ())) == [(5, 5, 5), (6, 6, 6)]
+    copy.put("T", np.array([0, 1]), np.array([False, True]), [np.array([6.0])] * 3)
+    assert copy.read(read_statement("SELECT * FROM T", copy.tables), ()) == [(6, 6, 6)]
+    copy.close()
+
+
 def test_a_row_of_many_long_texts_can_be_read_and_sorted() -> None:
     table = Table("T", tuple(Column(f"C{i}", ColumnType.TEXT) for i in range(12)), 0)
     interner, store = Interner(), TableStore(table)
@@ -346,3 +361,13 @@ def test_a_statement_that_breaks_the_parser_is_refused_as_any_other(engine: Engi
 def test_a_text_among_instants_is_given_as_it_is(engine: Engine) -> None:
     rows = engine.mirror.query("SELECT at FROM trade WHERE id = 1 UNION ALL SELECT 'total'")
     assert rows == [(FIRST,), ("total",)]
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="written anew, it loses a unary plus and has another CAST"
+)
+@pytest.mark.parametrize("expression", ["CAST('2024-01-31' AS DATE)", "CAST('7 up' AS DATETIME)", "+WHO = 10"])
+def test_a_statement_with_instants_means_what_it_means_without(engine: Engine, expression: str) -> None:
+    engine.put(TRADE, [{"ID": 9, "AT": FIRST, "WHO": "10"}])
+    plain = engine.mirror.query(f"SELECT {expression} FROM trade WHERE ID = 9")
+    assert engine.mirror.query(f"SELECT {expression} FROM trade WHERE ID = 9 AND AT > '1970-01-01'") == plain

@@ -97,3 +97,25 @@ async def test_work_that_nobody_waits_for_any_more_is_closed() -> None:
         await asyncio.sleep(0.01)
     assert closed == [True, True]
     assert not results
+
+
+async def test_a_stop_does_not_wait_for_what_is_computed_in_threads() -> None:
+    working, begun, let_go, ended = Working(), threading.Event(), threading.Event(), threading.Event()
+
+    def compute() -> None:
+        begun.set()
+        let_go.wait(5.0)
+        ended.set()
+
+    def work() -> Work:
+        yield compute
+
+    task = asyncio.create_task(working.run())
+    asked = asyncio.create_task(working.do("somebody", work()))
+    await asyncio.to_thread(begun.wait, 5.0)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert not ended.is_set()
+    let_go.set()
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)

@@ -21,6 +21,8 @@ from clients.sdk.client import Client
 from clients.sdk.connecting import configure
 from hullcast import testing
 from network.security.rights import Rights
+from network.wire.bodies import Part, decode
+from network.wire.columns import Columns, TextColumn, concatenate
 from tests.support.cluster import PATIENT, free_port
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT)"
@@ -118,6 +120,37 @@ async def test_events_go_on_where_a_staged_answer_ends() -> None:
                 assert isinstance(event, hullcast.Change)
                 assert event.left == ((5, None, "some text"),)
                 break
+
+
+@pytest.mark.parametrize("texts", ["few of the rows", "the same again and again"])
+def test_parts_fit_a_frame_however_long_some_texts_are(monkeypatch: pytest.MonkeyPatch, texts: str) -> None:
+    monkeypatch.setattr(subscribing, "PART_BYTES", 100_000)
+    n = 1000
+    long = [f"{i}{'x' * 20_000}" for i in range(50)]
+    given = ["short"] * (n - 50) + long if texts == "few of the rows" else [long[i % 10] for i in range(n)]
+    whole: dict[int, Columns] = {7: {"of": np.arange(n), "text": TextColumn.from_texts(given)}, 8: {"of": np.arange(3)}}
+    parts = subscribing._parts(list(whole.items()), subscribing.PART_BYTES)
+    assert max(map(len, parts)) < 110_000
+    found: dict[int, list[Columns]] = {7: [], 8: []}
+    for part in map(decode, parts):
+        assert isinstance(part, Part)
+        for group, columns in part.snapshots:
+            found[group].append(columns)
+    for group, expected_columns in whole.items():
+        joined = concatenate(found[group])
+        assert np.array_equal(np.asarray(joined["of"]), np.asarray(expected_columns["of"]))
+        assert joined.get("text") == expected_columns.get("text")
+
+
+async def test_answers_too_large_to_be_kept_leave_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscribing, "PART_BYTES", 500)
+    monkeypatch.setattr(subscribing, "STAGED_BYTES_PER_OWNER", 2000)
+    async with asyncio.timeout(PATIENCE_S), testing.cluster() as url, hullcast.connect(url) as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(500), "X": np.ones(500), "S": [f"text {i}" for i in range(500)]})
+        with pytest.raises(hullcast.TooLarge, match="waiting to be fetched"):
+            await hc.subscribe(KINDS[4], 0, 9)
+        await hc.execute("DROP TABLE T")
 
 
 async def test_a_token_taken_where_its_channel_opened_goes_on_without_a_resync() -> None:

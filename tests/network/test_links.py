@@ -18,7 +18,17 @@ from network.link.header import VERSION, Bye, Data, Hello, Resend, decode, encod
 from network.link.limits import ACK_BYTES, LinkLimits
 from network.link.listener import Listener
 from network.link.peer import Peer
-from network.link.socket import MOST_SOCKETS, SOCKETS_PER_DIALER, LinkContext, open_dealer, stop_monitor
+from network.link.socket import (
+    MOST_SOCKETS,
+    SOCKETS_PER_DIALER,
+    EventSocket,
+    LinkContext,
+    Message,
+    bound_endpoint,
+    open_dealer,
+    open_router,
+    stop_monitor,
+)
 from network.security.curve import Curve
 from network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded, TooLarge
 from tests.support.links import QUICK, Child, Parent, descriptors, running_dialer, running_listener, wait_until
@@ -564,3 +574,28 @@ async def test_a_process_has_room_for_more_dialers_than_a_shared_context_would_t
             stop_monitor(socket)
             monitor.close()
             socket.close()
+
+
+async def test_what_came_before_the_connection_ended_is_read_whole() -> None:
+    """ZeroMQ hears of the end at every hundredth part that is read: here between the parts of a message."""
+    context, other = LinkContext(), LinkContext()
+    router = open_router(other, "tcp://127.0.0.1:*", LinkLimits(), None, "")
+    dealer, monitor = open_dealer(context, bound_endpoint(router), LinkLimits(), None)
+    try:
+        dealer.send(b"hello")
+        child, _ = router.recv_multipart()
+        for _ in range(80):
+            router.send_multipart([child, b"header", b"payload"])
+        router.close(linger=5000)
+        other.term()
+        assert monitor.poll(5000)  # it is over
+        got: list[Message] = []
+        reading = EventSocket(dealer, got.append)
+        reading.read_now()
+        reading.close()
+        assert [message.rest for message in got] == [[b"payload"]] * 80
+    finally:
+        stop_monitor(dealer)
+        monitor.close()
+        dealer.close()
+        context.term()

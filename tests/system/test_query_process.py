@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from broker.queries.process import message_bytes
 from broker.server.service import Server
 from clients.sdk.client import Client
 from network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
@@ -185,3 +188,87 @@ async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: p
         await wait_for(lambda: server.queries.waiting == 3, "three wait")
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert any(str(Overloaded("queries waiting", 3)) in str(result) for result in results)
+
+
+async def test_queries_that_wait_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
+    monkeypatch.setattr("clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
+        tasks = [asyncio.create_task(hc.query(f"{ENDLESS} WHERE x = ?", "x" * 60_000, timeout=2.0)) for _ in range(8)]
+        server = server_of(made.server)
+        await wait_for(lambda: server.queries.running + server.queries.waiting == 3, "one runs and two wait")
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert server.queries.answered + server.queries.running + server.queries.waiting == 3
+        assert any(str(Overloaded("bytes of queries waiting", 150_000)) in str(result) for result in results)
+
+
+async def test_rows_of_dropped_tables_are_forgotten() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        server, gone = server_of(made.server), []
+        for i in range(4):
+            await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
+            await hc.publish(f"T{i}", {"K": np.arange(10_000)})
+            assert await hc.query(f"SELECT count(*) FROM T{i}") == [(10_000,)]
+            gone.append(weakref.ref(server.engine.store_of(f"T{i}").alive))
+            await hc.execute(f"DROP TABLE T{i}")
+        await hc.execute(CREATE)
+        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
+        gc.collect()
+        assert [one for one in gone if one() is not None] == []
+        with pytest.raises(UnknownTable):
+            await hc.query("SELECT * FROM T0")
+
+
+async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tables there are is told once, table by table; with every query it would be megabytes."""
+    sent: list[bytes] = []
+
+    def noted(message: Any) -> bytes:
+        sent.append(message_bytes(message))
+        return sent[-1]
+
+    monkeypatch.setattr("broker.server.queries.message_bytes", noted)
+    columns = ", ".join(f"C{i} REAL" for i in range(250))
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        for i in range(50):
+            await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY, {columns})")
+        assert await hc.query("SELECT count(*) FROM T7") == [(0,)]
+        assert max(map(len, sent)) < 50_000
+        sent.clear()
+        assert await hc.query("SELECT max(K) FROM T7") == [(None,)]
+        assert sum(map(len, sent)) < 10_000
+        await hc.execute("DROP TABLE T3")
+        await hc.execute("CREATE TABLE T3 (OTHER TEXT PRIMARY KEY)")
+        await hc.publish("T3", [{"OTHER": "x"}])
+        assert await hc.query("SELECT OTHER FROM T3") == [("x",)]
+        await hc.execute("DROP TABLE T8")
+        with pytest.raises(UnknownTable):
+            await hc.query("SELECT * FROM T8")
+
+
+async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.server.queries.WAITING", 5)
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, link=PATIENT, query_processes=2) as made,
+        made.client() as greedy,
+    ):
+        await greedy.execute(CREATE)
+        slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
+        server = server_of(made.server)
+        await wait_for(lambda: server.queries.waiting == 5, "the queue is full")
+        async with made.client() as modest:
+            assert await modest.query("SELECT count(*) FROM T") == [(0,)]
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+
+async def test_queries_of_a_client_that_is_gone_wait_no_longer() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=2) as made:
+        server = server_of(made.server)
+        async with made.client() as gone:
+            slow = [asyncio.create_task(gone.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
+            await wait_for(lambda: server.queries.waiting > 10, "they wait for each other")
+        await asyncio.gather(*slow, return_exceptions=True)
+        await wait_for(lambda: server.queries.waiting == 0, "nobody waits")
