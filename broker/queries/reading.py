@@ -10,6 +10,7 @@ Statements come from strangers: they are bounded in length before they are parse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -19,8 +20,10 @@ from typing import Any
 import numpy as np
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.sqlite import SQLite
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, build_scope
+from sqlglot.tokenizer_core import TokenType
 
 from broker.interning import Interner
 from broker.schema import Column, ColumnType, Table, fold
@@ -36,6 +39,10 @@ _ACCEPTED = "accepted: one SELECT (WITH .. SELECT, UNION and the like included) 
 INSTANT_FUNCTION = "hullcast_instant"  # the SQL function that brings a parameter into the form of a TIMESTAMP
 _TIME = Column("", ColumnType.TIMESTAMP)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+_DIALECT = SQLite()
+_PARAMETER_SIGNS = (TokenType.PLACEHOLDER, TokenType.COLON, TokenType.PARAMETER)
+_NAME = "hullcast_p"  # of parameters, while a statement is read
 
 Parameters = Sequence[object] | Mapping[str, object]
 
@@ -72,7 +79,8 @@ def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
     if "\0" in sql or not has_utf8(sql):
         raise SqlError(shortened(ascii(sql)), "a NUL character or a lone surrogate", _ACCEPTED)
     try:
-        statements = sqlglot.parse(sql, read="sqlite")
+        marked = _Marked(sql)
+        statements = sqlglot.parse(marked.text, read="sqlite")
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):
             refuse_other_statements(sql)
             raise SqlError(shortened(sql), "not a single SELECT", _ACCEPTED)
@@ -90,11 +98,9 @@ def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
         if scope is None:
             raise SqlError(shortened(sql), "not a single SELECT", _ACCEPTED)
         types = _InstantTypes(tables)
-        changes = [_align_scope(inner, types) for inner in scope.traverse()]
-        instants = tuple(types.outputs(scope))
-        # the statement is written anew only if something changed: the text as it came is surely meant so
-        text = tree.sql(dialect="sqlite") if any(changes) else sql
-        return Plan(sql, text, named, local, instants, instant_names)
+        for inner in scope.traverse():
+            _align_scope(inner, types, marked)
+        return Plan(sql, marked.changed(), named, local, tuple(types.outputs(scope)), instant_names)
     except SqlglotError as error:
         refuse_other_statements(sql)
         raise SqlError(shortened(sql), _first_line(error), _ACCEPTED) from error
@@ -104,6 +110,50 @@ def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
         raise
     except Exception as error:  # the parser's own fault; the statement is not understood all the same
         raise SqlError(shortened(sql), f"it cannot be parsed ({type(error).__name__})", _ACCEPTED) from error
+
+
+class _Marked:
+    """A statement whose parameters have names of ours, so that each is found in the tree, and what is to be changed.
+
+    Only literals and parameters are changed, where they stand: the parser's own writing of a tree may mean another
+    thing (`CAST(x AS DATE)` becomes `DATE(x)`, a unary plus is lost).
+    """
+
+    def __init__(self, sql: str) -> None:
+        self._parameters: list[str] = []  # as they stood
+        self._places: list[slice] = []  # of our names
+        self._changes: dict[int, tuple[int, str]] = {}  # by where it begins: where it ends, and what comes there
+        text, copied = "", 0
+        tokens = _DIALECT.tokenize(sql)
+        for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+            if token.token_type not in _PARAMETER_SIGNS or token.start < copied:
+                continue
+            named = after is not None and after.start == token.end + 1 and re.fullmatch(r"\w+", after.text) is not None
+            end = (after.end if named and after is not None else token.end) + 1
+            name = f":{_NAME}{len(self._parameters)}"
+            text += sql[copied : token.start]
+            self._parameters.append(sql[token.start : end])
+            self._places.append(slice(len(text), len(text) + len(name)))
+            text, copied = text + name, end
+        self.text = text + sql[copied:]
+
+    def change(self, node: exp.Literal | exp.Placeholder) -> None:
+        """Bring a literal or a parameter into the form of a TIMESTAMP."""
+        if isinstance(node, exp.Literal):
+            self._changes[node.meta["start"]] = (node.meta["end"] + 1, f"'{_literal(node)}'")
+        else:
+            number = int(node.name.removeprefix(_NAME))
+            place = self._places[number]
+            self._changes[place.start] = (place.stop, f"{INSTANT_FUNCTION}({self._parameters[number]})")
+
+    def changed(self) -> str:
+        """The statement with all changes, its parameters named as they were."""
+        for place, parameter in zip(self._places, self._parameters, strict=True):
+            self._changes.setdefault(place.start, (place.stop, parameter))
+        text, copied = "", 0
+        for start, (end, instead) in sorted(self._changes.items()):
+            text, copied = text + self.text[copied:start] + instead, end
+        return text + self.text[copied:]
 
 
 def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
@@ -237,9 +287,8 @@ def _merged(join: exp.Expr | None, before: Sequence[tuple[str, bool]]) -> set[st
     return {fold(identifier.name) for identifier in join.args.get("using") or ()}
 
 
-def _align_scope(scope: Scope, types: _InstantTypes) -> bool:
-    """Bring what is compared with TIMESTAMPs in one query into their form; says whether anything changed."""
-    changed = False
+def _align_scope(scope: Scope, types: _InstantTypes, marked: _Marked) -> None:
+    """Bring what is compared with TIMESTAMPs in one query into their form."""
     for node in list(scope.find_all(*_COMPARISONS, exp.Between, exp.In, exp.Case)):
         if isinstance(node, exp.Between):
             operands = [node.this, node.args["low"], node.args["high"]]
@@ -249,28 +298,19 @@ def _align_scope(scope: Scope, types: _InstantTypes) -> bool:
             operands = [node.this, *(branch.this for branch in node.args["ifs"])] if node.this else []
         else:
             operands = [node.this, node.expression]
-        changed |= _align(operands, scope, types)
-    return changed
+        _align(operands, scope, types, marked)
 
 
-def _align(operands: Sequence[exp.Expr], scope: Scope, types: _InstantTypes) -> bool:
+def _align(operands: Sequence[exp.Expr], scope: Scope, types: _InstantTypes, marked: _Marked) -> None:
     """Bring literals and parameters among operands compared with each other into the form of a TIMESTAMP."""
     operands = [operand.unnest() for operand in operands]
     if all(isinstance(operand, exp.Tuple) for operand in operands):  # (a, b) < (x, y) compares part by part
-        parts = zip(*(operand.expressions for operand in operands), strict=False)
-        changes = [_align(part, scope, types) for part in parts]
-        return any(changes)
-    if not any(types.is_instant(operand, scope) for operand in operands):
-        return False
-    changed = False
-    for operand in operands:
-        if isinstance(operand, exp.Literal):
-            operand.replace(exp.Literal.string(_literal(operand)))
-            changed = True
-        elif isinstance(operand, exp.Placeholder | exp.Parameter):
-            operand.replace(exp.Anonymous(this=INSTANT_FUNCTION, expressions=[operand.copy()]))
-            changed = True
-    return changed
+        for part in zip(*(operand.expressions for operand in operands), strict=False):
+            _align(part, scope, types, marked)
+    elif any(types.is_instant(operand, scope) for operand in operands):
+        for operand in operands:
+            if isinstance(operand, exp.Literal | exp.Placeholder):
+                marked.change(operand)
 
 
 def _literal(literal: exp.Literal) -> str:
