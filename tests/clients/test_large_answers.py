@@ -159,6 +159,23 @@ async def test_an_update_with_too_many_results_makes_subscribers_begin_again(mon
                 assert [tuple(row) for row in narrow.answer] == [(i, i) for i in range(10) if i != 3]
 
 
+async def test_who_heard_the_rest_of_such_an_update_begins_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has heard everything of the update in another channel: its position says that it missed nothing."""
+    monkeypatch.setattr("broker.reformulate.join.MOST_PAIRS", 50)
+    for nodes in (0, 2):
+        async with asyncio.timeout(PATIENCE_S), testing.cluster(nodes) as url, hullcast.connect(url) as hc:
+            for table in "RQ":
+                await hc.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, X REAL)")
+            sql = "SELECT R.K, Q.K FROM R JOIN Q ON Q.X - R.X BETWEEN ? AND ?"
+            async with hc.subscribe(sql, -1e9, 1e9) as wide, hc.subscribe("SELECT COUNT(*) FROM Q") as count:
+                await hc.publish("R", {"K": np.arange(10), "X": np.arange(10.0)})
+                await hc.publish("Q", {"K": np.arange(10), "X": np.arange(10.0)})  # a hundred pairs
+                event = await anext(wide)
+                assert isinstance(event, hullcast.Resync)
+                assert len(event.answer) == 100
+                assert count.answer == 10
+
+
 async def test_rows_beyond_a_frame_are_resumed_after_a_restart(tmp_path: Path) -> None:
     """Seventy megabytes of rows, more than a reply holds: they grow by updates, and come back in parts."""
     context: zmq.Context[Any] = zmq.Context()
