@@ -51,8 +51,10 @@ PART_BYTES = 8 << 20
 HELD_BYTES, HELD_BYTES_PER_OWNER = 512 << 20, 256 << 20
 #: Seconds after which staged answers are forgotten, if no further part is fetched.
 STAGED_S = 60.0
-#: Rows looked at for first answers without leaving the event loop, and what that, or reading a text, costs about.
-AT_ONCE_LOOKS, AT_ONCE_S, PARSE_S = 100_000, 0.001, 0.002
+#: Rows looked at for first answers without leaving the event loop: a few milliseconds, if all of them are found.
+AT_ONCE_LOOKS = 20_000
+#: What reading a text costs, about.
+PARSE_S = 0.002
 #: Work in one slice, about.
 SLICE_S = 0.004
 #: How often first answers are taken again because too much happened meanwhile.
