@@ -68,7 +68,7 @@ class Put(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A query; without tables, only which tables it reads is asked. `schema` are all tables there are."""
+    """A query; `planning`: only which tables it reads is asked. `schema` are the tables that it may read then."""
 
     secret: bytes
     sql: str
