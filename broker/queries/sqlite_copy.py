@@ -55,7 +55,8 @@ class SqliteCopy:
     def __init__(self, step_limit: int | None = STEP_LIMIT, row_limit: int = ROW_LIMIT) -> None:
         """Without a `step_limit` somebody else must stop a statement that runs for too long."""
         self.tables: dict[str, Table] = {}
-        self._keys: dict[str, dict[int, Any]] = {}  # by slot, of tables without a name for their rowid
+        # of tables without a name for their rowid: the key in each slot, and the slot that last said it holds a key
+        self._keys: dict[str, tuple[dict[int, Any], dict[Any, int]]] = {}
         self._step_limit, self._row_limit = step_limit, row_limit
         self._guarded = False
         self._readable: frozenset[str] = frozenset()
@@ -102,9 +103,13 @@ class SqliteCopy:
             names.insert(0, rowid)
             values.insert(0, slots[alive].tolist())
         else:  # columns hide all names of the rowid: rows go by their keys, which a slot may have changed
-            keys = self._keys.setdefault(fold(name), {})
-            gone = [key for slot in slots.tolist() if (key := keys.pop(slot, None)) is not None]
+            keys, holders = self._keys.setdefault(fold(name), ({}, {}))
+            before = [(slot, keys.pop(slot)) for slot in slots.tolist() if slot in keys]
+            gone = [key for slot, key in before if holders.get(key) == slot]  # else it moved, and came from there
+            for key in gone:
+                del holders[key]
             keys.update(zip(slots[alive].tolist(), values[table.key], strict=True))
+            holders.update(zip(values[table.key], slots[alive].tolist(), strict=True))
             rowid = names[table.key]
         marks = ", ".join("?" * len(names))
         self._database.execute("BEGIN")

@@ -16,8 +16,9 @@ from broker.feed import ChangeFeed
 from broker.ingest import ingest, ingest_keys
 from broker.interning import Interner
 from broker.queries.mirror import Mirror
-from broker.queries.reading import LONGEST_SQL, Plan
-from broker.schema import Column, ColumnType, Table
+from broker.queries.reading import LONGEST_SQL, Plan, read_statement
+from broker.queries.sqlite_copy import SqliteCopy
+from broker.schema import Column, ColumnType, Table, fold
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES
 from network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
@@ -268,6 +269,28 @@ def test_columns_may_be_named_as_sqlite_names_its_rowid() -> None:
             feed.append(store, 0, store.remove(ingest_keys(table, key - 1, interner)))
             assert mirror.query("SELECT * FROM t") == [(key,) * count]
         mirror.close()
+
+
+@pytest.mark.parametrize("names", [("K", "V"), ("rowid", "_rowid_", "oid")])
+def test_a_key_that_moved_to_another_slot_may_come_before_what_took_its_place(names: tuple[str, ...]) -> None:
+    """Rows come some at a time: key 1 stands in slot 0 already when slot 7, where it was, says what it holds now."""
+    copy = SqliteCopy()
+    copy.create(Table("T", tuple(Column(name, ColumnType.INTEGER) for name in names), 0))
+
+    def put(slot: int, key: int | None) -> None:
+        cells = [np.array([] if key is None else [key], np.float64)] * len(names)
+        copy.put("T", np.array([slot]), np.array([key is not None]), cells)
+
+    def keys() -> list[int]:
+        plan = read_statement("SELECT * FROM T", {fold(table.name): table for table in copy.tables.values()})
+        return sorted(row[0] for row in copy.read(plan, ()))
+
+    for after in (2, None):
+        put(7, 1)
+        put(0, 1)
+        put(7, after)
+        assert keys() == [1] + ([2] if after else [])
+    copy.close()
 
 
 def test_a_row_of_many_long_texts_can_be_read_and_sorted() -> None:
