@@ -307,10 +307,10 @@ class Subscribing:
         """Points, replay and reply, all at one moment."""
         staged = bool(request.parts)
         for _ in range(TRIES):
-            if not staged and request.held_bytes > PART_BYTES:
-                return (yield from self._stage(request, now))
             replay = self._replay(request.asked)
             stale = [one for one in request.asked if one.since is None and one.snapshot is None]
+            if not stale and not staged and request.held_bytes > PART_BYTES:
+                return (yield from self._stage(request, now))
             if not stale:
                 break
             if staged:

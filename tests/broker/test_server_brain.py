@@ -493,6 +493,20 @@ def test_a_resumed_group_that_begins_again_with_a_large_answer_fetches_it(
     staged(staging.subscribe(ROWS, 0, since=before + 1))
 
 
+def test_what_cannot_be_replayed_is_known_before_anything_is_staged(
+    staging: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be found out after all was fetched, and the client would begin again for ever."""
+    number = subscribed(staging.subscribe(MIN, 0, 60)).groups[0].channel
+    before = staging.engine.seq
+    for i in range(9):
+        staging.publish({"SYMBOL": "A", "RISK": 30.0, "PER": float(9 - i)})
+    monkeypatch.setattr(subscribing, "REPLAY_BYTES", 100)
+    groups = (bodies.Group(1, ROWS, (0,), 1), bodies.Group(2, MIN, (0, 60), 1, number))
+    ticket = staged(staging.ask(bodies.Subscribe(groups, before, staging.brain.epoch))).ticket
+    assert len(subscribed(staging.ask(bodies.Subscribe((), ticket=ticket))).groups) == 2
+
+
 def test_a_replay_that_is_too_large_becomes_a_snapshot(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.subscribe(MIN, 20, 60)
     for i in range(5):
