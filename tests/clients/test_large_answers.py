@@ -21,6 +21,7 @@ from clients.sdk.client import Client
 from clients.sdk.connecting import configure
 from hullcast import testing
 from network.security.rights import Rights
+from network.wire import bodies
 from tests.support.cluster import PATIENT, free_port
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT)"
@@ -104,6 +105,26 @@ async def test_answers_taken_in_many_turns_and_parts_are_right(sql: str) -> None
             finally:
                 publishing.cancel()
                 await asyncio.gather(publishing, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("slowly")
+async def test_a_reply_that_cannot_be_encoded_fails_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = bodies.encode
+
+    def fails(body: bodies.Body) -> bytes:
+        if isinstance(body, bodies.Subscribed):
+            raise MemoryError
+        return encode(body)
+
+    async with asyncio.timeout(PATIENCE_S), testing.cluster() as url, hullcast.connect(url) as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(50), "X": np.arange(50.0)})
+        with monkeypatch.context() as broken:
+            broken.setattr(bodies, "encode", fails)
+            with pytest.raises(hullcast.InvariantBroken):
+                await hc.subscribe(KINDS[0], 0, 5)
+        async with hc.subscribe(KINDS[1], 0, 5) as sub:
+            assert sub.answer == 6
 
 
 @pytest.mark.usefixtures("slowly")
