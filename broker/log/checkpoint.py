@@ -88,12 +88,10 @@ def capturing(engine: Engine, publishers: Publishers, number: Callable[[], int])
     try:
         while True:
             _follow(follower, copies, engine.stores)
-            left = sum(copy.rows.left for copy in copies.values())
+            room = CAPTURED_AT_ONCE
             for copy in copies.values():
-                copy.take(min(left, CAPTURED_AT_ONCE))
-                if left > CAPTURED_AT_ONCE and copy.rows.left:
-                    break
-            if left <= CAPTURED_AT_ONCE:
+                room -= copy.take(room)
+            if not any(copy.rows.left for copy in copies.values()):
                 tables = tuple((copy.rows.store.table, *copy.whole()) for copy in copies.values())
                 return Captured(number(), engine.seq, tables, engine.texts, publishers.capture())
             yield CAPTURE_COST_S
@@ -106,20 +104,27 @@ class _Copy:
 
     def __init__(self, store: TableStore) -> None:
         self.rows = TableCopy(store)
-        self._cells: NDArray[np.float64] = np.empty((len(store.table.columns), 0))
+        self._cells: NDArray[np.float64] = np.empty((len(store.table.columns), 0))  # dead slots: anything
         self._alive: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
-    def take(self, rows: int) -> None:
-        """Copy so many rows more."""
-        while rows > 0 and (portion := self.rows.portion(rows)) is not None:
-            last = int(portion.slots[-1])
-            if last >= len(self._alive):
-                room = len(self.rows.store.alive) - len(self._alive)
-                self._cells = np.hstack((self._cells, np.full((len(self._cells), room), np.nan)))
-                self._alive = np.concatenate((self._alive, np.zeros(room, np.bool_)))
+    def take(self, rows: int) -> int:
+        """Copy so many rows more, if there are; how many were copied."""
+        copied = 0
+        while copied < rows and (portion := self.rows.portion(rows - copied)) is not None:
+            if int(portion.slots[-1]) >= len(self._alive):
+                self._grow()
             self._alive[portion.slots] = portion.alive
             self._cells[:, portion.slots[portion.alive]] = portion.cells
-            rows -= len(portion.slots)
+            copied += len(portion.slots)
+        return copied
+
+    def _grow(self) -> None:
+        """Make room for all slots of the table. It is not written to: that would take long, all at once."""
+        cells, alive = self._cells, self._alive
+        self._cells = np.empty((len(cells), len(self.rows.store.alive)))
+        self._cells[:, : len(alive)] = cells
+        self._alive = np.zeros(len(self.rows.store.alive), np.bool_)
+        self._alive[: len(alive)] = alive
 
     def whole(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The cells, and which slots are alive."""

@@ -75,12 +75,12 @@ class Known(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A query; if it is to be planned, only which tables it reads is asked."""
+    """A query, and the tables (folded names) that it may read; None: only which tables it reads is asked."""
 
     secret: bytes
     sql: str
     parameters: tuple[Any, ...]
-    planning: bool
+    tables: tuple[str, ...] | None
     time_s: float
     memory_bytes: int
 
@@ -169,8 +169,9 @@ def _limit(ask: Ask) -> None:
 
 def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
     try:
-        plan = read_statement(ask.sql, schema)
-        if ask.planning:
+        known = schema if ask.tables is None else {name: schema[name] for name in ask.tables}
+        plan = read_statement(ask.sql, known)
+        if ask.tables is None:
             return TABLES + json.dumps(plan.tables).encode()
         rows = copy.read(plan, ask.parameters)
         return REPLY + encode(Rows(*table_of(rows, rows.columns)))

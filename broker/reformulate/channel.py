@@ -122,8 +122,8 @@ class Channel(ABC):
     capture_at_once = 1 << 62
 
     def capture_cost(self, n: int) -> int:
-        """About how many rows are looked at for n first answers, if they are taken and computed at once."""
-        return sum(len(store) for store in self.stores) * min(n, 1 + n.bit_length())
+        """How many rows are looked at, and perhaps found, when n first answers are computed, at most."""
+        return n * sum(len(store) for store in self.stores)
 
     @contextmanager
     def held(self, predicates: Predicates) -> Iterator[None]:

@@ -73,8 +73,9 @@ class Boxes(NamedTuple):
         return cls(low, high, which, np.bincount(which, minlength=len(distinct)).astype(np.int64))
 
     def ranges(self, column: Floats) -> tuple[Ints, Ints]:
-        """Where in a sorted column each box's first dimension begins and ends."""
-        return np.searchsorted(column, self.low[:, 0]), np.searchsorted(column, self.high[:, 0], "right")
+        """Where in a sorted column each box's first dimension begins and ends; an empty one ends where it begins."""
+        starts, stops = np.searchsorted(column, self.low[:, 0]), np.searchsorted(column, self.high[:, 0], "right")
+        return starts, np.maximum(starts, stops)
 
 
 def table_of(columns: list[Floats], n: int) -> Floats:

@@ -2,8 +2,10 @@
 
 Work is a generator. Each `next` does a slice of a few milliseconds and yields what it cost, in seconds, as far as the
 work itself can tell; its return value is the result. Work that takes long and needs nobody else is yielded as a
-function (`Elsewhere`): it is called where it holds up nobody, and its result is sent in. Between two slices
-everything else may happen: what a generator read before a `yield` may be another afterwards.
+function (`Elsewhere`) that prepares it: called when there is a place for it, it takes what is needed and gives back
+what to call, where that holds up nobody; the result is sent in. So what is taken waits for nothing, and there are
+never more copies than places. Between two slices everything else may happen: what a generator read before a `yield`
+may be another afterwards.
 
 One implementation, two clocks. The live server steps the driver on its event loop for a few milliseconds a turn and
 measures what slices take; a simulation advances its clock by the costs they yield, and sees the same order.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.scheduling.policy import Item
@@ -21,7 +24,7 @@ from network.wire.errors import Overloaded
 if TYPE_CHECKING:
     from broker.scheduling.policy import Policy
 
-Elsewhere = Callable[[], Any]
+Elsewhere = Callable[[], Callable[[], Any]]
 Work = Generator[float | Elsewhere, Any, Any]
 Done = Callable[[Any, BaseException | None], None]
 
@@ -52,7 +55,7 @@ class SimulatedClock:
         self.time += cost_s
 
 
-def at_once(call: Elsewhere, done: Done) -> None:
+def at_once(call: Callable[[], Any], done: Done) -> None:
     """Elsewhere is here: for a simulation, and wherever there is nobody to wait."""
     try:
         result = call()
@@ -67,7 +70,12 @@ def finish(work: Work) -> Any:
     try:
         yielded = next(work)
         while True:
-            yielded = work.send(yielded() if callable(yielded) else None)
+            try:
+                sent = yielded()() if callable(yielded) else None
+            except Exception as error:  # noqa: BLE001  (the work's own business)
+                yielded = work.throw(error)
+            else:
+                yielded = work.send(sent)
     except StopIteration as stop:
         return stop.value
 
@@ -90,10 +98,11 @@ def going_on(work: Work, yielded: float | Elsewhere) -> Work:
 
 @dataclass(eq=False, slots=True)
 class _Running(Item):
-    """Work on its way; `sent` is what its next slice begins with."""
+    """Work on its way; `sent` is what its next slice begins with, `prepare` what it wants done elsewhere."""
 
     work: Work | None = None
     done: Done | None = None
+    prepare: Elsewhere | None = None
     sent: Any = None
     error: BaseException | None = None
     spent_s: float = 0.0
@@ -110,20 +119,34 @@ class DriverStatistics:
 
 
 class Driver:
-    """Work items, and the policy that picks whose slice is next."""
+    """Work items, and the policy that picks whose slice is next, and who goes elsewhere next.
 
-    def __init__(self, policy: Policy, clock: Clock, elsewhere: Callable[[Elsewhere, Done], None] = at_once) -> None:
+    Of the `places` elsewhere one owner has all but one at most, so that others find one.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        clock: Clock,
+        elsewhere: Callable[[Callable[[], Any], Done], None] = at_once,
+        places: int = 1,
+    ) -> None:
         self._policy = policy
         self._clock = clock
         self._elsewhere = elsewhere
+        self._places = places
         self._ready: list[_Running] = []
-        self._away: set[_Running] = set()
+        self._leaving: list[_Running] = []  # they wait for a place elsewhere
+        self._away: list[_Running] = []  # they have one, also those that nobody waits for any more
         self._finished = self._slices = 0
         self._longest_s = 0.0
 
     def __len__(self) -> int:
         """Items that are not finished."""
-        return len(self._ready) + len(self._away)
+        return len(self._items())
+
+    def _items(self) -> list[_Running]:
+        return [*self._ready, *self._leaving, *(item for item in self._away if item.work is not None)]
 
     @property
     def idle(self) -> bool:
@@ -132,7 +155,7 @@ class Driver:
 
     def put(self, owner: str, work: Work, done: Done) -> Item:
         """Take in work; `done` is called with its result, or with what it raised."""
-        mine = sum(item.owner == owner for item in (*self._ready, *self._away))
+        mine = sum(item.owner == owner for item in self._items())
         if len(self) >= WAITING or mine >= WAITING_PER_OWNER:
             raise Overloaded("requests waiting to be worked on", WAITING if len(self) >= WAITING else mine)
         item = _Running(owner, self._clock.now(), work=work, done=done)
@@ -142,14 +165,14 @@ class Driver:
     def withdraw(self, item: Item) -> None:
         """Nobody waits for an item any more."""
         assert isinstance(item, _Running)
-        if item in self._ready or item in self._away:
-            self._forget(item)
-            if item.work is not None:
-                item.work.close()
+        work = item.work
+        self._forget(item)
+        if work is not None:
+            work.close()
 
     def withdraw_all(self) -> None:
         """Nobody waits for anything any more."""
-        for item in (*self._ready, *self._away):
+        for item in self._items():
             self.withdraw(item)
 
     def step(self) -> None:
@@ -180,26 +203,54 @@ class Driver:
         self._longest_s = max(self._longest_s, now - began)
         self._policy.served(item, now - began, now)
         if ended:
+            done = item.done
             self._forget(item)
             self._finished += 1
-            assert item.done is not None
-            item.done(result, error)
+            assert done is not None
+            done(result, error)
         elif callable(yielded):
             self._ready.remove(item)
-            self._away.add(item)
-            self._elsewhere(yielded, lambda result, error: self._back(item, result, error))
+            item.prepare = yielded
+            self._leaving.append(item)
+            self._send_away()
 
-    def _back(self, item: _Running, result: Any, error: BaseException | None) -> None:
+    def _send_away(self) -> None:
+        """Let those go elsewhere for whom there is a place."""
+        most = max(1, self._places - 1)
+        while len(self._away) < self._places:
+            owners = [item.owner for item in self._away]
+            may = [item for item in self._leaving if owners.count(item.owner) < most]
+            if not may:
+                return
+            began = self._clock.now()
+            item = self._policy.pick(may, began)
+            assert isinstance(item, _Running)
+            assert item.prepare is not None
+            self._leaving.remove(item)
+            try:
+                call = item.prepare()
+            except Exception as error:  # noqa: BLE001  (handed to the work that asked)
+                item.error = error
+                self._ready.append(item)
+                continue
+            self._away.append(item)
+            self._elsewhere(call, partial(self._back, item, began))
+
+    def _back(self, item: _Running, began: float, result: Any, error: BaseException | None) -> None:
         """What was done elsewhere is done."""
-        if item in self._away:
-            self._away.remove(item)
+        self._away.remove(item)
+        now = self._clock.now()
+        self._policy.served(item, now - began, now)
+        if item.work is not None:
             item.sent, item.error = result, error
             self._ready.append(item)
+        self._send_away()
 
     def _forget(self, item: _Running) -> None:
-        self._away.discard(item)
-        if item in self._ready:
-            self._ready.remove(item)
+        item.work = item.done = item.prepare = None
+        for items in (self._ready, self._leaving):
+            if item in items:
+                items.remove(item)
 
     def statistics(self) -> DriverStatistics:
         """A snapshot."""

@@ -218,8 +218,8 @@ class Brain:
         """The channels of which a batch had more to tell than can be told."""
         lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
         numbers = tuple(attending.number for attending in lost if attending is not None)
-        for number in numbers:
-            self._retention.forget(number, batch.last_seq)
+        for number in numbers:  # + 1: who has heard the batch's messages in other channels is not complete in this one
+            self._retention.forget(number, batch.last_seq + 1)
         return numbers
 
     def _execute(self, body: Execute, publisher: bytes) -> Outcome:

@@ -230,7 +230,7 @@ class Queries:
         tables = await self._tables(process, query.sql)
         self._check(request.origin, tables)  # with the rights in force now
         await process.bring_up_to_date(owner, tables)
-        kind, body = await process.ask(query.sql, tuple(query.parameters), planning=False)
+        kind, body = await process.ask(query.sql, tuple(query.parameters), tables)
         if kind != REPLY:
             raise InvariantBroken("the query process answered another question")
         return body
@@ -251,7 +251,7 @@ class Queries:
             self._planned, self._planned_for = {}, schema  # a text may mean another table now
         known = self._planned.get(sql)
         if known is None:
-            kind, body = await process.ask(sql, (), planning=True)
+            kind, body = await process.ask(sql, (), None)
             if kind == REPLY:
                 refusal = decode(body)
                 assert isinstance(refusal, Failed), "a text is planned or refused"
@@ -280,7 +280,7 @@ class QueryProcess:
         self._copying: dict[str, asyncio.Lock] = {}
         self._owed: dict[bytes, asyncio.Future[tuple[bytes, bytes]]] = {}
         self._process: asyncio.subprocess.Process
-        self._server: asyncio.Server
+        self._server: asyncio.Server | None = None
         self._answering: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -292,13 +292,19 @@ class QueryProcess:
             raise ConnectionLost(f"queries need a temporary folder ({error.strerror}); set TMPDIR") from error
         self = cls(engine, working, limits, folder)
         path = os.path.join(folder, "replies")
-        self._server = await asyncio.start_unix_server(self._connected, path, limit=DEFAULT.body_bytes + 4096)
-        self._process = await asyncio.create_subprocess_exec(
-            # not -m: what is pickled here names the module by its own name, which then is not __main__
-            *(sys.executable, "-P", "-c", "from broker.queries.process import main; main()", path),
-            stdin=asyncio.subprocess.PIPE,
-            start_new_session=True,  # a group of its own, that ends as one, and hears no Ctrl-C
-        )
+        try:
+            self._server = await asyncio.start_unix_server(self._connected, path, limit=DEFAULT.body_bytes + 4096)
+            self._process = await asyncio.create_subprocess_exec(
+                # not -m: what is pickled here names the module by its own name, which then is not __main__
+                *(sys.executable, "-P", "-c", "from broker.queries.process import main; main()", path),
+                stdin=asyncio.subprocess.PIPE,
+                start_new_session=True,  # a group of its own, that ends as one, and hears no Ctrl-C
+            )
+        except BaseException as error:
+            self._let_go()
+            if isinstance(error, OSError):
+                raise ConnectionLost(f"the process for queries cannot be started ({error})") from error
+            raise
         return self
 
     @property
@@ -318,8 +324,7 @@ class QueryProcess:
 
     async def stop(self) -> None:
         """End everything, and wait for it."""
-        self._follower.close()
-        self._server.close()
+        self._let_go()
         self.kill()
         await self._process.wait()
         for task in self._answering:
@@ -332,15 +337,20 @@ class QueryProcess:
             self._process.stdin.close()
             with contextlib.suppress(OSError):
                 await self._process.stdin.wait_closed()
+
+    def _let_go(self) -> None:
+        """Follow no more, and take no more answers."""
+        self._follower.close()
+        if self._server is not None:
+            self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # --- the copies --------------------------------------------------------------------------------------
 
     async def bring_up_to_date(self, owner: str, tables: tuple[str, ...]) -> None:
         """Let the process have everything in these tables. When this returns, it has been sent, up to this moment."""
-        for copy in [copy for name, copy in self._copies.items() if self._engine.stores.get(name) is not copy.store]:
-            self._forget(copy)
         while True:
+            self._follow()
             if len(self._news()) > FEW_TABLES:
                 await self._working.do(owner, self._tell_tables())
                 await self._drain()
@@ -380,28 +390,25 @@ class QueryProcess:
 
     def _left(self, name: str) -> int:
         """About how many rows of a table the process does not have as they are."""
+        self._follow()
         store = self._engine.store_of(name)
-        copy = self._copies.get(name)
-        if copy is None or copy.store is not store:
-            if copy is not None:
-                self._forget(copy)
+        if name not in self._copies:
             self._write(Create(store.table))
             self._follower.add(store.table)
-            copy = self._copies[name] = TableCopy(store)
-        self._follow()
-        return copy.left
+            self._copies[name] = TableCopy(store)
+        return self._copies[name].left
 
-    def _forget(self, copy: TableCopy) -> None:
+    def _forget(self, name: str, copy: TableCopy) -> None:
         """A table was dropped: neither this process nor the other shall hold its rows any longer."""
-        table = copy.store.table
-        self._write(Drop(table.name))
-        self._follower.drop(table)
-        del self._copies[fold(table.name)]
-        if not self._copying[fold(table.name)].locked():
-            del self._copying[fold(table.name)]
+        self._write(Drop(copy.store.table.name))
+        self._follower.drop(copy.store.table)
+        del self._copies[name]
+        copying = self._copying.get(name)
+        if copying is not None and not copying.locked():
+            del self._copying[name]
 
     def _follow(self) -> None:
-        """Note what changed."""
+        """Note what changed, and forget the tables that were dropped."""
         try:
             for change in self._follower.read(1 << 62):
                 copy = self._copies.get(fold(change.store.table.name))
@@ -411,6 +418,9 @@ class QueryProcess:
             log.info("query process is behind; it reads its tables again", extra={"tables": len(self._copies)})
             for copy in self._copies.values():
                 copy.restart()
+        for name, copy in list(self._copies.items()):
+            if self._engine.stores.get(name) is not copy.store:
+                self._forget(name, copy)
 
     def _copy(self, name: str) -> Work:
         """Send rows of a table until the pipe is full enough."""
@@ -455,8 +465,13 @@ class QueryProcess:
         except OSError:
             raise ConnectionLost("the query process ended") from None
 
-    async def ask(self, sql: str, parameters: tuple[object, ...], *, planning: bool) -> tuple[bytes, bytes]:
-        """What the process says to a query: what kind of answer, and its bytes. It is written at once."""
+    async def ask(
+        self, sql: str, parameters: tuple[object, ...], tables: tuple[str, ...] | None
+    ) -> tuple[bytes, bytes]:
+        """What the process says to a query: what kind of answer, and its bytes. It is written at once.
+
+        It may read these tables, and no other that there may be by now; None: which tables does it read?
+        """
         secret = os.urandom(SECRET_BYTES)
         owed = self._owed[secret] = asyncio.get_running_loop().create_future()
         time_s, memory_bytes = self._limits.time_s, self._limits.memory_bytes
@@ -464,7 +479,7 @@ class QueryProcess:
         try:
             for name in self._news():
                 self._tell(name)
-            self._write(Ask(secret, sql, parameters, planning, time_s, memory_bytes))
+            self._write(Ask(secret, sql, parameters, tables, time_s, memory_bytes))
             began = time.monotonic()
             await asyncio.wait((owed, gone), timeout=time_s + PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             if not owed.done():

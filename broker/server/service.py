@@ -215,10 +215,13 @@ class Server:
             return
 
         def done(outcome: Outcome, error: BaseException | None) -> None:
-            if error is None:
-                self._put(request, outcome)
-            else:  # only where the engine may be in pieces
+            if error is not None:  # only where the engine may be in pieces
                 self._fail(error)
+                return
+            try:
+                self._put(request, outcome)
+            except Exception as bug:  # noqa: BLE001  (it fails this request, and nobody else's)
+                self._put(request, self.brain.failure(bug, "reply"))
 
         rest = going_on(work, yielded)
         try:

@@ -12,9 +12,10 @@ moment.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -46,12 +47,14 @@ if TYPE_CHECKING:
 REPLAY_BYTES = 16 << 20
 #: First answers of one request up to this go in its reply; more are staged in parts of about this size.
 PART_BYTES = 8 << 20
-#: Staged answers, of everybody and of one owner.
-STAGED_BYTES, STAGED_BYTES_PER_OWNER = 512 << 20, 256 << 20
-#: Seconds after which staged answers that nobody fetches are forgotten.
+#: First answers being taken or staged, of everybody and of one owner.
+HELD_BYTES, HELD_BYTES_PER_OWNER = 512 << 20, 256 << 20
+#: Seconds after which staged answers are forgotten, if no further part is fetched.
 STAGED_S = 60.0
-#: Rows looked at for first answers without leaving the event loop, and what that, or reading a text, costs about.
-AT_ONCE_LOOKS, AT_ONCE_S, PARSE_S = 100_000, 0.001, 0.002
+#: Rows looked at for first answers without leaving the event loop: a few milliseconds, if all of them are found.
+AT_ONCE_LOOKS = 20_000
+#: What reading a text costs, about.
+PARSE_S = 0.002
 #: Work in one slice, about.
 SLICE_S = 0.004
 #: How often first answers are taken again because too much happened meanwhile.
@@ -90,6 +93,7 @@ class _Asked:
     since: int | None  # it goes on from there, if that can still be told; None: it begins with a snapshot
     holding: ExitStack
     snapshot: Columns | None = None
+    held_bytes: int = 0  # of the snapshot
     runs: list[tuple[int, int]] = field(default_factory=list)  # members, and the moment their snapshot is of
 
     @property
@@ -111,17 +115,10 @@ class _Request:
     asked: list[_Asked] = field(default_factory=list)
     failed: list[Opened] = field(default_factory=list)
     owner: str = ""
+    held_bytes: int = 0  # first answers, staged or not
     parts: list[bytes] = field(default_factory=list)  # staged answers
+    fetched: int = 0  # of the parts
     until: float = 0.0
-
-    @property
-    def staged_bytes(self) -> int:
-        return sum(map(len, self.parts))
-
-    def release(self) -> None:
-        """Let go of all channels."""
-        for one in self.asked:
-            one.holding.close()
 
 
 class Subscribing:
@@ -135,23 +132,23 @@ class Subscribing:
         self._attendance = attendance
         self._retention = retention
         self._limits = limits
-        self._staged: OrderedDict[bytes, _Request] = OrderedDict()
+        self._staged: dict[bytes, _Request] = {}  # by ticket
+        self._held: Counter[str] = Counter()  # bytes of first answers, by owner
 
     @property
     def staged_bytes(self) -> int:
         """First answers that wait to be fetched."""
-        return sum(request.staged_bytes for request in self._staged.values())
+        return sum(request.held_bytes for request in self._staged.values())
 
     def subscribe(self, body: Subscribe, may: May, owner: str, now: Callable[[], float]) -> Work:
         """All groups of a request in one reply. The result is an Outcome."""
         if body.ticket is not None:
-            request = self._staged.pop(body.ticket, None)
-            if request is None or request.owner != owner:
-                raise Overloaded("answers kept for fetching", len(self._staged))
+            request = self._kept(body.ticket, owner)
+            del self._staged[body.ticket]
             try:
-                return (yield from self._finish(request))
+                return (yield from self._finish(request, now))
             finally:
-                request.release()
+                self._release(request)
         count = sum(group.count for group in body.groups)
         if count > self._limits.subscriptions:
             raise TooLarge("subscriptions in one request", count, self._limits.subscriptions)
@@ -159,7 +156,6 @@ class Subscribing:
             raise TooLarge("groups in one request", len(body.groups), self._limits.groups)
         since = body.since if body.epoch == self._epoch else None
         request = _Request(may, owner=owner)
-        keep = False
         try:
             spent = 0.0
             for group in body.groups:
@@ -167,30 +163,56 @@ class Subscribing:
                     one = yield from self._understand(group, may, since)
                     request.asked.append(one)
                     if one.since is None:
-                        yield from self._answer(one)
+                        yield from self._answer(request, one)
                 except HullcastError as error:  # of several groups, one may be wrong (its table is gone) alone
                     if len(body.groups) == 1 or isinstance(error, InvariantBroken):
                         raise
                     request.failed.append(_failed(group, error))
                     self._drop(request, group)
+                self._check_room(request)
                 spent += PARSE_S
                 if spent >= SLICE_S:
                     yield spent
                     spent = 0.0
-            part_bytes = min(PART_BYTES, self._limits.reply_bytes)
-            if sum(size_bytes(one.snapshot) for one in request.asked if one.snapshot is not None) > part_bytes:
-                outcome = yield from self._stage(request, part_bytes, now)
-                keep = True
-                return outcome
-            return (yield from self._finish(request))
+            return (yield from self._finish(request, now))
         finally:
-            if not keep:
-                request.release()
+            if request not in self._staged.values():
+                self._release(request)
 
     def _drop(self, request: _Request, group: Group) -> None:
         for one in [one for one in request.asked if one.group is group]:
             one.holding.close()
+            self._count(request, one, 0)
             request.asked.remove(one)
+
+    def _release(self, request: _Request) -> None:
+        """Let go of all channels and first answers."""
+        for one in request.asked:
+            one.holding.close()
+        self._hold(request, 0)
+
+    # --- room ----------------------------------------------------------------------------------------------
+
+    def _count(self, request: _Request, one: _Asked, size: int) -> None:
+        """A group's first answers take so much now."""
+        more, one.held_bytes = size - one.held_bytes, size
+        self._hold(request, request.held_bytes + more)
+
+    def _hold(self, request: _Request, size: int) -> None:
+        """A request's first answers take so much now."""
+        self._held[request.owner] += size - request.held_bytes
+        request.held_bytes = size
+        if not self._held[request.owner]:
+            del self._held[request.owner]
+
+    def _check_room(self, request: _Request) -> None:
+        """TooLarge if a request's first answers are too much in any case, Overloaded if they are for now."""
+        if request.held_bytes > HELD_BYTES_PER_OWNER:
+            raise TooLarge("bytes of first answers in one request", request.held_bytes, HELD_BYTES_PER_OWNER)
+        if self._held[request.owner] > HELD_BYTES_PER_OWNER:
+            raise Overloaded("bytes of first answers of one client", HELD_BYTES_PER_OWNER)
+        if self._held.total() > HELD_BYTES:
+            raise Overloaded("bytes of first answers", HELD_BYTES)
 
     # --- the groups --------------------------------------------------------------------------------------
 
@@ -207,7 +229,7 @@ class Subscribing:
             self._retention.open(attending.number, self._engine.seq)
         holding = ExitStack()
         attending.pins += 1
-        holding.callback(self._unpin, attending, channel, new)
+        holding.callback(self._unpin, attending, new)
         holding.enter_context(channel.held(attended.predicates))
         resumes = (
             since is not None
@@ -216,79 +238,92 @@ class Subscribing:
         )
         return _Asked(group, attended, attending, since if resumes else None, holding)
 
-    def _unpin(self, attending: Attending, channel: object, new: bool) -> None:
+    def _unpin(self, attending: Attending, new: bool) -> None:
         """A request is done with a channel. One that was opened for it alone, in vain, is closed again."""
         attending.pins -= 1
         if new and not attending.taken and not attending.pins:
             self._attendance.withdraw(attending)
             self._retention.close(attending.number)
 
-    def _answer(self, one: _Asked) -> Work:
+    def _answer(self, request: _Request, one: _Asked) -> Work:
         """Take a group's first answers, each run of members at one moment."""
-        channel, predicates, n = one.attended.channel, one.attended.predicates, one.group.count
+        channel, n = one.attended.channel, one.group.count
         one.again()
+        self._count(request, one, 0)
         parts: list[Columns] = []
         step = min(channel.capture_at_once, max(n, 1))
         for start in range(0, max(n, 1), step):
-            some = predicates.some(slice(start, start + step))
-            compute = channel.capture(some)
-            one.runs.append((min(step, n - start), self._engine.seq))
+            capture = partial(self._capture, one, slice(start, start + step))
             at_once = channel.capture_cost(step) <= AT_ONCE_LOOKS or step < n
-            parts.append(compute() if at_once else (yield compute))
+            parts.append(capture()() if at_once else (yield capture))
             if start + step < n:
                 yield SLICE_S
         one.snapshot = parts[0] if len(parts) == 1 else concatenate(parts)
+        self._count(request, one, size_bytes(one.snapshot))
         if self._engine.broken:
             raise InvariantBroken("the engine stopped")
+
+    def _capture(self, one: _Asked, members: slice) -> Callable[[], Columns]:
+        """Take what the first answers of some members are computed from, and note of which moment it is."""
+        compute = one.attended.channel.capture(one.attended.predicates.some(members))
+        one.runs.append((min(members.stop, one.group.count) - members.start, self._engine.seq))
+        return compute
 
     # --- what is too large for a frame -----------------------------------------------------------------------
 
     def _stage(self, request: _Request, part_bytes: int, now: Callable[[], float]) -> Work:
         """Keep first answers in parts, to be fetched one by one."""
         snapshots = [(one.group.group, one.snapshot) for one in request.asked if one.snapshot is not None]
-        request.parts = yield lambda: _parts(snapshots, part_bytes)
-        mine = sum(other.staged_bytes for other in self._staged.values() if other.owner == request.owner)
-        if mine + request.staged_bytes > STAGED_BYTES_PER_OWNER:
-            raise _too_much(mine + request.staged_bytes)
-        if self.staged_bytes + request.staged_bytes > STAGED_BYTES:
-            raise Overloaded("first answers waiting to be fetched", STAGED_BYTES)
+        request.parts = yield lambda: partial(_parts, snapshots, part_bytes)
         for one in request.asked:
             if one.snapshot is not None:
-                one.snapshot = {}  # fetched, not sent again
+                one.snapshot, one.held_bytes = {}, 0  # fetched, not sent again
+        self._hold(request, sum(map(len, request.parts)))
+        self._check_room(request)
         ticket = os.urandom(16)
         request.until = now() + STAGED_S
         self._staged[ticket] = request
         return Outcome(Staged(ticket, len(request.parts)))
 
     def fetch(self, body: Fetch, owner: str, now: float) -> bytes:
-        """An encoded part of staged answers."""
-        request = self._staged.get(body.ticket)
+        """An encoded part of staged answers, if the sender may still have them."""
+        request = self._kept(body.ticket, owner)
+        if body.part >= len(request.parts):
+            raise UsageError(f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}")
+        for one in request.asked:
+            request.may("subscribe", one.attended.channel.shape.tables)
+        if body.part >= request.fetched:  # who fetches the same again and again does not keep them for ever
+            request.fetched, request.until = body.part + 1, now + STAGED_S
+        return request.parts[body.part]
+
+    def _kept(self, ticket: bytes, owner: str) -> _Request:
+        request = self._staged.get(ticket)
         if request is None or request.owner != owner:
             raise UsageError("no answers are kept under this ticket (any more); subscribe again")
-        if body.part >= len(request.parts):
-            raise UsageError(f"part {body.part} of {len(request.parts)}")
-        request.until = now + STAGED_S
-        return request.parts[body.part]
+        return request
 
     def expire(self, now: float) -> None:
         """Forget staged answers that nobody fetches."""
         for ticket in [ticket for ticket, request in self._staged.items() if request.until < now]:
-            self._staged.pop(ticket).release()
+            self._release(self._staged.pop(ticket))
 
     # --- the reply -------------------------------------------------------------------------------------------
 
-    def _finish(self, request: _Request) -> Work:
+    def _finish(self, request: _Request, now: Callable[[], float]) -> Work:
         """Points, replay and reply, all at one moment."""
-        staged = bool(request.parts)
+        staged, part_bytes = bool(request.parts), min(PART_BYTES, self._limits.reply_bytes)
         for _ in range(TRIES):
             replay = self._replay(request.asked)
             stale = [one for one in request.asked if one.since is None and one.snapshot is None]
+            if not stale and not staged and request.held_bytes > part_bytes:
+                return (yield from self._stage(request, part_bytes, now))
             if not stale:
                 break
             if staged:
                 raise Overloaded("messages kept for subscribers that resume", self._retention.limit_bytes)
             for one in stale:
-                yield from self._answer(one)
+                yield from self._answer(request, one)
+                self._check_room(request)
         else:
             raise Overloaded("messages kept for subscribers that resume", self._retention.limit_bytes)
         opened: list[Opened] = []
@@ -335,9 +370,10 @@ class Subscribing:
             missed = self._retention.replay(number, oldest, members[0].attending.spec, points)
             if missed is None:
                 continue
-            left -= size_bytes(missed)
-            if left >= 0:
+            size = size_bytes(missed)
+            if size <= left:
                 replay[number] = missed
+                left -= size
             else:
                 for one in members:
                     one.again()
@@ -349,7 +385,7 @@ def _failed(group: Group, error: HullcastError) -> Opened:
 
 
 def _too_much(size: int) -> TooLarge:
-    return TooLarge("bytes of first answers waiting to be fetched", size, STAGED_BYTES_PER_OWNER)
+    return TooLarge("bytes of first answers waiting to be fetched", size, HELD_BYTES_PER_OWNER)
 
 
 def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]:
@@ -363,7 +399,7 @@ def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]
         parts.append(bodies.encode(Part(tuple(gathered))))
         gathered.clear()
         size, total = 0, total + len(parts[-1])
-        if total > STAGED_BYTES_PER_OWNER:
+        if total > HELD_BYTES_PER_OWNER:
             raise _too_much(total)
 
     for group, columns in snapshots:

@@ -12,7 +12,9 @@ from broker.scheduling.driver import Driver
 from broker.scheduling.policy import FairShare
 
 if TYPE_CHECKING:
-    from broker.scheduling.driver import Done, DriverStatistics, Elsewhere, Work
+    from collections.abc import Callable
+
+    from broker.scheduling.driver import Done, DriverStatistics, Work
     from broker.scheduling.policy import Item
 
 #: Seconds of work between two turns of the event loop.
@@ -33,7 +35,7 @@ class Working:
     """Runs work for requests in turns, so that nobody else waits for it; owners get equal shares."""
 
     def __init__(self) -> None:
-        self._driver = Driver(FairShare(), _RealClock(), self._elsewhere)
+        self._driver = Driver(FairShare(), _RealClock(), self._elsewhere, THREADS)
         self._something = asyncio.Event()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
@@ -62,7 +64,7 @@ class Working:
         finally:
             self._driver.withdraw(item)
 
-    def _elsewhere(self, call: Elsewhere, done: Done) -> None:
+    def _elsewhere(self, call: Callable[[], Any], done: Done) -> None:
         """Call it in a thread; `done` is called here, on the loop."""
         loop = asyncio.get_running_loop()
 

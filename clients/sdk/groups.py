@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,6 +136,7 @@ class Groups:
         self.attention = Attention()
         self.subscriptions = 0  # listeners of all groups
         self._open: dict[int, SubscriptionGroup] = {}
+        self._joined: Counter[Listening] = Counter()  # open groups, those without members included
         self._next = 1
 
     def __len__(self) -> int:
@@ -178,6 +180,7 @@ class Groups:
             first, seq = token.snapshot(listening.spec), token.seq
         group.listeners = listening.admit(group.number, opened.points, first, policy, opened.columns, seq)
         self._open[group.number] = group
+        self._joined[listening] += 1
         self.subscriptions += len(group.listeners)
         if token is None:
             catch_up(listening, group.listeners, opened, reply)
@@ -261,7 +264,9 @@ class Groups:
         listening, present = group.listening, group.listeners[group.listeners >= 0]
         listening.dismiss(present)
         self.subscriptions -= len(present)
-        if not len(listening.audience):
+        self._joined[listening] -= 1
+        if not self._joined[listening]:
+            del self._joined[listening]
             for channel in listening.channels:
                 del self.channels[channel]
             listening.channels.clear()

@@ -402,3 +402,17 @@ def test_the_records_since_a_checkpoint_are_counted(tmp_path: Path) -> None:
     data = opened(tmp_path)
     assert data.records_since_checkpoint == 1
     data.close()
+
+
+def test_many_small_tables_are_not_copied_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_module, "CAPTURED_AT_ONCE", 10)
+    engine = Engine()
+    for i in range(20):
+        engine.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
+        engine.upsert(f"T{i}", {"K": np.arange(9)})
+    slices = 0
+    for cost in (work := capturing(engine, Publishers(), lambda: 9)):
+        assert isinstance(cost, float)
+        slices += 1
+    work.close()
+    assert slices >= 17  # of 180 rows

@@ -18,7 +18,7 @@ from broker.interning import Interner
 from broker.queries.mirror import Mirror
 from broker.queries.reading import LONGEST_SQL, Plan, read_statement
 from broker.queries.sqlite_copy import SqliteCopy
-from broker.schema import Column, ColumnType, Table
+from broker.schema import Column, ColumnType, Table, fold
 from broker.store import TableStore
 from broker.values import LONGEST_TEXT_BYTES
 from network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
@@ -276,17 +276,29 @@ def test_columns_may_be_named_as_sqlite_names_its_rowid() -> None:
         mirror.close()
 
 
-def test_keys_that_change_places_are_all_there_however_the_rows_come() -> None:
-    """With the rowid's names hidden, rows go by their keys; these pass from slot to slot, between two portions."""
-    table = Table("T", tuple(Column(name, ColumnType.INTEGER) for name in ("rowid", "_rowid_", "oid")), 0)
+@pytest.mark.parametrize("names", [("K", "V"), ("rowid", "_rowid_", "oid")])
+def test_a_key_that_moved_to_another_slot_may_come_before_what_took_its_place(names: tuple[str, ...]) -> None:
+    """Rows come some at a time: key 1 stands in slot 0 already when slot 7, where it was, says what it holds now."""
     copy = SqliteCopy()
-    copy.create(table)
-    alive = np.ones(1, np.bool_)
-    for slot, key in ((0, 5.0), (1, 6.0), (0, 6.0), (1, 5.0)):
-        copy.put("T", np.array([slot]), alive, [np.array([key])] * 3)
-    assert sorted(copy.read(read_statement("SELECT * FROM T", copy.tables), ())) == [(5, 5, 5), (6, 6, 6)]
-    copy.put("T", np.array([0, 1]), np.array([False, True]), [np.array([6.0])] * 3)
-    assert copy.read(read_statement("SELECT * FROM T", copy.tables), ()) == [(6, 6, 6)]
+    copy.create(Table("T", tuple(Column(name, ColumnType.INTEGER) for name in names), 0))
+
+    def put(slot: int, key: int | None) -> None:
+        cells = [np.array([] if key is None else [key], np.float64)] * len(names)
+        copy.put("T", np.array([slot]), np.array([key is not None]), cells)
+
+    def keys() -> list[int]:
+        plan = read_statement("SELECT * FROM T", {fold(table.name): table for table in copy.tables.values()})
+        return sorted(row[0] for row in copy.read(plan, ()))
+
+    for after in (2, None):
+        put(7, 1)
+        put(0, 1)
+        put(7, after)
+        assert keys() == [1] + ([2] if after else [])
+    put(7, 2)
+    put(0, 2)
+    put(7, 1)  # they changed places
+    assert keys() == [1, 2]
     copy.close()
 
 

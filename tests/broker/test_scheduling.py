@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -69,10 +69,10 @@ def test_all_work_is_done_once_and_in_all_the_time_it_costs(items: list[tuple[st
 
 
 def asks() -> Generator[float | Elsewhere, Any, Any]:
-    first = yield lambda: 20
+    first = yield lambda: lambda: 20
     yield 0.1
     try:
-        yield lambda: 1 / 0
+        yield lambda: lambda: 1 / 0
     except ZeroDivisionError:
         return first + 1
     return None
@@ -88,7 +88,7 @@ def test_what_is_done_elsewhere_comes_back_as_a_result_or_as_an_error() -> None:
 
 
 def test_work_that_is_elsewhere_waits_without_being_picked() -> None:
-    parked: list[tuple[Elsewhere, Done]] = []
+    parked: list[tuple[Callable[[], Any], Done]] = []
     driver = Driver(Fifo(), SimulatedClock(), lambda call, done: parked.append((call, done)))
     results: list[Any] = []
     driver.put("a", asks(), lambda result, error: results.append(result))
@@ -103,6 +103,58 @@ def test_work_that_is_elsewhere_waits_without_being_picked() -> None:
     done(None, ZeroDivisionError())
     driver.step()
     assert results == [21]
+
+
+def test_one_owner_has_all_places_elsewhere_but_one_and_nothing_is_taken_before_there_is_a_place() -> None:
+    parked: list[tuple[Callable[[], Any], Done]] = []
+    driver = Driver(FairShare(), SimulatedClock(), lambda call, done: parked.append((call, done)), places=3)
+    taken: list[str] = []
+    finished: list[str] = []
+
+    def works(name: str) -> Work:
+        def prepare() -> Callable[[], Any]:
+            taken.append(name)
+            return lambda: name
+
+        finished.append((yield prepare))
+
+    def goes_on() -> None:
+        while not driver.idle:
+            driver.step()
+
+    items = [driver.put("greedy", works(f"g{i}"), lambda result, error: None) for i in range(4)]
+    goes_on()
+    assert taken == ["g0", "g1"]
+    driver.withdraw(items[0])  # its place is taken as long as it is worked on there
+    driver.withdraw(items[2])
+    driver.put("modest", works("m"), lambda result, error: None)
+    goes_on()
+    assert taken == ["g0", "g1", "m"]
+    while parked:
+        call, done = parked.pop(0)
+        done(call(), None)
+        goes_on()
+    assert taken == ["g0", "g1", "m", "g3"]
+    assert finished == ["g1", "m", "g3"]
+    assert not len(driver)
+
+
+def test_what_cannot_be_prepared_is_an_error_of_the_work_that_asked() -> None:
+    def prepare() -> Callable[[], Any]:
+        raise KeyError
+
+    def works() -> Work:
+        with pytest.raises(KeyError):
+            yield prepare
+        return "went on"
+
+    assert finish(works()) == "went on"
+    results: list[Any] = []
+    driver = Driver(Fifo(), SimulatedClock())
+    driver.put("a", works(), lambda result, error: results.append(result))
+    while len(driver):
+        driver.step()
+    assert results == ["went on"]
 
 
 def test_an_error_reaches_whoever_waits_and_nobody_else() -> None:
@@ -152,6 +204,6 @@ def test_work_can_be_finished_at_once() -> None:
 
 
 def asks_kindly() -> Work:
-    first = yield lambda: 20
+    first = yield lambda: lambda: 20
     yield 0.1
     return first + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import numpy as np
@@ -11,14 +11,19 @@ import pytest
 from broker.engine import Engine
 from broker.log.publishers import Publishers, scoped
 from broker.log.record import Kind
+from broker.reformulate.selection import SelectionChannel
+from broker.scheduling.driver import finish
+from broker.server import subscribing
 from broker.server.attendance import Attendance
 from broker.server.brain import Brain
 from broker.server.outcome import Outcome
 from broker.server.retention import Retention
 from broker.server.subscribing import Limits
+from broker.sql.query import Predicates
 from network.security.rights import Rights
 from network.wire import bodies
-from network.wire.errors import from_wire
+from network.wire.columns import Columns
+from network.wire.errors import Overloaded, from_wire
 from network.wire.frames import Origin, Request
 from network.wire.packing import Scalar
 from network.wire.values import keys_to_column, rows_to_columns
@@ -391,6 +396,115 @@ def test_first_answers_are_limited_before_they_are_gathered(desk: Desk, monkeypa
     both = (bodies.Group(1, rows, (column,), 3), bodies.Group(2, MIN, (20, 60), 1))
     large, small = sorted(subscribed(desk.ask(bodies.Subscribe(both))).groups, key=lambda opened: opened.group)
     assert (large.failed is not None, small.failed) == (True, None)
+
+
+ROWS = "SELECT SYMBOL, SECTOR FROM STOCK WHERE RISK >= ?"
+
+
+@pytest.fixture
+def staging(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A desk that stages all but the smallest first answers."""
+    monkeypatch.setattr(subscribing, "PART_BYTES", 100)
+    monkeypatch.setattr(subscribing, "AT_ONCE_LOOKS", -1)
+    desk.publish(*({"SYMBOL": str(i), "RISK": float(i), "SECTOR": "TECH"} for i in range(20)))
+    return desk
+
+
+def staged(outcome: Outcome) -> bodies.Staged:
+    assert isinstance(outcome.reply, bodies.Staged), outcome.reply
+    return outcome.reply
+
+
+def pins(desk: Desk) -> int:
+    return sum(attending.pins for attending in desk.attendance)
+
+
+def test_first_answers_of_many_groups_end_before_they_fill_the_memory(
+    staging: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    capture = SelectionChannel.capture
+
+    def counted(self: SelectionChannel, predicates: Predicates) -> Callable[[], Columns]:
+        taken.append(1)
+        return capture(self, predicates)
+
+    monkeypatch.setattr(SelectionChannel, "capture", counted)
+    monkeypatch.setattr(subscribing, "HELD_BYTES_PER_OWNER", 3000)
+    groups = tuple(bodies.Group(i, ROWS, (0,), 1) for i in range(1, 50))
+    assert "first answers in one request" in refusal(staging.ask(bodies.Subscribe(groups)))
+    assert len(taken) < 20
+    staged(staging.ask(bodies.Subscribe(groups[:2])))
+    assert pins(staging) == 2
+
+
+def test_who_has_too_much_staged_may_try_again_later(staging: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticket = staged(staging.subscribe(ROWS, 0)).ticket
+    monkeypatch.setattr(subscribing, "HELD_BYTES_PER_OWNER", staging.brain.subscribing.staged_bytes + 100)
+    outcome = staging.subscribe(ROWS, 0)
+    assert isinstance(outcome.reply, bodies.Failed)
+    assert isinstance(from_wire(outcome.reply.code, outcome.reply.arguments), Overloaded)
+    subscribed(staging.ask(bodies.Subscribe((), ticket=ticket)))
+    staged(staging.subscribe(ROWS, 0))
+
+
+def test_answers_that_cannot_be_staged_leave_nothing_behind(staging: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(snapshots: object, part_bytes: int) -> list[bytes]:
+        raise MemoryError
+
+    monkeypatch.setattr(subscribing, "_parts", fails)
+    assert "MemoryError" in refusal(staging.subscribe(ROWS, 0))
+    assert not len(staging.attendance)
+    assert not staging.engine.statistics()
+
+
+def test_staged_answers_are_their_owners_while_they_may_have_them(staging: Desk) -> None:
+    ticket = staged(staging.subscribe(ROWS, 0)).ticket
+    fetch, rest = bodies.Fetch(ticket, 0), bodies.Subscribe((), ticket=ticket)
+    for body in (fetch, rest):
+        request = Request(1, (2,), Origin(None, ""), bodies.encode(body))
+        assert "no answers are kept" in refusal(finish(staging.brain.work(body, request, "somebody", lambda: 0.0)))
+    assert isinstance(staging.ask(fetch).reply, bytes)
+    staging.rights = Rights.parse(RIGHTS)
+    assert "may not subscribe" in refusal(staging.ask(fetch))
+    staging.rights = Rights.everything()
+    subscribed(staging.ask(rest))
+    assert pins(staging) == 0
+    assert not staging.brain.subscribing.staged_bytes
+
+
+def test_staged_answers_are_not_kept_by_fetching_the_same_part_again(staging: Desk) -> None:
+    ticket = staged(staging.subscribe(ROWS, 0)).ticket
+    for now in range(0, 300, 20):
+        staging.brain.subscribing.expire(now)
+        fetch = bodies.Fetch(ticket, 0)
+        staging.brain.handle(fetch, Request(1, (1,), Origin(None, ""), bodies.encode(fetch)), now)
+    assert not staging.brain.subscribing.staged_bytes
+
+
+def test_a_resumed_group_that_begins_again_with_a_large_answer_fetches_it(
+    staging: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(staging.ask(bodies.Subscribe((), ticket=staged(staging.subscribe(ROWS, 0)).ticket)))
+    before = staging.engine.seq
+    staging.publish(*({"SYMBOL": str(i), "RISK": float(i), "SECTOR": "AGRO"} for i in range(20)))
+    assert subscribed(staging.subscribe(ROWS, 0, since=before + 1)).replay
+    monkeypatch.setattr(subscribing, "REPLAY_BYTES", 100)
+    staged(staging.subscribe(ROWS, 0, since=before + 1))
+
+
+def test_what_cannot_be_replayed_is_known_before_anything_is_staged(
+    staging: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be found out after all was fetched, and the client would begin again for ever."""
+    number = subscribed(staging.subscribe(MIN, 0, 60)).groups[0].channel
+    before = staging.engine.seq
+    for i in range(9):
+        staging.publish({"SYMBOL": "A", "RISK": 30.0, "PER": float(9 - i)})
+    monkeypatch.setattr(subscribing, "REPLAY_BYTES", 100)
+    groups = (bodies.Group(1, ROWS, (0,), 1), bodies.Group(2, MIN, (0, 60), 1, number))
+    ticket = staged(staging.ask(bodies.Subscribe(groups, before, staging.brain.epoch))).ticket
+    assert len(subscribed(staging.ask(bodies.Subscribe((), ticket=ticket))).groups) == 2
 
 
 def test_a_replay_that_is_too_large_becomes_a_snapshot(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ async def test_nothing_comes_between_the_last_slice_and_what_follows_from_it() -
 
     def work() -> Work:
         yield 0.0
-        yield lambda: None  # elsewhere
+        yield lambda: lambda: None  # elsewhere
         asyncio.get_running_loop().call_soon(others)
         return "result"
 
@@ -67,9 +67,9 @@ async def test_others_have_their_turns_while_work_goes_on() -> None:
 
 async def test_what_is_done_elsewhere_is_done_in_another_thread() -> None:
     def work() -> Work:
-        name = yield lambda: threading.current_thread().name
+        name = yield lambda: lambda: threading.current_thread().name
         with pytest.raises(ZeroDivisionError):
-            yield lambda: 1 // 0
+            yield lambda: lambda: 1 // 0
         return name
 
     async with running() as working:
@@ -108,7 +108,7 @@ async def test_a_stop_does_not_wait_for_what_is_computed_in_threads() -> None:
         ended.set()
 
     def work() -> Work:
-        yield compute
+        yield lambda: compute
 
     task = asyncio.create_task(working.run())
     asked = asyncio.create_task(working.do("somebody", work()))

@@ -21,6 +21,7 @@ from clients.sdk.client import Client
 from clients.sdk.connecting import configure
 from hullcast import testing
 from network.security.rights import Rights
+from network.wire import bodies
 from network.wire.bodies import Part, decode
 from network.wire.columns import Columns, TextColumn, concatenate
 from tests.support.cluster import PATIENT, free_port
@@ -109,6 +110,26 @@ async def test_answers_taken_in_many_turns_and_parts_are_right(sql: str) -> None
 
 
 @pytest.mark.usefixtures("slowly")
+async def test_a_reply_that_cannot_be_encoded_fails_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = bodies.encode
+
+    def fails(body: bodies.Body) -> bytes:
+        if isinstance(body, bodies.Subscribed):
+            raise MemoryError
+        return encode(body)
+
+    async with asyncio.timeout(PATIENCE_S), testing.cluster() as url, hullcast.connect(url) as hc:
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(50), "X": np.arange(50.0)})
+        with monkeypatch.context() as broken:
+            broken.setattr(bodies, "encode", fails)
+            with pytest.raises(hullcast.InvariantBroken):
+                await hc.subscribe(KINDS[0], 0, 5)
+        async with hc.subscribe(KINDS[1], 0, 5) as sub:
+            assert sub.answer == 6
+
+
+@pytest.mark.usefixtures("slowly")
 async def test_events_go_on_where_a_staged_answer_ends() -> None:
     async with asyncio.timeout(PATIENCE_S), testing.cluster() as url, hullcast.connect(url) as hc:
         await hc.execute(CREATE)
@@ -144,11 +165,11 @@ def test_parts_fit_a_frame_however_long_some_texts_are(monkeypatch: pytest.Monke
 
 async def test_answers_too_large_to_be_kept_leave_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscribing, "PART_BYTES", 500)
-    monkeypatch.setattr(subscribing, "STAGED_BYTES_PER_OWNER", 2000)
+    monkeypatch.setattr(subscribing, "HELD_BYTES_PER_OWNER", 2000)
     async with asyncio.timeout(PATIENCE_S), testing.cluster() as url, hullcast.connect(url) as hc:
         await hc.execute(CREATE)
         await hc.publish("T", {"K": np.arange(500), "X": np.ones(500), "S": [f"text {i}" for i in range(500)]})
-        with pytest.raises(hullcast.TooLarge, match="waiting to be fetched"):
+        with pytest.raises(hullcast.TooLarge, match="bytes of first answers"):
             await hc.subscribe(KINDS[4], 0, 9)
         await hc.execute("DROP TABLE T")
 
@@ -190,6 +211,23 @@ async def test_an_update_with_too_many_results_makes_subscribers_begin_again(mon
                 assert len(event.left) == 10
                 await hc.sync()
                 assert [tuple(row) for row in narrow.answer] == [(i, i) for i in range(10) if i != 3]
+
+
+async def test_who_heard_the_rest_of_such_an_update_begins_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has heard everything of the update in another channel: its position says that it missed nothing."""
+    monkeypatch.setattr("broker.reformulate.join.MOST_PAIRS", 50)
+    for nodes in (0, 2):
+        async with asyncio.timeout(PATIENCE_S), testing.cluster(nodes) as url, hullcast.connect(url) as hc:
+            for table in "RQ":
+                await hc.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, X REAL)")
+            sql = "SELECT R.K, Q.K FROM R JOIN Q ON Q.X - R.X BETWEEN ? AND ?"
+            async with hc.subscribe(sql, -1e9, 1e9) as wide, hc.subscribe("SELECT COUNT(*) FROM Q") as count:
+                await hc.publish("R", {"K": np.arange(10), "X": np.arange(10.0)})
+                await hc.publish("Q", {"K": np.arange(10), "X": np.arange(10.0)})  # a hundred pairs
+                event = await anext(wide)
+                assert isinstance(event, hullcast.Resync)
+                assert len(event.answer) == 100
+                assert count.answer == 10
 
 
 async def test_rows_beyond_a_frame_are_resumed_after_a_restart(tmp_path: Path) -> None:

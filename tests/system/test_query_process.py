@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from broker.queries.process import message_bytes
+from broker.server.queries import QueryProcess
 from broker.server.service import Server
 from clients.sdk.client import Client
 from network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
@@ -106,6 +108,50 @@ async def test_a_query_process_that_falls_behind_reads_its_tables_again() -> Non
             await hc.delete("T", np.arange(2900, 3000))
         assert server.engine.feed.let_go
         assert await hc.query("SELECT count(*), sum(X) FROM T") == [(2900, 10_000.0)]
+
+
+async def test_a_table_that_was_dropped_is_forgotten() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        stores: list[weakref.ref[Any]] = []
+        for i in range(3):
+            await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
+            await hc.publish(f"T{i}", {"K": np.arange(10)})
+            assert await hc.query(f"SELECT count(*) FROM T{i}") == [(10,)]
+            stores.append(weakref.ref(server_of(made.server).engine.store_of(f"T{i}")))
+            await hc.execute(f"DROP TABLE T{i}")
+        gc.collect()
+        assert [store() is None for store in stores] == [True, True, False], "all but the one that was asked for last"
+
+
+async def test_a_process_that_cannot_be_started_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        feed = server_of(made.server).engine.feed
+        with monkeypatch.context() as broken:
+            broken.setattr("sys.executable", "/nowhere/python")
+            waiting = asyncio.create_task(hc.query("SELECT count(*) FROM T"))
+            await wait_for(lambda: server_of(made.server).queries.failed > 2, "it is tried again and again")
+        assert await waiting == [(0,)]
+        assert len(feed._followers) == 1
+
+
+async def test_a_query_reads_no_table_that_was_made_after_its_rights_were_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When the statement is read, B is nothing but its own CTE; when it runs there is a table of that name."""
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        bring_up_to_date, calls = QueryProcess.bring_up_to_date, itertools.count()
+
+        async def meanwhile(self: QueryProcess, owner: str, tables: tuple[str, ...]) -> None:
+            if next(calls) == 1:  # the first time it only learns of the tables, to read the statement
+                server_of(made.server).engine.execute("CREATE TABLE B (K INTEGER PRIMARY KEY)")
+                await bring_up_to_date(self, owner, ("b",))
+            await bring_up_to_date(self, owner, tables)
+
+        monkeypatch.setattr(QueryProcess, "bring_up_to_date", meanwhile)
+        with pytest.raises(SqlError, match=r"prohibited|not authorized"):
+            await hc.query("SELECT * FROM (WITH B AS (SELECT 1) SELECT * FROM B) JOIN B")
 
 
 async def test_one_client_with_many_slow_queries_does_not_keep_another_out() -> None:
