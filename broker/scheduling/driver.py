@@ -30,6 +30,8 @@ Done = Callable[[Any, BaseException | None], None]
 
 #: Items that may wait; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 4096, 1024
+#: What these may hold, of everybody and of one owner; a single one may hold more.
+WAITING_BYTES, WAITING_BYTES_PER_OWNER = 256 << 20, 64 << 20
 
 
 class Clock(Protocol):
@@ -103,6 +105,7 @@ class _Running(Item):
     work: Work | None = None
     done: Done | None = None
     prepare: Elsewhere | None = None
+    size_bytes: int = 0
     sent: Any = None
     error: BaseException | None = None
     spent_s: float = 0.0
@@ -153,12 +156,18 @@ class Driver:
         """Whether there is nothing to do at the moment."""
         return not self._ready
 
-    def put(self, owner: str, work: Work, done: Done) -> Item:
-        """Take in work; `done` is called with its result, or with what it raised."""
-        mine = sum(item.owner == owner for item in self._items())
-        if len(self) >= WAITING or mine >= WAITING_PER_OWNER:
-            raise Overloaded("requests waiting to be worked on", WAITING if len(self) >= WAITING else mine)
-        item = _Running(owner, self._clock.now(), work=work, done=done)
+    def put(self, owner: str, work: Work, done: Done, size_bytes: int = 0) -> Item:
+        """Take in work that holds so much memory; `done` is called with its result, or with what it raised."""
+        items = self._items()
+        mine = [item for item in items if item.owner == owner]
+        if len(items) >= WAITING or len(mine) >= WAITING_PER_OWNER:
+            raise Overloaded(
+                "requests waiting to be worked on", WAITING if len(items) >= WAITING else WAITING_PER_OWNER
+            )
+        for others, most in ((mine, WAITING_BYTES_PER_OWNER), (items, WAITING_BYTES)):
+            if others and size_bytes + sum(item.size_bytes for item in others) > most:
+                raise Overloaded("bytes of requests waiting to be worked on", most)
+        item = _Running(owner, self._clock.now(), work=work, done=done, size_bytes=size_bytes)
         self._ready.append(item)
         return item
 

@@ -225,7 +225,7 @@ class Server:
 
         rest = going_on(work, yielded)
         try:
-            self.working.put(owner, rest, done)
+            self.working.put(owner, rest, done, len(request.body))
         except Overloaded:
             work.close()
             raise

@@ -207,3 +207,22 @@ def asks_kindly() -> Work:
     first = yield lambda: lambda: 20
     yield 0.1
     return first + 1
+
+
+def test_work_that_waits_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.scheduling.driver.WAITING_BYTES_PER_OWNER", 10)
+    monkeypatch.setattr("broker.scheduling.driver.WAITING_BYTES", 15)
+    driver = Driver(Fifo(), SimulatedClock())
+
+    def put(owner: str, size_bytes: int) -> None:
+        driver.put(owner, asks_kindly(), lambda result, error: None, size_bytes)
+
+    put("a", 11)  # a single one may be larger
+    with pytest.raises(Overloaded, match="bytes of requests"):
+        put("a", 1)
+    put("b", 4)
+    with pytest.raises(Overloaded, match="bytes of requests"):
+        put("c", 1)
+    while len(driver):
+        driver.step()
+    put("a", 10)
