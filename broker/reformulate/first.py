@@ -64,13 +64,15 @@ class Boxes(NamedTuple):
         low, high = np.hstack((low, np.zeros((len(low), 1)))), np.hstack((high, np.zeros((len(high), 1))))
         if never is not None:  # the last dimension is one that all rows have at 0
             high[never, -1] = -1.0
-        if not len(low):  # NumPy finds no distinct rows in nothing
-            return cls(low, high, np.empty(0, np.int64), np.empty(0, np.int64))
-        distinct, which = np.unique(np.hstack((low, high)), axis=0, return_inverse=True)
-        d = low.shape[1]
-        low, high = np.ascontiguousarray(distinct[:, :d]), np.ascontiguousarray(distinct[:, d:])
-        which = which.reshape(-1)
-        return cls(low, high, which, np.bincount(which, minlength=len(distinct)).astype(np.int64))
+        # not np.unique by rows: it holds the interpreter's lock, and with it the event loop, while it sorts
+        order = np.lexsort((*low.T, *high.T))
+        low, high = low[order], high[order]
+        first = np.ones(len(low), np.bool_)
+        first[1:] = (low[1:] != low[:-1]).any(axis=1) | (high[1:] != high[:-1]).any(axis=1)
+        which = np.empty(len(low), np.int64)
+        which[order] = np.cumsum(first) - 1
+        low, high = low[first], high[first]
+        return cls(low, high, which, np.bincount(which, minlength=len(low)).astype(np.int64))
 
     def ranges(self, column: Floats) -> tuple[Ints, Ints]:
         """Where in a sorted column each box's first dimension begins and ends; an empty one ends where it begins."""
