@@ -317,6 +317,11 @@ class Engine:
         if self._broken is not None:
             raise InvariantBroken(f"the engine stopped: {self._broken}; make a new one and load it again")
 
+    def tidy(self) -> None:
+        """Forget groups and texts that nothing refers to any more, also where no row changes for a while."""
+        self._check_sound()
+        self._sweep(list(self._channels))
+
     def _sweep(self, channels: Iterable[Channel]) -> None:
         """Forget groups and texts that nothing refers to any more, where enough have gathered.
 

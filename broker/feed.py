@@ -23,7 +23,7 @@ import numpy as np
 from broker.schema import ColumnType, Table, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -247,3 +247,19 @@ class TableCopy:
             changed, later = changed[:rows], changed[rows:]
             self._changed, self._waiting = [later], len(later)
         return rows_in(self.store, changed)
+
+
+def note_changes(follower: Follower, copies: Mapping[str, TableCopy]) -> bool:
+    """Let copies (by folded name) know what changed since the follower last read; returns whether it was behind, and
+    all of them begin again."""
+    try:
+        changes = follower.read(1 << 62)
+    except Behind:
+        for copy in copies.values():
+            copy.restart()
+        return True
+    for change in changes:
+        followed = copies.get(fold(change.store.table.name))
+        if followed is not None and followed.store is change.store:
+            followed.note(change)
+    return False

@@ -24,7 +24,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.feed import Behind, TableCopy
+from broker.feed import TableCopy, note_changes
 from broker.log.declare import create_text
 from broker.log.private import open_private
 from broker.log.segment import sync_directory
@@ -133,14 +133,7 @@ class _Copy:
 
 def _follow(follower: Follower, copies: dict[str, _Copy], stores: Mapping[str, TableStore]) -> None:
     """Note what changed, and which tables came or went."""
-    try:
-        for change in follower.read(1 << 62):
-            copy = copies.get(fold(change.store.table.name))
-            if copy is not None and copy.rows.store is change.store:
-                copy.rows.note(change)
-    except Behind:
-        for copy in copies.values():
-            copy.rows.restart()
+    note_changes(follower, {name: copy.rows for name, copy in copies.items()})
     for name in [name for name, copy in copies.items() if stores.get(name) is not copy.rows.store]:
         del copies[name]
     for name, store in stores.items():

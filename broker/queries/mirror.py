@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.feed import Behind, TableCopy
+from broker.feed import TableCopy, note_changes
 from broker.queries.reading import Parameters, read_statement
 from broker.queries.sqlite_copy import ROW_LIMIT, STEP_LIMIT, SqliteCopy
-from broker.schema import ColumnType, fold
+from broker.schema import ColumnType
 from broker.values import decode_column
 
 if TYPE_CHECKING:
@@ -82,14 +82,7 @@ class Mirror:
         """Learn what changed, and begin to follow tables that were not named before."""
         assert self._sqlite is not None
         assert self._follower is not None
-        try:
-            for change in self._follower.read(1 << 62):
-                copy = self._copies.get(fold(change.store.table.name))
-                if copy is not None and copy.store is change.store:
-                    copy.note(change)
-        except Behind:
-            for copy in self._copies.values():
-                copy.restart()
+        note_changes(self._follower, self._copies)
         for name in names:
             if name not in self._copies:
                 store = self._stores[name]

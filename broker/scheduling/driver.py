@@ -108,7 +108,6 @@ class _Running(Item):
     size_bytes: int = 0
     sent: Any = None
     error: BaseException | None = None
-    spent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +206,6 @@ class Driver:
         if isinstance(yielded, float):
             self._clock.pass_by(yielded)
         now = self._clock.now()
-        item.spent_s += now - began
         self._slices += 1
         self._longest_s = max(self._longest_s, now - began)
         self._policy.served(item, now - began, now)

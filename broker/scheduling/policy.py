@@ -15,7 +15,6 @@ class Item:
 
     owner: str  # who asked for it: nobody shall keep the others waiting
     arrived: float
-    cost_s: float = 0.0  # what it is expected to take, where somebody knows
 
 
 class Policy(Protocol):

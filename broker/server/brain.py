@@ -200,11 +200,7 @@ class Brain:
 
     def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
         """The batch's messages by channel number, which the retention keeps too."""
-        if self.engine.sweeps != self._sweeps:
-            self._sweeps = self.engine.sweeps
-            for attending in self._attendance:
-                if attending.spec.partitioned:  # earlier messages may name partitions by numbers that others have now
-                    self._retention.forget(attending.number, self.engine.seq)
+        self._forget_swept()
         described: dict[int, Columns] = {}
         for name, messages in batch.messages.items():
             attended = self._attendance.find(name)
@@ -213,6 +209,19 @@ class Brain:
                 self._retention.keep(attended.number, batch.last_seq, columns, now)
                 described[attended.number] = columns
         return described
+
+    def tidy(self) -> None:
+        """Forget texts that only questions had, if there are many."""
+        self.engine.tidy()
+        self._forget_swept()
+
+    def _forget_swept(self) -> None:
+        """After a sweep, earlier messages may name partitions by numbers that others have now."""
+        if self.engine.sweeps != self._sweeps:
+            self._sweeps = self.engine.sweeps
+            for attending in self._attendance:
+                if attending.spec.partitioned:
+                    self._retention.forget(attending.number, self.engine.seq)
 
     def _void(self, batch: Batch) -> tuple[int, ...]:
         """The channels of which a batch had more to tell than can be told."""

@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.feed import Behind, TableCopy
+from broker.feed import TableCopy, note_changes
 from broker.queries.process import (
     REPLY,
     SECRET_BYTES,
@@ -409,15 +409,8 @@ class QueryProcess:
 
     def _follow(self) -> None:
         """Note what changed, and forget the tables that were dropped."""
-        try:
-            for change in self._follower.read(1 << 62):
-                copy = self._copies.get(fold(change.store.table.name))
-                if copy is not None and copy.store is change.store:
-                    copy.note(change)
-        except Behind:
+        if note_changes(self._follower, self._copies):
             log.info("query process is behind; it reads its tables again", extra={"tables": len(self._copies)})
-            for copy in self._copies.values():
-                copy.restart()
         for name, copy in list(self._copies.items()):
             if self._engine.stores.get(name) is not copy.store:
                 self._forget(name, copy)

@@ -308,6 +308,7 @@ class Server:
             self.children.tell_progress()
             self.retention.expire(now - self.settings.retention_s)
             self.brain.subscribing.expire(now)
+            self.brain.tidy()
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
             self._tell_directory()

@@ -40,8 +40,8 @@ class Working:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
     def put(self, owner: str, work: Work, done: Done, size_bytes: int = 0) -> Item:
-        """Take in work that holds so much memory. `done` is called in the very turn in which the last slice ends: what the work found out then
-        still holds. Overloaded if too much waits already."""
+        """Take in work that holds so much memory. `done` is called in the very turn in which the last slice ends: what
+        the work found out then still holds. Overloaded if too much waits already."""
         item = self._driver.put(owner, work, done, size_bytes)
         self._something.set()
         return item

@@ -189,7 +189,7 @@ class Groups:
         token.restore(listening, int(group.listeners[0]))
         if opened.snapshot is not None:
             nothing_happened = (token.seq, token.epoch) == (reply.seq, reply.epoch)
-            listening.renew(group.listeners, opened.snapshot, _of(opened, reply), only_if_other=nothing_happened)
+            listening.renew(group.listeners, opened.snapshot, moment_of(opened, reply), only_if_other=nothing_happened)
             catch_up(listening, group.listeners, opened, reply)
         elif opened.channel in reply.replay:
             listening.hear_alone(group.listeners, opened.points, reply.replay[opened.channel])
@@ -231,7 +231,7 @@ class Groups:
             away, group.away = group.away, None
             if opened.snapshot is not None and away is not None:
                 nothing_happened = (away.seq, away.epoch) == (reply.seq, reply.epoch)
-                seq = _of(opened, reply)
+                seq = moment_of(opened, reply)
                 group.listening.renew(group.listeners, opened.snapshot, seq, only_if_other=nothing_happened)
                 catch_up(group.listening, group.listeners, opened, reply)
         return refused
@@ -301,7 +301,7 @@ def catch_up(listening: Listening, ids: Ints, opened: Opened, reply: Subscribed)
             listening.hear_alone(ids[some][present], opened.points[some][present], take(missed, later))
 
 
-def _of(opened: Opened, reply: Subscribed) -> int:
+def moment_of(opened: Opened, reply: Subscribed) -> int:
     """The moment that a snapshot is of, or the earliest of them."""
     return min((seq for _, seq in opened.as_of), default=reply.seq)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, Failover, GroupOpened, RetryLater, Send
-from clients.sdk.groups import Groups, SubscriptionGroup, catch_up
+from clients.sdk.groups import Groups, SubscriptionGroup, catch_up, moment_of
 from clients.sdk.resuming import Resuming, Standing
 from network.wire import bodies, frames
 from network.wire.bodies import (
@@ -493,7 +493,7 @@ class ClientSession:
         present = np.array([listener in listening.asked for listener in listeners.tolist()], np.bool_)
         if opened.snapshot is not None and present.any():
             here = np.where(present, listeners, -1)
-            listening.restart(here, opened.snapshot, reply.seq, "sum")
+            listening.restart(here, opened.snapshot, moment_of(opened, reply), "sum")
             catch_up(listening, here, opened, reply)
         return self._said([Send(frames.encode(frames.Leave(opened.group, None)))])
 

@@ -539,3 +539,13 @@ def test_a_table_made_anew_is_not_resumed_though_another_reopened_the_channel(de
     group = bodies.Group(1, MIN, (20, 60), 1, old)
     reply = subscribed(desk.ask(bodies.Subscribe((group, group), 0, desk.brain.epoch)))
     assert all(opened.snapshot is not None for opened in reply.groups)
+
+
+def test_texts_that_only_questions_had_are_forgotten_though_no_row_changes(desk: Desk) -> None:
+    subscribed(desk.subscribe(BY_SECTOR, 20, 60, "TECH"))
+    desk.held = False
+    for i in range(6000):
+        desk.ask(bodies.Explain(BY_SECTOR, (20, 60, f"sector {i}")))
+    assert len(desk.engine._interner) > 5000
+    desk.brain.tidy()
+    assert len(desk.engine._interner) < 100
