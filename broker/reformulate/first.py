@@ -100,7 +100,10 @@ def sorted_for(boxes: Boxes, table: Floats) -> tuple[Floats, Ints, Ints, Ints]:
 def rows_in_boxes(columns: list[Floats], n: int, boxes: Boxes) -> tuple[Ints, Ints]:
     """(member, row) of every row that a member's box selects, members in order. TooLarge if there are too many."""
     table, order, starts, stops = sorted_for(boxes, table_of(columns, n))
-    of, rows, found, looks = _select(table, boxes.low, boxes.high, starts, stops, boxes.weights, FIRST_ROWS, MOST_LOOKS)
+    each = np.arange(n)  # every row is a value of its own
+    of, rows, found, looks = _select(
+        table, each, n, boxes.low, boxes.high, starts, stops, boxes.weights, FIRST_ROWS, MOST_LOOKS
+    )
     check_work(found, looks)
     return expanded(of, order[rows], boxes)
 
@@ -110,7 +113,7 @@ def values_in_boxes(columns: list[Floats], values: Floats, boxes: Boxes) -> tupl
     table, order, starts, stops = sorted_for(boxes, table_of(columns, len(values)))
     distinct, ranks = np.unique(values, return_inverse=True)  # NaN once, at the end
     ranks = ranks.reshape(-1).astype(np.int64)[order]
-    of, found_ranks, found, looks = _distinct(
+    of, found_ranks, found, looks = _select(
         table, ranks, len(distinct), boxes.low, boxes.high, starts, stops, boxes.weights, FIRST_ROWS, MOST_LOOKS
     )
     check_work(found, looks)
@@ -159,41 +162,6 @@ def check_work(found: int, looks: int) -> None:
 @kernel
 def _select(
     table: Floats,
-    low: Floats,
-    high: Floats,
-    starts: Ints,
-    stops: Ints,
-    weights: Ints,
-    most_found: int,
-    most_looks: int,
-) -> tuple[Ints, Ints, int, int]:
-    """(box, row), how many rows that is for all members, rows looked at. Ends early when either is too much."""
-    room, count, found, looks = 64, 0, 0, 0
-    pairs = np.empty((2, room), np.int64)
-    for i in range(len(low)):
-        looks += stops[i] - starts[i]
-        if looks > most_looks:
-            break
-        for row in range(starts[i], stops[i]):
-            inside = True
-            for d in range(table.shape[0]):
-                inside = inside and low[i, d] <= table[d, row] <= high[i, d]
-            if inside:
-                if count == room:
-                    larger = np.empty((2, 2 * room), np.int64)
-                    larger[:, :room] = pairs
-                    pairs, room = larger, 2 * room
-                pairs[0, count], pairs[1, count] = i, row
-                count += 1
-                found += weights[i]
-                if found > most_found:
-                    return pairs[0, :count], pairs[1, :count], found, looks
-    return pairs[0, :count], pairs[1, :count], found, looks
-
-
-@kernel
-def _distinct(
-    table: Floats,
     ranks: Ints,
     distinct: int,
     low: Floats,
@@ -204,7 +172,10 @@ def _distinct(
     most_found: int,
     most_looks: int,
 ) -> tuple[Ints, Ints, int, int]:
-    """As `_select`, but (box, rank) of every value once."""
+    """(box, rank) of every value that a box selects, once; how many that is for all members; rows looked at.
+
+    `ranks` are the rows' values as numbers below `distinct`. Ends early when there is too much of either.
+    """
     room, count, found, looks = 64, 0, 0, 0
     pairs = np.empty((2, room), np.int64)
     seen = np.full(distinct, -1, np.int64)
@@ -234,20 +205,17 @@ def _distinct(
 
 @kernel
 def pairs_in_box(
-    left: Floats,
     right: Floats,
     lows: Floats,
     highs: Floats,
     most_found: int,
     most_looks: int,
 ) -> tuple[Ints, Ints, int, int]:
-    """(left row, right row) where a right value (ascending) lies between the left row's low and high.
-
-    `left` gives the number of rows only. Ends early when there are too many.
-    """
+    """(left row, right row) where a right value (ascending) lies between the left row's low and high; how many that
+    is; rows looked at. Ends early when there are too many."""
     room, count, looks = 64, 0, 0
     pairs = np.empty((2, room), np.int64)
-    for i in range(len(left)):
+    for i in range(len(lows)):
         if not lows[i] <= highs[i]:
             continue
         row = np.searchsorted(right, lows[i])

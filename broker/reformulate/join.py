@@ -225,7 +225,7 @@ class JoinChannel(RowsChannel):
             band = (boxes.low[i, bands[0]], boxes.high[i, bands[0]]) if bands else (0.0, 0.0)
             lows, highs = self._interval(0, sides[0][self._columns[0]][left], *map(float, band))
             which, at, pairs, seen = pairs_in_box(
-                lows, right_join[right], lows, highs, (FIRST_ROWS - total) // weight, MOST_LOOKS - looks
+                right_join[right], lows, highs, (FIRST_ROWS - total) // weight, MOST_LOOKS - looks
             )
             looks += seen + sum(map(len, admitted))
             check_work(total + pairs * weight, looks)

@@ -16,7 +16,8 @@ from broker.server.attendance import Attendance
 from broker.server.brain import Brain
 from broker.server.outcome import Outcome
 from broker.server.pipeline import Pipeline, Step
-from broker.server.queries import Queries, QueryLimits
+from broker.server.queries import Queries
+from broker.server.query_process import QueryLimits
 from broker.server.retention import Retention
 from broker.server.status import server_status
 from broker.server.storage import open_storage

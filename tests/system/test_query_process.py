@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from broker.queries.process import message_bytes
-from broker.server.queries import QueryProcess
+from broker.server.query_process import QueryProcess
 from broker.server.service import Server
 from clients.sdk.client import Client
 from network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
@@ -273,7 +273,7 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monk
         sent.append(message_bytes(message))
         return sent[-1]
 
-    monkeypatch.setattr("broker.server.queries.message_bytes", noted)
+    monkeypatch.setattr("broker.server.query_process.message_bytes", noted)
     columns = ", ".join(f"C{i} REAL" for i in range(250))
     async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
         for i in range(50):
