@@ -293,10 +293,20 @@ def _unusable(folder: Path) -> str | None:
 # As text and not as fields: in a user's script no log is set up, and Python then shows the text alone.
 
 
-@cache
+_shown = False  # somebody else shows that it takes a while, or it was said
+
+
 def announce() -> None:
-    """Say that compiling takes a while; once in a process."""
-    log.warning("compiling .. (once, about half a minute)")
+    """Say that compiling takes a while; once in a process, and not where a bar says it already."""
+    if not _shown:
+        do_not_announce()
+        log.warning("compiling .. (once, about half a minute)")
+
+
+def do_not_announce() -> None:
+    """Somebody else shows that compiling takes a while."""
+    global _shown  # noqa: PLW0603  (of one process, as the compiler is)
+    _shown = True
 
 
 _said: list[str] = []

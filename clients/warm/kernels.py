@@ -32,7 +32,7 @@ from network.answers.aggregate import AVG, COUNT, AggregateAnswers, answers_of, 
 from network.answers.audience import Audience
 from network.answers.extremum import heard
 from network.answers.newest import replace_newest, settle, take_newest
-from network.compiling import KernelCache
+from network.compiling import KernelCache, do_not_announce
 from network.matching.duality import NO_PARTITIONS
 from network.routing.router import Router
 from network.routing.table import MANY
@@ -89,6 +89,8 @@ def warm(progress: Progress | None = None) -> Warmth:
     """Make every kernel ready to run in this process."""
     started = time.perf_counter()
     report = progress or (lambda done, total, name: None)
+    if progress is not None:
+        do_not_announce()
     total = len(_functions())
     done = _compile_in_parts(report, total) if is_cold() and all(cache.keeps_code() for cache in _dear()) else 0
     with _watched(lambda name: report(min(total, done), total, name)) as here:
@@ -286,6 +288,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description="Compile a part of the kernels (a helper of `hullcast warm`).")
     parser.add_argument("--part", type=int, choices=range(len(PARTS)), required=True)
     part = parser.parse_args().part
+    do_not_announce()  # whoever started this does
 
     def say(name: str) -> None:
         sys.stdout.write(name + "\n")

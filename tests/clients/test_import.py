@@ -129,6 +129,7 @@ def test_bytes_are_walked_alike_in_python_and_compiled() -> None:
     ]
     samples += [bytes([0x91]) * depth + b"\xc0" for depth in (1, 5, 100)]
     kernel: Any = walk._walk
+    most = (limits.objects, limits.containers, limits.extensions, limits.columns)
     for data in samples:
-        compiled = kernel(np.frombuffer(data, np.uint8), limits.objects, 16, 100)
-        assert kernel.py_func(data, limits.objects, 16, 100) == compiled
+        compiled = kernel(np.frombuffer(data, np.uint8), most, 16, 100)
+        assert kernel.py_func(data, most, 16, 100) == compiled
