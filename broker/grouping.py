@@ -76,6 +76,10 @@ class Grouping:
         """Whether so many combinations came since the last sweep that looking for dead ones pays."""
         return len(self._combinations) > 2 * self._kept + SWEEP_SLACK
 
+    def all_live(self) -> None:
+        """Every combination known is in use: there is nothing to look for before many more come."""
+        self._kept = len(self._combinations)
+
     def sweep(self, live: Floats) -> None:
         """Forget the combinations whose numbers are not among `live`."""
         keep = set(live.tolist())

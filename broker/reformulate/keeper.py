@@ -61,6 +61,8 @@ class TreeKeeper:
         present = np.ones(len(slots), np.bool_)
         self._run(slots, ~present, present, np.full_like(cells, np.nan), cells, 0)
         self._loaded = None if stop == store.high_water else stop
+        if self._loaded is None:
+            self.grouping.all_live()  # a sweep would look at all rows at once, and find just that
 
     def update(self, updates: Updates) -> tuple[Floats, Ints]:
         """(messages, tally) of a batch, computed once however many channels ask.
