@@ -328,7 +328,7 @@ class Engine:
         Only after all channels have heard a batch: channels share groups.
         """
         for channel in channels:
-            if channel.wants_sweep:
+            if channel.wants_sweep and not channel.loading():  # it would number all rows at once, and find them in use
                 channel.sweep()
                 self._sweeps += 1
         if not self._interner.wants_sweep:
