@@ -68,7 +68,7 @@ class Later:
     def compiled(self) -> Any:
         """What it stands for."""
         if self._compiled is None:
-            from network.compiling import compiled  # here, and nowhere else: it imports numba
+            from hullcast.network.compiling import compiled  # here, and nowhere else: it imports numba
 
             self._compiled = compiled(self.py_func, self.form)
         return self._compiled
@@ -85,7 +85,7 @@ def load() -> None:
     global _loaded  # noqa: PLW0603  one per process, as numba itself
     if _loaded:
         return
-    from network.compiling import prepare
+    from hullcast.network.compiling import prepare
 
     prepare()
     _loaded = True
@@ -118,7 +118,7 @@ def _made(function: Function, form: Form) -> Function:
 
 
 def _prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    from network.compiling import prefetching
+    from hullcast.network.compiling import prefetching
 
     return prefetching(array, index)
 

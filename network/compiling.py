@@ -36,12 +36,12 @@ from numba.core.registry import cpu_target
 from numba.core.types import unliteral
 from numba.extending import intrinsic
 
-from network.compiled import settle
+from hullcast.network.compiled import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from network.compiled import Form
+    from hullcast.network.compiled import Form
 
 log = logging.getLogger(__name__)
 

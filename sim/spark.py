@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from network.wire.errors import UsageError
-from sim.spark_needs import check_java, check_master, is_local, worker_trouble
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark_needs import check_java, check_master, is_local, worker_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ def told_in_a_line() -> Iterator[None]:
         problem = worker_trouble(text)
         if problem:
             raise UsageError(problem) from error
-        if ours := re.search(r"^network\.wire\.errors\.\w+: (.+)$", text, re.MULTILINE):
+        if ours := re.search(r"^hullcast\.network\.wire\.errors\.\w+: (.+)$", text, re.MULTILINE):
             raise UsageError(ours[1]) from error
         if isinstance(error, PythonException):
             raise RuntimeError(text) from None  # its text, taken while there is a JVM to ask for it

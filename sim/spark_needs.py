@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from network.wire.errors import UsageError
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ OLDEST_JAVA = 17
 #: How long a cluster's master may take to answer.
 ANSWER_S = 5.0
 #: What a replay imports in Spark's workers, and how many numbers of its version must be the same there and here.
-IMPORTED = {"hullcast": 3, "numpy": 2, "numba": 2, "pyarrow": 0, "sim.traffic.replay": 0}
+IMPORTED = {"hullcast": 3, "numpy": 2, "numba": 2, "pyarrow": 0, "hullcast.sim.traffic.replay": 0}
 _MASTERS = r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[.+\]|k8s://.+"
 
 

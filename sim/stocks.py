@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.seeds import generator
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
 
 SECTORS = ("TECH", "ENERGY", "HEALTH", "FINANCE", "RETAIL", "UTILITY", "MEDIA", "SPACE")
 ANALYSTS = ("Ada", "Blaise", "Carl", "Dorothy", "Emmy", "Felix", "Grace", "Henri", "Ida", "John", "Kurt", "Lotfi")

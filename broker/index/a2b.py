@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from broker.index.find import range_best_many
-from broker.index.nodes import (
+from hullcast.broker.index.find import range_best_many
+from hullcast.broker.index.nodes import (
     CHILD,
     COUNT,
     ENTRIES,
@@ -40,7 +40,7 @@ from broker.index.nodes import (
     empty_tree,
     with_nodes,
 )
-from network.wire.errors import InvariantBroken
+from hullcast.network.wire.errors import InvariantBroken
 
 Entry = tuple[float, float, float]
 

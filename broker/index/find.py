@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from broker.index.nodes import (
+from hullcast.broker.index.nodes import (
     CHILD,
     COUNT,
     GREATEST,
@@ -24,7 +24,7 @@ from broker.index.nodes import (
     child_index,
     seek,
 )
-from network.compiled import inlined, kernel, part
+from hullcast.network.compiled import inlined, kernel, part
 
 
 @inlined

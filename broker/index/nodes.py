@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel, part
+from hullcast.network.compiled import kernel, part
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

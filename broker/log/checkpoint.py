@@ -24,23 +24,23 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.feed import TableCopy, note_changes
-from broker.log.declare import create_text
-from broker.log.private import open_private
-from broker.log.segment import sync_directory
-from broker.schema import ColumnType, Table, fold
-from broker.values import decode_column
+from hullcast.broker.log.declare import create_text
+from hullcast.broker.log.private import open_private
+from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.tables.feed import TableCopy, note_changes
+from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.broker.tables.values import decode_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from broker.engine import Engine
-    from broker.feed import Follower
-    from broker.interning import Texts
-    from broker.log.publishers import Publishers, Receipts
-    from broker.scheduling.driver import Work
-    from broker.store import TableStore
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.log.publishers import Publishers, Receipts
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.tables.feed import Follower
+    from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.store import TableStore
 
 FORMAT = 3
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show

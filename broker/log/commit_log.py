@@ -7,9 +7,9 @@ from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from broker.log.record import LONGEST_PAYLOAD, NOBODY, Kind, Record, encode_header
-from broker.log.segment import SegmentWriter, segments, sync_directory
-from network.wire.errors import BadBatch, BadSetting, InvariantBroken, LogBroken
+from hullcast.broker.log.record import LONGEST_PAYLOAD, NOBODY, Kind, Record, encode_header
+from hullcast.broker.log.segment import SegmentWriter, segments, sync_directory
+from hullcast.network.wire.errors import BadBatch, BadSetting, InvariantBroken, LogBroken
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from broker.log.checkpoint import checkpoints
-from broker.log.identity import LOG, read_identity
-from broker.log.private import make_private, open_private
-from broker.log.segment import segments, sync_directory
-from network.wire.errors import BadDirectory
+from hullcast.broker.log.checkpoint import checkpoints
+from hullcast.broker.log.identity import LOG, read_identity
+from hullcast.broker.log.private import make_private, open_private
+from hullcast.broker.log.segment import segments, sync_directory
+from hullcast.network.wire.errors import BadDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.schema import Column, ColumnType, Table
-from broker.sql.create import CreateTable, parse_statement
-from broker.sql.text import MAXIMUM_CHARACTERS
-from network.wire.errors import SqlError
+from hullcast.broker.sql.create import CreateTable, parse_statement
+from hullcast.broker.sql.text import MAXIMUM_CHARACTERS
+from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.network.wire.errors import SqlError
 
 _SHORTEST = {
     ColumnType.TEXT: "TEXT",

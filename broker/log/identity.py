@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from broker.log.checkpoint import checkpoints
-from broker.log.private import open_private
-from broker.log.segment import segments, sync_directory
-from network.wire.errors import BadDirectory, LogDamaged
+from hullcast.broker.log.checkpoint import checkpoints
+from hullcast.broker.log.private import open_private
+from hullcast.broker.log.segment import segments, sync_directory
+from hullcast.network.wire.errors import BadDirectory, LogDamaged
 
 FORMAT = 1
 LOG = "log"

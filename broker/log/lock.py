@@ -6,8 +6,8 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from broker.log.private import open_private
-from network.wire.errors import DirectoryInUse
+from hullcast.broker.log.private import open_private
+from hullcast.network.wire.errors import DirectoryInUse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.record import NOBODY
-from network.wire.errors import InvariantBroken, OutOfTurn, RetryTooOld, Superseded
+from hullcast.broker.log.record import NOBODY
+from hullcast.network.wire.errors import InvariantBroken, OutOfTurn, RetryTooOld, Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

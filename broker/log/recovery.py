@@ -14,24 +14,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.engine import Engine
-from broker.log.checkpoint import Captured, Written, capturing, checkpoints, remove_leftovers, write
-from broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
-from broker.log.identity import LOG, found_identity
-from broker.log.lock import DirectoryLock
-from broker.log.private import make_private, tighten
-from broker.log.publishers import Publishers
-from broker.log.replay import HELP, Cut, End, Replay
-from broker.log.restore import check, load
-from broker.log.segment import SegmentWriter, sync_directory
-from broker.scheduling.driver import finish
-from network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.log.checkpoint import Captured, Written, capturing, checkpoints, remove_leftovers, write
+from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
+from hullcast.broker.log.identity import LOG, found_identity
+from hullcast.broker.log.lock import DirectoryLock
+from hullcast.broker.log.private import make_private, tighten
+from hullcast.broker.log.publishers import Publishers
+from hullcast.broker.log.replay import HELP, Cut, End, Replay
+from hullcast.broker.log.restore import check, load
+from hullcast.broker.log.segment import SegmentWriter, sync_directory
+from hullcast.broker.scheduling.driver import finish
+from hullcast.network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.log.record import Record
-    from broker.scheduling.driver import Work
+    from hullcast.broker.log.record import Record
+    from hullcast.broker.scheduling.driver import Work
 
 log = logging.getLogger(__name__)
 

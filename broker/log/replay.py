@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.log.record import Kind, Record
-from broker.log.scan import Flaw, Scan
-from broker.log.segment import HEADER_BYTES, VERSION, SegmentHeader, decode_header, segments
-from network.wire.errors import BadDirectory, LogDamaged
+from hullcast.broker.log.record import Kind, Record
+from hullcast.broker.log.scan import Flaw, Scan
+from hullcast.broker.log.segment import HEADER_BYTES, VERSION, SegmentHeader, decode_header, segments
+from hullcast.network.wire.errors import BadDirectory, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

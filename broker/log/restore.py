@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.log.checkpoint import CHECKSUM, FORMAT, ROWS_AT_ONCE, checksum
-from broker.log.publishers import Entry
-from broker.schema import ColumnType, Table
-from network.wire.errors import HullcastError, LogDamaged
+from hullcast.broker.log.checkpoint import CHECKSUM, FORMAT, ROWS_AT_ONCE, checksum
+from hullcast.broker.log.publishers import Entry
+from hullcast.broker.tables.schema import ColumnType, Table
+from hullcast.network.wire.errors import HullcastError, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from broker.engine import Engine
+    from hullcast.broker.engine.engine import Engine
 
 #: Receipts of format 2 are left out: their ids have another form, and no client of that time can send a change again.
 READABLE = (2, FORMAT)

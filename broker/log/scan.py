@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from broker.log.record import HEADER_BYTES, LONGEST_PAYLOAD, MAGIC, Kind, Record, read_header
+from hullcast.broker.log.record import HEADER_BYTES, LONGEST_PAYLOAD, MAGIC, Kind, Record, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from broker.log.private import open_private
+from hullcast.broker.log.private import open_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

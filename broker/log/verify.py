@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.log.checkpoint import checkpoints
-from broker.log.identity import LOG, read_identity
-from broker.log.record import Kind
-from broker.log.replay import BEGUN, Cut, check_header, judge
-from broker.log.restore import check
-from broker.log.scan import Placed, Scan
-from broker.log.segment import HEADER_BYTES, SegmentHeader, decode_header, segments
-from network.wire.errors import BadDirectory, LogDamaged
+from hullcast.broker.log.checkpoint import checkpoints
+from hullcast.broker.log.identity import LOG, read_identity
+from hullcast.broker.log.record import Kind
+from hullcast.broker.log.replay import BEGUN, Cut, check_header, judge
+from hullcast.broker.log.restore import check
+from hullcast.broker.log.scan import Placed, Scan
+from hullcast.broker.log.segment import HEADER_BYTES, SegmentHeader, decode_header, segments
+from hullcast.network.wire.errors import BadDirectory, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.feed import TableCopy, note_changes
-from broker.queries.reading import Parameters, read_statement
-from broker.queries.sqlite_copy import ROW_LIMIT, STEP_LIMIT, SqliteCopy
-from broker.schema import ColumnType
-from broker.values import decode_column
+from hullcast.broker.queries.reading import Parameters, read_statement
+from hullcast.broker.queries.sqlite_copy import ROW_LIMIT, STEP_LIMIT, SqliteCopy
+from hullcast.broker.tables.feed import TableCopy, note_changes
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.values import decode_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.feed import ChangeFeed, Follower, Rows
-    from broker.interning import Interner
-    from broker.queries.sqlite_copy import Cells
-    from broker.schema import Table
-    from broker.store import TableStore
-    from network.answers.named import QueryRows
+    from hullcast.broker.queries.sqlite_copy import Cells
+    from hullcast.broker.tables.feed import ChangeFeed, Follower, Rows
+    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.schema import Table
+    from hullcast.broker.tables.store import TableStore
+    from hullcast.network.answers.named import QueryRows
 
 #: Rows copied at once: as objects they take a hundred times their size in codes.
 PORTION = 50_000

@@ -24,18 +24,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from broker.queries.reading import read_statement, shortened
-from broker.queries.sqlite_copy import SqliteCopy
-from network import compiled
-from network.wire.bodies import Failed, Rows, encode
-from network.wire.errors import ConnectionLost, HullcastError, SqlError, to_wire
-from network.wire.values import table_of
+from hullcast.broker.queries.reading import read_statement, shortened
+from hullcast.broker.queries.sqlite_copy import SqliteCopy
+from hullcast.network import compiled
+from hullcast.network.wire.bodies import Failed, Rows, encode
+from hullcast.network.wire.errors import ConnectionLost, HullcastError, SqlError, to_wire
+from hullcast.network.wire.values import table_of
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from broker.schema import Table
+    from hullcast.broker.tables.schema import Table
 
 SIZE = struct.Struct("<Q")
 #: What a child says first: the query's secret, so that nobody else can answer for it.

@@ -25,13 +25,13 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, build_scope
 from sqlglot.tokenizer_core import TokenType
 
-from broker.interning import Interner
-from broker.schema import Column, ColumnType, Table, fold
-from broker.sql.text import refuse_other_statements
-from broker.values import Refused, decode, encode_number, has_utf8
-from network.wire.containers import number_of
-from network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
-from network.wire.packing import type_name
+from hullcast.broker.sql.text import refuse_other_statements
+from hullcast.broker.tables.interning import Interner
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.broker.tables.values import Refused, decode, encode_number, has_utf8
+from hullcast.network.wire.containers import number_of
+from hullcast.network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
+from hullcast.network.wire.packing import type_name
 
 LONGEST_SQL = 4096
 MOST_COLUMNS = 2000  # of one query: SQLite's own limit

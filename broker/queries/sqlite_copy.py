@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.queries.reading import (
+from hullcast.broker.queries.reading import (
     INSTANT_FUNCTION,
     Parameters,
     Plan,
@@ -29,10 +29,10 @@ from broker.queries.reading import (
     read_instant,
     shortened,
 )
-from broker.schema import Column, ColumnType, Table, fold
-from broker.values import LONGEST_TEXT_BYTES, decode_column
-from network.answers.named import QueryRows
-from network.wire.errors import BadParameter, SqlError
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
+from hullcast.network.answers.named import QueryRows
+from hullcast.network.wire.errors import BadParameter, SqlError
 
 STEPS_PER_CALL = 10_000  # SQLite's steps between two looks at the work done
 STEP_LIMIT = 50_000_000  # very roughly a second per 20 million

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from broker.messages import Messages
-from broker.reformulate.boxes import Partitioned, Places
-from broker.reformulate.channel import Floats, Ints, Opening, ScalarChannel, differs
-from broker.reformulate.first import Boxes, captured, states_in_boxes
-from broker.schema import ColumnType
-from broker.sql.query import Kind
-from broker.values import decode_column
-from network.answers.aggregate import (
+from hullcast.broker.reformulate.boxes import Partitioned, Places
+from hullcast.broker.reformulate.channel import Floats, Ints, Opening, ScalarChannel, differs
+from hullcast.broker.reformulate.first import Boxes, captured, states_in_boxes
+from hullcast.broker.reformulate.messages import Messages
+from hullcast.broker.sql.query import Kind
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.values import decode_column
+from hullcast.network.answers.aggregate import (
     AVG,
     COUNT,
     EXACT_SUM,
@@ -24,10 +24,10 @@ from network.answers.aggregate import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.messages import Column
-    from broker.sql.query import Predicates
-    from broker.store import Updates
-    from network.wire.columns import Columns
+    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.columns import Columns
 
 
 class AggregateChannel(Partitioned, ScalarChannel):

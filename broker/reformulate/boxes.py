@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from broker.grouping import Grouping
-from broker.reformulate.channel import Booleans, Channel, Floats
-from network.matching.duality import around_points
+from hullcast.broker.index.grouping import Grouping
+from hullcast.broker.reformulate.channel import Booleans, Channel, Floats
+from hullcast.network.matching.duality import around_points
 
 if TYPE_CHECKING:
-    from network.wire.columns import Column
+    from hullcast.network.wire.columns import Column
 
 #: Columns of some rows by their position in the table: just the columns that matter.
 Cells = Mapping[int, Floats]

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from broker.schema import ColumnType
-from broker.sql.query import Kind
-from network.answers.audience import Audience
-from network.matching.duality import box_points
+from hullcast.broker.sql.query import Kind
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.network.answers.audience import Audience
+from hullcast.network.matching.duality import box_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from broker.interning import Interner
-    from broker.messages import Messages
-    from broker.reformulate.keeper import TreeKeeper
-    from broker.schema import Table
-    from broker.sql.query import Predicates, Ref, Shape
-    from broker.store import TableStore, Updates
-    from network.wire.columns import Columns
+    from hullcast.broker.reformulate.keeper import TreeKeeper
+    from hullcast.broker.reformulate.messages import Messages
+    from hullcast.broker.sql.query import Predicates, Ref, Shape
+    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.schema import Table
+    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.network.wire.columns import Columns
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from broker.grouping import Grouping
-from broker.messages import Messages
-from broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening
-from broker.reformulate.first import Boxes, captured, values_in_boxes
-from broker.reformulate.keeper import TreeKeeper
-from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
-from broker.travel import travelling
-from broker.values import decode_column
-from network.answers.extremum import heard
-from network.answers.rows import ENTER, LEAVE, deliver
-from network.matching.duality import NO_PARTITIONS
+from hullcast.broker.index.grouping import Grouping
+from hullcast.broker.reformulate.channel import CollectionChannel, Floats, Ints, Opening
+from hullcast.broker.reformulate.first import Boxes, captured, values_in_boxes
+from hullcast.broker.reformulate.keeper import TreeKeeper
+from hullcast.broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
+from hullcast.broker.reformulate.messages import Messages
+from hullcast.broker.tables.travel import travelling
+from hullcast.broker.tables.values import decode_column
+from hullcast.network.answers.extremum import heard
+from hullcast.network.answers.rows import ENTER, LEAVE, deliver
+from hullcast.network.matching.duality import NO_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.messages import Column
-    from broker.sql.query import Predicates
-    from broker.store import TableStore, Updates
-    from network.wire.columns import Columns
+    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.network.wire.columns import Columns
 
 
 class DistinctChannel(CollectionChannel):

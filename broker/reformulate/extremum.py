@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from broker.messages import Messages
-from broker.reformulate.channel import Floats, Ints, Opening, ScalarChannel
-from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
-from broker.schema import ColumnType
-from broker.sql.query import Kind
-from broker.values import decode, decode_column
-from network.answers.extremum import ExtremumAnswers, heard
-from network.matching.duality import NO_PARTITIONS
+from hullcast.broker.reformulate.channel import Floats, Ints, Opening, ScalarChannel
+from hullcast.broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
+from hullcast.broker.reformulate.messages import Messages
+from hullcast.broker.sql.query import Kind
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.values import decode, decode_column
+from hullcast.network.answers.extremum import ExtremumAnswers, heard
+from hullcast.network.matching.duality import NO_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.messages import Column
-    from broker.reformulate.keeper import TreeKeeper
-    from broker.sql.query import Predicates
-    from broker.store import TableStore, Updates
-    from network.wire.columns import Columns
+    from hullcast.broker.reformulate.keeper import TreeKeeper
+    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.network.wire.columns import Columns
 
 
 class ExtremumChannel(ScalarChannel):

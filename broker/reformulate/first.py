@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from network.answers.aggregate import LOST_BITS, exact_state, sums_in_boxes
-from network.compiled import kernel
-from network.wire.errors import TooLarge
+from hullcast.network.answers.aggregate import LOST_BITS, exact_state, sums_in_boxes
+from hullcast.network.compiled import kernel
+from hullcast.network.wire.errors import TooLarge
 
 if TYPE_CHECKING:
-    from broker.store import TableStore
+    from hullcast.broker.tables.store import TableStore
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from broker.index.nodes import COUNT, NEXT, ROW, X, seek
-from broker.reformulate.channel import Floats, Ints, Opening
-from broker.reformulate.first import FIRST_ROWS, MOST_LOOKS, Boxes, check_work, expanded, pairs_in_box
-from broker.reformulate.selection import RowsChannel
-from broker.schema import ColumnType
-from network.compiled import kernel
+from hullcast.broker.index.nodes import COUNT, NEXT, ROW, X, seek
+from hullcast.broker.reformulate.channel import Floats, Ints, Opening
+from hullcast.broker.reformulate.first import FIRST_ROWS, MOST_LOOKS, Boxes, check_work, expanded, pairs_in_box
+from hullcast.broker.reformulate.selection import RowsChannel
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.network.compiled import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from broker.messages import Messages
-    from broker.reformulate.boxes import Cells, Places
-    from broker.reformulate.keeper import TreeKeeper
-    from broker.sql.query import Predicates
-    from broker.store import TableStore, Updates
+    from hullcast.broker.reformulate.boxes import Cells, Places
+    from hullcast.broker.reformulate.keeper import TreeKeeper
+    from hullcast.broker.reformulate.messages import Messages
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.store import TableStore, Updates
 
 OLD, NEW = 1, 2  # a pair was, or is, within the band
 

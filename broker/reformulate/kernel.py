@@ -24,8 +24,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from broker.index.find import beside_run, find
-from broker.index.nodes import (
+from hullcast.broker.index.find import beside_run, find
+from hullcast.broker.index.nodes import (
     COUNT,
     FREE_NODES,
     GROUP,
@@ -48,7 +48,7 @@ from broker.index.nodes import (
     seek,
     separator_of,
 )
-from network.compiled import inlined, kernel, part, prefetch
+from hullcast.network.compiled import inlined, kernel, part, prefetch
 
 Booleans = npt.NDArray[np.bool_]
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from broker.messages import Messages
-from broker.reformulate.boxes import Cells, Partitioned, Places
-from broker.reformulate.channel import (
+from hullcast.broker.reformulate.boxes import Cells, Partitioned, Places
+from hullcast.broker.reformulate.channel import (
     Booleans,
     CollectionChannel,
     Floats,
@@ -17,19 +16,20 @@ from broker.reformulate.channel import (
     Opening,
     differs,
 )
-from broker.reformulate.first import Boxes, captured, rows_in_boxes
-from broker.travel import travelling
-from broker.values import decode_column
-from network.answers.rows import RowAnswers
+from hullcast.broker.reformulate.first import Boxes, captured, rows_in_boxes
+from hullcast.broker.reformulate.messages import Messages
+from hullcast.broker.tables.travel import travelling
+from hullcast.broker.tables.values import decode_column
+from hullcast.network.answers.rows import RowAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.interning import Texts
-    from broker.messages import Column
-    from broker.sql.query import Predicates, Ref
-    from broker.store import Updates
-    from network.wire.columns import Columns
+    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.sql.query import Predicates, Ref
+    from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.columns import Columns
 
 
 class RowsChannel(Partitioned, CollectionChannel):

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.scheduling.policy import Item
-from network.wire.errors import Overloaded
+from hullcast.broker.scheduling.policy import Item
+from hullcast.network.wire.errors import Overloaded
 
 if TYPE_CHECKING:
-    from broker.scheduling.policy import Policy
+    from hullcast.broker.scheduling.policy import Policy
 
 Elsewhere = Callable[[], Callable[[], Any]]
 Work = Generator[float | Elsewhere, Any, Any]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.reformulate.aggregate import AggregateChannel
-from broker.reformulate.channel import RECTANGULAR
-from broker.schema import fold
-from network.wire.bodies import ChannelSpec
+from hullcast.broker.reformulate.aggregate import AggregateChannel
+from hullcast.broker.reformulate.channel import RECTANGULAR
+from hullcast.broker.tables.schema import fold
+from hullcast.network.wire.bodies import ChannelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from broker.engine import Engine
-    from broker.reformulate.channel import Channel
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.reformulate.channel import Channel
 
     Asked = Callable[[int, npt.NDArray[np.float64]], npt.NDArray[np.bool_]]
 

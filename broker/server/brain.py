@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.log.publishers import scoped
-from broker.log.record import Kind
-from broker.scheduling.driver import finish
-from broker.server.explaining import explain
-from broker.server.outcome import Entry, Outcome
-from broker.server.subscribing import Limits, Subscribing
-from broker.sql.create import DropTable, parse_statement
-from network.security.rights import TABLE_ACTIONS
-from network.wire.bodies import (
+from hullcast.broker.log.publishers import scoped
+from hullcast.broker.log.record import Kind
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.server.explaining import explain
+from hullcast.broker.server.outcome import Entry, Outcome
+from hullcast.broker.server.subscribing import Limits, Subscribing
+from hullcast.broker.sql.create import DropTable, parse_statement
+from hullcast.network.security.rights import TABLE_ACTIONS
+from hullcast.network.wire.bodies import (
     Delete,
     Describe,
     Done,
@@ -28,7 +28,7 @@ from network.wire.bodies import (
     Sync,
     Synced,
 )
-from network.wire.errors import (
+from hullcast.network.wire.errors import (
     HullcastError,
     InvariantBroken,
     TooLarge,
@@ -37,21 +37,21 @@ from network.wire.errors import (
     UsageError,
     to_wire,
 )
-from network.wire.values import to_ingest, upsert
+from hullcast.network.wire.values import to_ingest, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.engine import Engine
-    from broker.log.publishers import Publishers
-    from broker.messages import Batch
-    from broker.scheduling.driver import Work
-    from broker.server.attendance import Attendance
-    from broker.server.retention import Retention
-    from network.security.rights import Action, Identity, Rights
-    from network.wire.bodies import Body
-    from network.wire.columns import Columns
-    from network.wire.frames import Origin, Request
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.log.publishers import Publishers
+    from hullcast.broker.reformulate.messages import Batch
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.attendance import Attendance
+    from hullcast.broker.server.retention import Retention
+    from hullcast.network.security.rights import Action, Identity, Rights
+    from hullcast.network.wire.bodies import Body
+    from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Origin, Request
 
 log = logging.getLogger(__name__)
 

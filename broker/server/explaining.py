@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from broker.reformulate.channel import RECTANGULAR, column_name
-from broker.server.retention import concerned
-from network.wire.columns import concatenate, size_bytes
+from hullcast.broker.reformulate.channel import RECTANGULAR, column_name
+from hullcast.broker.server.retention import concerned
+from hullcast.network.wire.columns import concatenate, size_bytes
 
 if TYPE_CHECKING:
-    from broker.engine import Engine
-    from broker.reformulate.channel import Channel, Floats
-    from broker.server.attendance import Attendance, Attending
-    from broker.server.retention import Retention
-    from network.wire.bodies import Explain
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.reformulate.channel import Channel, Floats
+    from hullcast.broker.server.attendance import Attendance, Attending
+    from hullcast.broker.server.retention import Retention
+    from hullcast.network.wire.bodies import Explain
 
 #: Of the messages kept, the latest up to so many bytes are looked at: a few milliseconds of work.
 LOOKED_AT_BYTES = 2 << 20

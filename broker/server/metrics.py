@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from network.monitor.metrics import Metric, Sample, counter, gauge
-from network.monitor.process import pause_metrics, process_metrics
-from network.node.children_metrics import children_metrics
+from hullcast.network.monitor.metrics import Metric, Sample, counter, gauge
+from hullcast.network.monitor.process import pause_metrics, process_metrics
+from hullcast.network.node.children_metrics import children_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.server.service import Server
+    from hullcast.broker.server.service import Server
 
 
 def server_metrics(server: Server) -> list[Metric]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.log.record import Kind
-    from network.wire.bodies import Body
-    from network.wire.columns import Columns
-    from network.wire.frames import Install
+    from hullcast.broker.log.record import Kind
+    from hullcast.network.wire.bodies import Body
+    from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Install
 
 
 class Entry(NamedTuple):

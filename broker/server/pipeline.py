@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.log.commit_log import CommitLog, NullLog
-    from broker.server.outcome import Outcome
-    from network.security.rights import Rights
-    from network.wire.frames import Request
+    from hullcast.broker.log.commit_log import CommitLog, NullLog
+    from hullcast.broker.server.outcome import Outcome
+    from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.frames import Request
 
 
 class Step(NamedTuple):

@@ -14,22 +14,22 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.queries.process import REPLY
-from broker.queries.reading import LONGEST_SQL, shortened
-from broker.scheduling.policy import FairShare, Item
-from broker.server.query_process import QueryProcess, schema_of
-from network.wire.bodies import Failed, decode
-from network.wire.errors import HullcastError, InvariantBroken, Overloaded, SqlError, from_wire
+from hullcast.broker.queries.process import REPLY
+from hullcast.broker.queries.reading import LONGEST_SQL, shortened
+from hullcast.broker.scheduling.policy import FairShare, Item
+from hullcast.broker.server.query_process import QueryProcess, schema_of
+from hullcast.network.wire.bodies import Failed, decode
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, SqlError, from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from broker.engine import Engine
-    from broker.schema import Table
-    from broker.server.query_process import QueryLimits
-    from broker.server.working import Working
-    from network.wire.bodies import Query
-    from network.wire.frames import Origin, Request
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.server.query_process import QueryLimits
+    from hullcast.broker.server.working import Working
+    from hullcast.broker.tables.schema import Table
+    from hullcast.network.wire.bodies import Query
+    from hullcast.network.wire.frames import Origin, Request
 
     Check = Callable[[Origin, tuple[str, ...]], None]
 

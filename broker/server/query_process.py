@@ -18,8 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.feed import TableCopy, note_changes
-from broker.queries.process import (
+from hullcast.broker.queries.process import (
     SECRET_BYTES,
     Ask,
     Create,
@@ -28,22 +27,23 @@ from broker.queries.process import (
     Put,
     message_bytes,
 )
-from broker.queries.reading import shortened
-from broker.schema import ColumnType, fold
-from broker.travel import travelling
-from network.wire.columns import TextColumn
-from network.wire.errors import ConnectionLost, HullcastError, SqlError
-from network.wire.limits import DEFAULT
+from hullcast.broker.queries.reading import shortened
+from hullcast.broker.tables.feed import TableCopy, note_changes
+from hullcast.broker.tables.schema import ColumnType, fold
+from hullcast.broker.tables.travel import travelling
+from hullcast.network.wire.columns import TextColumn
+from hullcast.network.wire.errors import ConnectionLost, HullcastError, SqlError
+from hullcast.network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.engine import Engine
-    from broker.feed import Follower, Rows
-    from broker.scheduling.driver import Work
-    from broker.schema import Table
-    from broker.server.working import Working
-    from network.wire.frames import Origin
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.working import Working
+    from hullcast.broker.tables.feed import Follower, Rows
+    from hullcast.broker.tables.schema import Table
+    from hullcast.network.wire.frames import Origin
 
     Check = Callable[[Origin, tuple[str, ...]], None]
 
@@ -100,7 +100,7 @@ class QueryProcess:
             self._server = await asyncio.start_unix_server(self._connected, path, limit=DEFAULT.body_bytes + 4096)
             self._process = await asyncio.create_subprocess_exec(
                 # not -m: what is pickled here names the module by its own name, which then is not __main__
-                *(sys.executable, "-P", "-c", "from broker.queries.process import main; main()", path),
+                *(sys.executable, "-P", "-c", "from hullcast.broker.queries.process import main; main()", path),
                 stdin=asyncio.subprocess.PIPE,
                 start_new_session=True,  # a group of its own, that ends as one, and hears no Ctrl-C
             )

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.matching.index import PointIndex
-from network.matching.messages import query_boxes
-from network.wire.columns import concatenate, length, size_bytes, take
+from hullcast.network.matching.index import PointIndex
+from hullcast.network.matching.messages import query_boxes
+from hullcast.network.wire.columns import concatenate, length, size_bytes, take
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from network.wire.bodies import ChannelSpec
-    from network.wire.columns import Columns
+    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.columns import Columns
 
     Floats = npt.NDArray[np.float64]
 

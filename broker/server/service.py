@@ -11,42 +11,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from broker.scheduling.driver import going_on
-from broker.server.attendance import Attendance
-from broker.server.brain import Brain
-from broker.server.outcome import Outcome
-from broker.server.pipeline import Pipeline, Step
-from broker.server.queries import Queries
-from broker.server.query_process import QueryLimits
-from broker.server.retention import Retention
-from broker.server.status import server_status
-from broker.server.storage import open_storage
-from broker.server.subscribing import Limits
-from broker.server.working import Working
-from network.link.listener import Listener
-from network.monitor.pauses import Pauses
-from network.node.children import Children
-from network.routing.router import Router
-from network.wire import bodies
-from network.wire.bodies import Failed
-from network.wire.columns import concatenate
-from network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
-from network.wire.frames import Directory, NodeEntry, Reply
-from network.wire.limits import DEFAULT
+from hullcast.broker.scheduling.driver import going_on
+from hullcast.broker.server.attendance import Attendance
+from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.pipeline import Pipeline, Step
+from hullcast.broker.server.queries import Queries
+from hullcast.broker.server.query_process import QueryLimits
+from hullcast.broker.server.retention import Retention
+from hullcast.broker.server.status import server_status
+from hullcast.broker.server.storage import open_storage
+from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.server.working import Working
+from hullcast.network.link.listener import Listener
+from hullcast.network.monitor.pauses import Pauses
+from hullcast.network.node.children import Children
+from hullcast.network.routing.router import Router
+from hullcast.network.wire import bodies
+from hullcast.network.wire.bodies import Failed
+from hullcast.network.wire.columns import concatenate
+from hullcast.network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
+from hullcast.network.wire.frames import Directory, NodeEntry, Reply
+from hullcast.network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import zmq
 
-    from broker.log.checkpoint import Captured
-    from broker.log.recovery import DataDirectory
-    from broker.scheduling.driver import Work
-    from broker.server.settings import ServerSettings
-    from network.link.peer import Peer
-    from network.security.curve import Curve
-    from network.security.rights import Rights
-    from network.wire.columns import Columns
-    from network.wire.frames import Request
+    from hullcast.broker.log.checkpoint import Captured
+    from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.settings import ServerSettings
+    from hullcast.network.link.peer import Peer
+    from hullcast.network.security.curve import Curve
+    from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Request
 
 log = logging.getLogger(__name__)
 

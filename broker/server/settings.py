@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from network.settings.common import (
+from hullcast.network.settings.common import (
     GIB,
     KIB,
     MIB,
@@ -21,8 +21,8 @@ from network.settings.common import (
     check_name,
     check_reachable,
 )
-from network.settings.declaring import Settings, option, part
-from network.wire.limits import DEFAULT as WIRE
+from hullcast.network.settings.declaring import Settings, option, part
+from hullcast.network.wire.limits import DEFAULT as WIRE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.server.service import Server
+    from hullcast.broker.server.service import Server
 
 
 def server_status(server: Server) -> dict[str, object]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.record import Kind
-from broker.log.recovery import DataDirectory, open_directory, open_memory
-from broker.server.brain import apply_batch
-from network.wire import bodies
-from network.wire.errors import BadFrame
+from hullcast.broker.log.record import Kind
+from hullcast.broker.log.recovery import DataDirectory, open_directory, open_memory
+from hullcast.broker.server.brain import apply_batch
+from hullcast.network.wire import bodies
+from hullcast.network.wire.errors import BadFrame
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from broker.engine import Engine
-    from broker.log.commit_log import Log
-    from broker.log.publishers import Publishers
-    from broker.log.record import Record
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.log.commit_log import Log
+    from hullcast.broker.log.publishers import Publishers
+    from hullcast.broker.log.record import Record
 
 
 class Storage(NamedTuple):

@@ -20,26 +20,26 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from broker.server.outcome import Outcome
-from network.wire import bodies
-from network.wire.bodies import ChannelSpec, Failed, Fetch, Group, Opened, Part, Staged, Subscribe, Subscribed
-from network.wire.columns import concatenate, length, size_bytes, take
-from network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, UsageError, to_wire
-from network.wire.frames import Install
-from network.wire.values import parameter_columns
+from hullcast.broker.server.outcome import Outcome
+from hullcast.network.wire import bodies
+from hullcast.network.wire.bodies import ChannelSpec, Failed, Fetch, Group, Opened, Part, Staged, Subscribe, Subscribed
+from hullcast.network.wire.columns import concatenate, length, size_bytes, take
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, UsageError, to_wire
+from hullcast.network.wire.frames import Install
+from hullcast.network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
 
-    from broker.engine import Engine
-    from broker.reformulate.channel import Attended
-    from broker.scheduling.driver import Work
-    from broker.server.attendance import Attendance, Attending
-    from broker.server.retention import Retention
-    from network.security.rights import Action
-    from network.wire.columns import Columns
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.reformulate.channel import Attended
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.attendance import Attendance, Attending
+    from hullcast.broker.server.retention import Retention
+    from hullcast.network.security.rights import Action
+    from hullcast.network.wire.columns import Columns
 
     Floats = npt.NDArray[np.float64]
 

@@ -8,14 +8,14 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from broker.scheduling.driver import Driver
-from broker.scheduling.policy import FairShare
+from hullcast.broker.scheduling.driver import Driver
+from hullcast.broker.scheduling.policy import FairShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.scheduling.driver import Done, DriverStatistics, Work
-    from broker.scheduling.policy import Item
+    from hullcast.broker.scheduling.driver import Done, DriverStatistics, Work
+    from hullcast.broker.scheduling.policy import Item
 
 #: Seconds of work between two turns of the event loop.
 TURN_S = 0.003

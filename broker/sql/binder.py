@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from broker.sql.bounds import INFINITY, Code, Edge, edges_at, negated
-from broker.sql.encode import ENCODERS, Slot, Unfit
-from broker.sql.encode_columns import CodeColumn, ParameterColumn, encode_column
-from broker.sql.query import Predicates
-from broker.sql.terms import Given, Operand
-from network.wire.errors import BadParameter
+from hullcast.broker.sql.bounds import INFINITY, Code, Edge, edges_at, negated
+from hullcast.broker.sql.encode import ENCODERS, Slot, Unfit
+from hullcast.broker.sql.encode_columns import CodeColumn, ParameterColumn, encode_column
+from hullcast.broker.sql.query import Predicates
+from hullcast.broker.sql.terms import Given, Operand
+from hullcast.network.wire.errors import BadParameter
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from typing import Final, NoReturn
 
 from sqlglot import exp
 
-from broker.schema import ColumnType
-from broker.sql.bounds import Comparison
-from broker.sql.encode import Domain, Slot
-from broker.sql.query import JoinOn, Ref
-from broker.sql.refusals import ONLY_EQUAL, ONLY_EQUAL_HINT, UNORDERED, refuse_expression, refuse_null_test
-from broker.sql.scope import Scope
-from broker.sql.terms import Given, Operand, Side, TermReader
-from broker.sql.text import refuse
-from network.wire.errors import SqlError
+from hullcast.broker.sql.bounds import Comparison
+from hullcast.broker.sql.encode import Domain, Slot
+from hullcast.broker.sql.query import JoinOn, Ref
+from hullcast.broker.sql.refusals import ONLY_EQUAL, ONLY_EQUAL_HINT, UNORDERED, refuse_expression, refuse_null_test
+from hullcast.broker.sql.scope import Scope
+from hullcast.broker.sql.terms import Given, Operand, Side, TermReader
+from hullcast.broker.sql.text import refuse
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.network.wire.errors import SqlError
 
 _COMPARISONS: Final[dict[type[exp.Expr], Comparison]] = {
     exp.LT: Comparison.LESS,

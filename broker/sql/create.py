@@ -7,9 +7,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from broker.schema import Column, ColumnType, Table, fold
-from broker.sql.text import check_only, describe, read_statement, refuse, shorten
-from network.wire.errors import SqlError
+from hullcast.broker.sql.text import check_only, describe, read_statement, refuse, shorten
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.network.wire.errors import SqlError
 
 MAXIMUM_COLUMNS: Final = 256
 MAXIMUM_NAME: Final = 64

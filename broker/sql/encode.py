@@ -17,11 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from broker.sql.bounds import Code, code_of
-from broker.sql.text import shorten
-from broker.values import Refused, check_text, is_number
-from network.wire.containers import number_of
-from network.wire.packing import type_name
+from hullcast.broker.sql.bounds import Code, code_of
+from hullcast.broker.sql.text import shorten
+from hullcast.broker.tables.values import Refused, check_text, is_number
+from hullcast.network.wire.containers import number_of
+from hullcast.network.wire.packing import type_name
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from broker.sql.bounds import Floats
-from broker.sql.encode import ENCODERS, REACH, Domain, Unfit, microseconds_per_tick, within_reach
+from hullcast.broker.sql.bounds import Floats
+from hullcast.broker.sql.encode import ENCODERS, REACH, Domain, Unfit, microseconds_per_tick, within_reach
 
 CodeColumn = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # (down, up), or the same array of str twice
 ParameterColumn = Sequence[object] | npt.NDArray[Any]

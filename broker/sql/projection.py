@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlglot import exp
 
-from broker.sql.query import Kind, Ref
-from broker.sql.refusals import refuse_expression
-from broker.sql.scope import Scope
-from broker.sql.text import check_only, refuse
-from network.wire.errors import SqlError
+from hullcast.broker.sql.query import Kind, Ref
+from hullcast.broker.sql.refusals import refuse_expression
+from hullcast.broker.sql.scope import Scope
+from hullcast.broker.sql.text import check_only, refuse
+from hullcast.network.wire.errors import SqlError
 
 MAXIMUM_PROJECTION: Final = 1024
 

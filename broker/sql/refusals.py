@@ -6,8 +6,8 @@ from typing import Final, NoReturn
 
 from sqlglot import exp
 
-from broker.sql.text import refuse
-from network.wire.errors import Remedy
+from hullcast.broker.sql.text import refuse
+from hullcast.network.wire.errors import Remedy
 
 _CONJUNCTION = "accepted: conditions joined by AND, each col BETWEEN a AND b or col <, <=, =, >=, > a value"
 _NULLS = Remedy("use engine.query() to find rows with NULL", "use query() to find rows with NULL")

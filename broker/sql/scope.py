@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from broker.schema import Column, Table, fold
-from broker.sql.query import Ref
-from broker.sql.text import check_only, describe, refuse
-from network.wire.errors import SqlError, UnknownColumn, UnknownTable
+from hullcast.broker.sql.query import Ref
+from hullcast.broker.sql.text import check_only, describe, refuse
+from hullcast.broker.tables.schema import Column, Table, fold
+from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
 
 _TABLE_HINT = "accepted: FROM table [alias], or FROM r [alias] JOIN s [alias] USING (c) | ON .."
 

@@ -8,17 +8,17 @@ from typing import Final
 
 from sqlglot import exp
 
-from broker.schema import ColumnType, Table, fold
-from broker.sql.binder import Binder
-from broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
-from broker.sql.conditions import Condition, ConditionReader, read_conditions
-from broker.sql.encode_columns import ParameterColumn
-from broker.sql.projection import read_output
-from broker.sql.query import Kind, Predicates, Ref, Shape
-from broker.sql.scope import Scope, read_scope
-from broker.sql.terms import Given, Operand
-from broker.sql.text import check_only, read_statement, refuse
-from network.wire.errors import InvariantBroken, Remedy, SqlError
+from hullcast.broker.sql.binder import Binder
+from hullcast.broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
+from hullcast.broker.sql.conditions import Condition, ConditionReader, read_conditions
+from hullcast.broker.sql.encode_columns import ParameterColumn
+from hullcast.broker.sql.projection import read_output
+from hullcast.broker.sql.query import Kind, Predicates, Ref, Shape
+from hullcast.broker.sql.scope import Scope, read_scope
+from hullcast.broker.sql.terms import Given, Operand
+from hullcast.broker.sql.text import check_only, read_statement, refuse
+from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.network.wire.errors import InvariantBroken, Remedy, SqlError
 
 MAXIMUM_RANGES: Final = 8
 

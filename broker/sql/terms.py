@@ -13,13 +13,13 @@ from datetime import datetime
 
 from sqlglot import exp
 
-from broker.sql.bounds import Code, negated
-from broker.sql.encode import ENCODERS, Domain, Slot, Unfit
-from broker.sql.query import Ref
-from broker.sql.refusals import refuse_expression
-from broker.sql.scope import Scope
-from broker.sql.text import describe, refuse
-from network.wire.errors import SqlError
+from hullcast.broker.sql.bounds import Code, negated
+from hullcast.broker.sql.encode import ENCODERS, Domain, Slot, Unfit
+from hullcast.broker.sql.query import Ref
+from hullcast.broker.sql.refusals import refuse_expression
+from hullcast.broker.sql.scope import Scope
+from hullcast.broker.sql.text import describe, refuse
+from hullcast.network.wire.errors import SqlError
 
 _OPERAND_HINT = "compare a column with a number, 'text', TIMESTAMP '..' or ?"
 _SPELLINGS = {

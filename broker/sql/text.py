@@ -20,7 +20,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from network.wire.errors import Remedy, SqlError
+from hullcast.network.wire.errors import Remedy, SqlError
 
 MAXIMUM_CHARACTERS: Final = 4096
 MAXIMUM_TOKENS: Final = 512

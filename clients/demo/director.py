@@ -7,23 +7,23 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from clients.demo.judge import Judge
-from clients.demo.record import RecordReader
-from clients.demo.scenario import AT_FIRST, CLIENTS, PUBLISHER, VICTIM, many_ranges, wanted
-from clients.demo.stage import Stage
-from clients.demo.state import Shown, State
-from clients.demo.summary import Summary
-from clients.demo.traffic import ContentNetwork, Traffic, unicast
-from clients.demo.verdict import Continuity, Moment, judge_all
-from sim.stocks import size_of
+from hullcast.clients.demo.judge import Judge
+from hullcast.clients.demo.record import RecordReader
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, PUBLISHER, VICTIM, many_ranges, wanted
+from hullcast.clients.demo.stage import Stage
+from hullcast.clients.demo.state import Shown, State
+from hullcast.clients.demo.summary import Summary
+from hullcast.clients.demo.traffic import ContentNetwork, Traffic, unicast
+from hullcast.clients.demo.verdict import Continuity, Moment, judge_all
+from hullcast.sim.stocks import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from clients.demo.state import Settings
-    from clients.demo.verdict import Verdict
-    from clients.processes.cluster import Told
+    from hullcast.clients.cli.processes.cluster import Told
+    from hullcast.clients.demo.state import Settings
+    from hullcast.clients.demo.verdict import Verdict
 
 FRAME_S = 0.125
 #: Over how long rates are taken.

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.demo.stream import canonical
-from sim.stocks import CREATES, Upsert
+from hullcast.clients.demo.stream import canonical
+from hullcast.sim.stocks import CREATES, Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from clients.demo.record import Entry
-    from clients.demo.scenario import Ranges
-    from sim.stocks import Action
+    from hullcast.clients.demo.record import Entry
+    from hullcast.clients.demo.scenario import Ranges
+    from hullcast.sim.stocks import Action
 
     Floats = npt.NDArray[np.float64]
 

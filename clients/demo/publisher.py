@@ -7,16 +7,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from clients.demo.record import Entry
-from clients.demo.scenario import PUBLISHER
-from clients.demo.worker import Moves, stay_quiet
-from clients.processes.worker import serve
-from clients.sdk.client import connect
-from sim.stocks import CREATES, Upsert, size_of, stock_trace
+from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.demo.record import Entry
+from hullcast.clients.demo.scenario import PUBLISHER
+from hullcast.clients.demo.worker import Moves, stay_quiet
+from hullcast.clients.sdk.client import connect
+from hullcast.sim.stocks import CREATES, Upsert, size_of, stock_trace
 
 if TYPE_CHECKING:
-    from clients.sdk.client import Client
-    from sim.stocks import Action, Trace
+    from hullcast.clients.sdk.client import Client
+    from hullcast.sim.stocks import Action, Trace
 
 BATCH = 40
 

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.stocks import Delete, Upsert
+from hullcast.sim.stocks import Delete, Upsert
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sim.stocks import Action
+    from hullcast.sim.stocks import Action
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,17 @@ import json
 import signal
 from typing import TYPE_CHECKING, Any
 
-from clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER
-from clients.demo.traffic import Load
-from clients.processes.cluster import SERVER, Cluster, Layout
-from clients.processes.worker import Worker
+from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
+from hullcast.clients.cli.processes.worker import Worker
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER
+from hullcast.clients.demo.traffic import Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from clients.demo.state import Settings
-    from clients.processes.cluster import Told
+    from hullcast.clients.cli.processes.cluster import Told
+    from hullcast.clients.demo.state import Settings
 
 ANSWER_S = 10.0
 
@@ -37,7 +37,7 @@ class Stage:
         """Start all, publish the rows there are at first, subscribe; how many subscriptions there are. `done` is
         called after each step."""
         for name in (*CLIENTS, PUBLISHER):  # first: they load while the cluster does
-            module = "clients.demo.publisher" if name == PUBLISHER else "clients.demo.subscriber"
+            module = "hullcast.clients.demo.publisher" if name == PUBLISHER else "hullcast.clients.demo.subscriber"
             self.workers[name] = await Worker.start(name, module)
         await self._cluster.start()
         done(f"server (every commit synced to disk), root, {' and '.join(GATEWAYS)} are up, each a process")

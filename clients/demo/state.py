@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS
-from clients.demo.traffic import Load, Traffic
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS
+from hullcast.clients.demo.traffic import Load, Traffic
 
 NO_TRAFFIC = Traffic(0, 0, 0, 0, Load(), Load(), Load())
 

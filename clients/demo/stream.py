@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from network.answers.events import Change, Event, Resync, Snapshot
+from hullcast.network.answers.events import Change, Event, Resync, Snapshot
 
 #: An answer in JSON: a number or None, or a list of it all: values of a set, rows as lists.
 Written = Any

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.demo.scenario import MANY, many_ranges, wanted
-from clients.demo.shown import shown
-from clients.demo.stream import written, written_event
-from clients.demo.worker import Moves, stay_quiet
-from clients.processes.worker import serve
-from clients.sdk.client import connect
-from network.answers.events import Change
+from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.demo.scenario import MANY, many_ranges, wanted
+from hullcast.clients.demo.shown import shown
+from hullcast.clients.demo.stream import written, written_event
+from hullcast.clients.demo.worker import Moves, stay_quiet
+from hullcast.clients.sdk.client import connect
+from hullcast.network.answers.events import Change
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from clients.demo.scenario import Wanted
-    from clients.sdk.client import Client
-    from clients.sdk.subscription import LiveSubscription
-    from clients.sdk.subscriptions import LiveSubscriptions
+    from hullcast.clients.demo.scenario import Wanted
+    from hullcast.clients.sdk.client import Client
+    from hullcast.clients.sdk.subscription import LiveSubscription
+    from hullcast.clients.sdk.subscriptions import LiveSubscriptions
 
 #: Events that may wait; far more than come while this process does something else.
 BUFFER = 100_000

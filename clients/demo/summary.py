@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.commands.status_screen import size
-from clients.demo.scenario import CLIENTS, VICTIM, wanted
+from hullcast.clients.cli.commands.status_screen import size
+from hullcast.clients.demo.scenario import CLIENTS, VICTIM, wanted
 
 if TYPE_CHECKING:
-    from clients.demo.state import State
-    from clients.demo.traffic import Load, Traffic
-    from clients.demo.verdict import Verdict
+    from hullcast.clients.demo.state import State
+    from hullcast.clients.demo.traffic import Load, Traffic
+    from hullcast.clients.demo.verdict import Verdict
 
 
 WATCHED = len(wanted(CLIENTS[0]))

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.demo.scenario import CLIENTS, wanted
-from network.wire.columns import TextColumn
-from network.wire.frames import Deliver, encode
-from sim.stocks import CREATES, TABLES
+from hullcast.clients.demo.scenario import CLIENTS, wanted
+from hullcast.network.wire.columns import TextColumn
+from hullcast.network.wire.frames import Deliver, encode
+from hullcast.sim.stocks import CREATES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from clients.demo.judge import Moved, Row
-    from clients.demo.scenario import Ranges
+    from hullcast.clients.demo.judge import Moved, Row
+    from hullcast.clients.demo.scenario import Ranges
 
 #: Links on the way from the server to a client.
 HOPS = 3

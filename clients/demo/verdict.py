@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.demo.judge import count_different, same
-from clients.demo.stream import Rebuilt, canonical
+from hullcast.clients.demo.judge import count_different, same
+from hullcast.clients.demo.stream import Rebuilt, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from clients.demo.judge import Judge
-    from clients.demo.record import Entry
-    from clients.demo.scenario import Ranges
+    from hullcast.clients.demo.judge import Judge
+    from hullcast.clients.demo.record import Entry
+    from hullcast.clients.demo.scenario import Ranges
 
 SHOWN_FAULTS = 5
 

@@ -13,15 +13,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from clients.commands.status_screen import size
-from clients.demo.scenario import AT_FIRST, GATEWAYS, PUBLISHER, VICTIM
+from hullcast.clients.cli.commands.status_screen import size
+from hullcast.clients.demo.scenario import AT_FIRST, GATEWAYS, PUBLISHER, VICTIM
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from clients.demo.state import Shown, State
-    from clients.demo.summary import Summary
-    from clients.demo.traffic import Load, Traffic
+    from hullcast.clients.demo.state import Shown, State
+    from hullcast.clients.demo.summary import Summary
+    from hullcast.clients.demo.traffic import Load, Traffic
 
 #: Lines of a terminal with room for empty ones, and for SQL that needs two; columns with room to say who is who.
 ROOMY, TALL, WIDE = 28, 38, 100

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clients.sdk.client import Client
+    from hullcast.clients.sdk.client import Client
 
 LOOK_S = 0.005
 

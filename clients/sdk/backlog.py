@@ -6,14 +6,14 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from network.answers.collection import Collection
-from network.answers.events import Change, Resync
+from hullcast.network.answers.collection import Collection
+from hullcast.network.answers.events import Change, Resync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.sdk.policy import Policy
-    from network.answers.outbox import Taken
+    from hullcast.clients.sdk.policy import Policy
+    from hullcast.network.answers.outbox import Taken
 
 
 class Gap(NamedTuple):

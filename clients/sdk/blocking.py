@@ -11,8 +11,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from clients.sdk.client import ClientStatistics, Receipt
-    from clients.sdk.subscription import LiveSubscription
-    from clients.sdk.subscriptions import Changed, LiveSubscriptions
-    from network.answers.events import Event
-    from network.wire.containers import Nan
+    from hullcast.clients.sdk.client import ClientStatistics, Receipt
+    from hullcast.clients.sdk.subscription import LiveSubscription
+    from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+    from hullcast.network.answers.events import Event
+    from hullcast.network.wire.containers import Nan
 
 T = TypeVar("T")
 

@@ -9,19 +9,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from clients.sdk.connecting import configure, seconds
-from clients.sdk.gate import Gate, Turn
-from clients.sdk.groups import SubscriptionGroup
-from clients.sdk.line import Line
-from clients.sdk.publishing import PartlyPublished, counted_from, ranges, some_rows
-from clients.sdk.session import receipt_of
-from clients.sdk.subscription import LiveSubscription
-from clients.sdk.subscriptions import LiveSubscriptions
-from clients.sdk.token import read_token
-from network.answers.named import QueryRows
-from network.wire import bodies
-from network.wire.errors import BadFrame, BadParameter, BadSetting, ClientClosed, HullcastError, TableInUse, TimedOut
-from network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
+from hullcast.clients.sdk.connecting import configure, seconds
+from hullcast.clients.sdk.gate import Gate, Turn
+from hullcast.clients.sdk.groups import SubscriptionGroup
+from hullcast.clients.sdk.line import Line
+from hullcast.clients.sdk.publishing import PartlyPublished, counted_from, ranges, some_rows
+from hullcast.clients.sdk.session import receipt_of
+from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.token import read_token
+from hullcast.network.answers.named import QueryRows
+from hullcast.network.wire import bodies
+from hullcast.network.wire.errors import (
+    BadFrame,
+    BadParameter,
+    BadSetting,
+    ClientClosed,
+    HullcastError,
+    TableInUse,
+    TimedOut,
+)
+from hullcast.network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -29,13 +37,13 @@ if TYPE_CHECKING:
 
     import zmq
 
-    from clients.sdk.connecting import Connection
-    from clients.sdk.policy import Overflow
-    from clients.sdk.subscription import Callback
-    from network.link.dialer import DialerStatistics
-    from network.link.limits import LinkLimits
-    from network.wire.containers import Nan
-    from network.wire.value_columns import ValueColumns
+    from hullcast.clients.sdk.connecting import Connection
+    from hullcast.clients.sdk.policy import Overflow
+    from hullcast.clients.sdk.subscription import Callback
+    from hullcast.network.link.dialer import DialerStatistics
+    from hullcast.network.link.limits import LinkLimits
+    from hullcast.network.wire.containers import Nan
+    from hullcast.network.wire.value_columns import ValueColumns
 
     Change = bodies.Execute | bodies.Publish | bodies.Delete
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from network.link.endpoints import is_loopback, parse_endpoint
-from network.link.limits import LinkLimits
-from network.security.curve import Curve
-from network.security.keys import load_pair, load_public
-from network.wire.errors import BadSetting
+from hullcast.network.link.endpoints import is_loopback, parse_endpoint
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.security.curve import Curve
+from hullcast.network.security.keys import load_pair, load_public
+from hullcast.network.wire.errors import BadSetting
 
 DEFAULT_URL = "tcp://127.0.0.1:7600"
 _OPTIONS = ("name", "timeout", "key", "server_key", "insecure")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.sdk.decoding import entries
+from hullcast.clients.sdk.decoding import entries
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from network.wire.bodies import ChannelSpec
-    from network.wire.columns import Columns
+    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.columns import Columns
 
     Ints = npt.NDArray[np.int64]
 

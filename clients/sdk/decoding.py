@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from broker.schema import ColumnType
-from broker.values import decode, decode_column
-from network.wire.columns import TextColumn, take
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.values import decode, decode_column
+from hullcast.network.wire.columns import TextColumn, take
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from broker.interning import Interner
-    from network.wire.bodies import ChannelSpec
-    from network.wire.columns import Column, Columns
+    from hullcast.broker.tables.interning import Interner
+    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.columns import Column, Columns
 
     Ints = npt.NDArray[np.int64]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from clients.sdk.groups import SubscriptionGroup
-    from network.wire import bodies, frames
-    from network.wire.errors import HullcastError
+    from hullcast.clients.sdk.groups import SubscriptionGroup
+    from hullcast.network.wire import bodies, frames
+    from hullcast.network.wire.errors import HullcastError
 
 
 @dataclass(frozen=True, slots=True)

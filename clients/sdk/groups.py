@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from clients.sdk.listening import Listening
-from clients.sdk.mailbox import Attention
-from clients.sdk.pieces import taken
-from clients.sdk.policy import Overflow, Policy, default_overflow
-from network.wire import bodies
-from network.wire.columns import take
-from network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
-from network.wire.value_columns import is_values
-from network.wire.values import to_list
+from hullcast.clients.sdk.listening import Listening
+from hullcast.clients.sdk.mailbox import Attention
+from hullcast.clients.sdk.pieces import taken
+from hullcast.clients.sdk.policy import Overflow, Policy, default_overflow
+from hullcast.network.wire import bodies
+from hullcast.network.wire.columns import take
+from hullcast.network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
+from hullcast.network.wire.value_columns import is_values
+from hullcast.network.wire.values import to_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from clients.sdk.pieces import Rows
-    from clients.sdk.resuming import Standing
-    from clients.sdk.token import Token
-    from network.wire.bodies import Opened, Subscribed
+    from hullcast.clients.sdk.pieces import Rows
+    from hullcast.clients.sdk.resuming import Standing
+    from hullcast.clients.sdk.token import Token
+    from hullcast.network.wire.bodies import Opened, Subscribed
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -9,12 +9,12 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
-from clients.sdk.session import ClientSession
-from network import compiled
-from network.link.dialer import Dialer
-from network.overlay import ways_in
-from network.wire.errors import (
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
+from hullcast.clients.sdk.session import ClientSession
+from hullcast.network import compiled
+from hullcast.network.link.dialer import Dialer
+from hullcast.network.link.overlay import ways_in
+from hullcast.network.wire.errors import (
     ClientClosed,
     ConnectionLost,
     HullcastError,
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     import zmq
 
-    from clients.sdk.connecting import Connection
-    from clients.sdk.effects import Effect
-    from clients.sdk.groups import SubscriptionGroup
-    from clients.sdk.mailbox import Mailbox
-    from network.wire import bodies
+    from hullcast.clients.sdk.connecting import Connection
+    from hullcast.clients.sdk.effects import Effect
+    from hullcast.clients.sdk.groups import SubscriptionGroup
+    from hullcast.clients.sdk.mailbox import Mailbox
+    from hullcast.network.wire import bodies
 
 log = logging.getLogger(__name__)
 

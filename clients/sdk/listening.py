@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
-from clients.sdk.contents import Contents
-from clients.sdk.decoding import entries, value_of
-from clients.sdk.mailbox import GAPS, Attention, Mailbox
-from network.answers.aggregate import COUNT, EXACT_SUM, ROWS, AggregateAnswers, answers_of
-from network.answers.audience import Audience
-from network.answers.events import Change, Resync
-from network.answers.extremum import ExtremumAnswers, heard
-from network.answers.named import row_type
-from network.answers.newest import replace_newest
-from network.answers.rows import ENTER, LEAVE, RowAnswers, deliver
-from network.matching.duality import NO_PARTITIONS, around_points
-from network.matching.index import PointIndex
+from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+from hullcast.clients.sdk.contents import Contents
+from hullcast.clients.sdk.decoding import entries, value_of
+from hullcast.clients.sdk.mailbox import GAPS, Attention, Mailbox
+from hullcast.network.answers.aggregate import COUNT, EXACT_SUM, ROWS, AggregateAnswers, answers_of
+from hullcast.network.answers.audience import Audience
+from hullcast.network.answers.events import Change, Resync
+from hullcast.network.answers.extremum import ExtremumAnswers, heard
+from hullcast.network.answers.named import row_type
+from hullcast.network.answers.newest import replace_newest
+from hullcast.network.answers.rows import ENTER, LEAVE, RowAnswers, deliver
+from hullcast.network.matching.duality import NO_PARTITIONS, around_points
+from hullcast.network.matching.index import PointIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.sdk.policy import Policy
-    from network.wire.bodies import ChannelSpec
-    from network.wire.columns import Columns
+    from hullcast.clients.sdk.policy import Policy
+    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.columns import Columns
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from clients.sdk.policy import OVERSHOOT
-from network.answers.aggregate import same
-from network.answers.newest import settle, take_newest
-from network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
-from network.wire.errors import InvariantBroken
+from hullcast.clients.sdk.policy import OVERSHOOT
+from hullcast.network.answers.aggregate import same
+from hullcast.network.answers.newest import settle, take_newest
+from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
+from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
-    from clients.sdk.listening import Listening
+    from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+    from hullcast.clients.sdk.listening import Listening
 
     Backlog = ScalarBacklog | CollectionBacklog
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from network.wire.columns import TextColumn
-from network.wire.value_columns import Mixed, Nullable
+from hullcast.network.wire.columns import TextColumn
+from hullcast.network.wire.value_columns import Mixed, Nullable
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from network.wire.errors import BadSetting
+from hullcast.network.wire.errors import BadSetting
 
 #: latest      only the newest answer waits; what it replaced is counted in `conflated`
 #: block       frames are heard no further while the queue is full: the gateway keeps what comes, for a while

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.sdk.pieces import taken
-from network.wire.errors import BadValue, HullcastError
+from hullcast.clients.sdk.pieces import taken
+from hullcast.network.wire.errors import BadValue, HullcastError
 
 if TYPE_CHECKING:
-    from network.wire.value_columns import Masks, ValueColumns
+    from hullcast.network.wire.value_columns import Masks, ValueColumns
 
 #: Rows that a server takes at once unless it is set otherwise (`batch_rows`), and of each piece of more than these.
 WHOLE_ROWS, PIECE_ROWS = 100_000, 50_000

@@ -6,16 +6,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.sdk.groups import PORTION_GROUPS, PORTION_SUBSCRIPTIONS
-from clients.sdk.pieces import sent_bytes
-from network.wire.bodies import Subscribe
-from network.wire.errors import TooLarge
+from hullcast.clients.sdk.groups import PORTION_GROUPS, PORTION_SUBSCRIPTIONS
+from hullcast.clients.sdk.pieces import sent_bytes
+from hullcast.network.wire.bodies import Subscribe
+from hullcast.network.wire.errors import TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from clients.sdk.groups import Groups, SubscriptionGroup
-    from network.wire.errors import HullcastError
+    from hullcast.clients.sdk.groups import Groups, SubscriptionGroup
+    from hullcast.network.wire.errors import HullcastError
 
 #: About the size of a request, whose subscriptions and groups are bounded too. A single group may have more bytes: it
 #: was taken before, and is again.

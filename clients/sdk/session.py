@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, Failover, GroupOpened, RetryLater, Send
-from clients.sdk.groups import Groups, SubscriptionGroup, catch_up, moment_of
-from clients.sdk.resuming import Resuming, Standing
-from network.wire import bodies, frames
-from network.wire.bodies import (
+from hullcast.clients.sdk.effects import (
+    CallAnswered,
+    CallRefused,
+    Effect,
+    Ended,
+    Failover,
+    GroupOpened,
+    RetryLater,
+    Send,
+)
+from hullcast.clients.sdk.groups import Groups, SubscriptionGroup, catch_up, moment_of
+from hullcast.clients.sdk.resuming import Resuming, Standing
+from hullcast.network.wire import bodies, frames
+from hullcast.network.wire.bodies import (
     Delete,
     Done,
     Execute,
@@ -26,12 +35,12 @@ from network.wire.bodies import (
     Sync,
     Synced,
 )
-from network.wire.columns import concatenate
-from network.wire.errors import BadFrame, HullcastError, LogBroken, OutOfTurn, TooLarge, Unavailable, from_wire
+from hullcast.network.wire.columns import concatenate
+from hullcast.network.wire.errors import BadFrame, HullcastError, LogBroken, OutOfTurn, TooLarge, Unavailable, from_wire
 
 if TYPE_CHECKING:
-    from clients.sdk.listening import Listening
-    from network.wire.columns import Columns
+    from hullcast.clients.sdk.listening import Listening
+    from hullcast.network.wire.columns import Columns
 
 Ints = npt.NDArray[np.int64]
 

@@ -8,16 +8,16 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from clients.sdk.token import make_token
-from network.answers.events import Event, Progress, Resync, Snapshot
-from network.wire.errors import HullcastError, SubscriptionClosed, SubscriptionOverflow, UsageError
+from hullcast.clients.sdk.token import make_token
+from hullcast.network.answers.events import Event, Progress, Resync, Snapshot
+from hullcast.network.wire.errors import HullcastError, SubscriptionClosed, SubscriptionOverflow, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 
-    from clients.sdk.groups import SubscriptionGroup
-    from clients.sdk.line import Line
-    from clients.sdk.listening import Listening
+    from hullcast.clients.sdk.groups import SubscriptionGroup
+    from hullcast.clients.sdk.line import Line
+    from hullcast.clients.sdk.listening import Listening
 
     Callback = Callable[[Event], Awaitable[None] | None]
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from clients.sdk.mailbox import GAPS
-from clients.sdk.subscription import LiveSubscription
-from network.wire.errors import BadParameter, HullcastError, SubscriptionClosed, UsageError
+from hullcast.clients.sdk.mailbox import GAPS
+from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.network.wire.errors import BadParameter, HullcastError, SubscriptionClosed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
 
-    from clients.sdk.groups import SubscriptionGroup
-    from clients.sdk.line import Line
-    from clients.sdk.listening import Listening
+    from hullcast.clients.sdk.groups import SubscriptionGroup
+    from hullcast.clients.sdk.line import Line
+    from hullcast.clients.sdk.listening import Listening
 
 Ints = npt.NDArray[np.int64]
 

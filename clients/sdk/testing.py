@@ -16,15 +16,15 @@ import os
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from broker.engine import Engine
-from broker.server.service import Server
-from broker.server.settings import ServerSettings
-from clients.sdk.blocking import run_in_thread
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
-from network.node.node import Node
-from network.node.settings import NodeSettings
-from network.security.rights import Rights
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.sdk.blocking import run_in_thread
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.node.node import Node
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.security.rights import Rights
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
-from network.wire import packing
-from network.wire.errors import BadFrame, BadSetting
-from network.wire.limits import DEFAULT
+from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+from hullcast.network.wire import packing
+from hullcast.network.wire.errors import BadFrame, BadSetting
+from hullcast.network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
-    from clients.sdk.listening import Listening
-    from network.wire.bodies import ChannelSpec
-    from network.wire.columns import Columns
+    from hullcast.clients.sdk.listening import Listening
+    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.columns import Columns
 
 VERSION = 3
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from network.answers.pairs import end_of, next_message
-from network.compiled import kernel, part
+from hullcast.network.answers.pairs import end_of, next_message
+from hullcast.network.compiled import kernel, part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from network.answers.audience import Audience
-    from network.answers.outbox import Outbox
+    from hullcast.network.answers.audience import Audience
+    from hullcast.network.answers.outbox import Outbox
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.answers.outbox import Outbox
-from network.matching.index import PointIndex
-from network.matching.search import report_some
-from network.wire.errors import InvariantBroken
+from hullcast.network.answers.outbox import Outbox
+from hullcast.network.matching.index import PointIndex
+from hullcast.network.matching.search import report_some
+from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

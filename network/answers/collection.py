@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sortedcontainers import SortedDict
 
-from network.answers.events import Change
-from network.answers.rows import ENTER, LEAVE
-from network.wire.errors import InvariantBroken
+from hullcast.network.answers.events import Change
+from hullcast.network.answers.rows import ENTER, LEAVE
+from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from network.answers.outbox import Taken
+    from hullcast.network.answers.outbox import Taken
 
 
 class Collection:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from network.answers.audience import PAIRS
-from network.matching.duality import in_rectangles
+from hullcast.network.answers.audience import PAIRS
+from hullcast.network.matching.duality import in_rectangles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from network.answers.audience import Audience
+    from hullcast.network.answers.audience import Audience
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

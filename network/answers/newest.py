@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.answers.aggregate import same
-from network.compiled import kernel
-from network.matching.duality import rectangle_box
-from network.matching.search import STACK, report
-from network.matching.tree import longer
+from hullcast.network.answers.aggregate import same
+from hullcast.network.compiled import kernel
+from hullcast.network.matching.duality import rectangle_box
+from hullcast.network.matching.search import STACK, report
+from hullcast.network.matching.tree import longer
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from network.matching.tree import Tree
+    from hullcast.network.matching.tree import Tree
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel
+from hullcast.network.compiled import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import inlined
+from hullcast.network.compiled import inlined
 
 Ints = npt.NDArray[np.int64]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.answers.outbox import NO_RESTS
-from network.answers.pairs import end_of, next_message
-from network.compiled import kernel
+from hullcast.network.answers.outbox import NO_RESTS
+from hullcast.network.answers.pairs import end_of, next_message
+from hullcast.network.compiled import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from network.answers.audience import Audience
+    from hullcast.network.answers.audience import Audience
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]

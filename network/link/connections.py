@@ -9,7 +9,7 @@ from typing import Final
 
 import zmq
 
-from network.link.socket import Message
+from hullcast.network.link.socket import Message
 
 _FAILED: Final = (
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,

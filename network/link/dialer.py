@@ -12,11 +12,22 @@ from typing import Final, Literal, Protocol, TypeVar
 
 import zmq
 
-from network.link.header import BYE_CODES, SESSION_BYTES, Ack, Bye, Data, Header, Hello, Resend, Welcome, encode
-from network.link.limits import FAREWELL_S, LinkLimits
-from network.link.message import read_message
-from network.link.session import Deliver, Effect, Session, SessionStatistics, Transmit
-from network.link.socket import (
+from hullcast.network.link.header import (
+    BYE_CODES,
+    SESSION_BYTES,
+    Ack,
+    Bye,
+    Data,
+    Header,
+    Hello,
+    Resend,
+    Welcome,
+    encode,
+)
+from hullcast.network.link.limits import FAREWELL_S, LinkLimits
+from hullcast.network.link.message import read_message
+from hullcast.network.link.session import Deliver, Effect, Session, SessionStatistics, Transmit
+from hullcast.network.link.socket import (
     Context,
     EventSocket,
     LinkContext,
@@ -27,8 +38,8 @@ from network.link.socket import (
     open_dealer,
     stop_monitor,
 )
-from network.security.curve import Curve
-from network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError
+from hullcast.network.security.curve import Curve
+from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError
 
 log = logging.getLogger(__name__)
 

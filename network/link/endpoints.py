@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address, ip_address
 
-from network.wire.errors import BadSetting
+from hullcast.network.wire.errors import BadSetting
 
 ACCEPTED = "write tcp://HOST:PORT, tcp://[IPv6]:PORT or inproc://NAME"
 IPC_BYTES = 107  # what a Unix socket's address has room for

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]  # has no types
 
-from network.wire.errors import BadFrame, VersionMismatch
+from hullcast.network.wire.errors import BadFrame, VersionMismatch
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 64 << 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from network.wire.errors import BadSetting
+from hullcast.network.wire.errors import BadSetting
 
 #: A receiver acknowledges after this many bytes or frames, or with the next heartbeat. They are part of the protocol:
 #: a sender whose window were smaller would stand still until the heartbeat.

@@ -12,13 +12,13 @@ from typing import Final
 
 import zmq
 
-from network.link.connections import Connections, descriptor_of
-from network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode
-from network.link.limits import FAREWELL_S, LinkLimits
-from network.link.message import is_bye, read_message
-from network.link.peer import Peer, PeerHandler
-from network.link.session import Deliver, Effect, Session, Transmit
-from network.link.socket import (
+from hullcast.network.link.connections import Connections, descriptor_of
+from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode
+from hullcast.network.link.limits import FAREWELL_S, LinkLimits
+from hullcast.network.link.message import is_bye, read_message
+from hullcast.network.link.peer import Peer, PeerHandler
+from hullcast.network.link.session import Deliver, Effect, Session, Transmit
+from hullcast.network.link.socket import (
     DOOR_EVENTS,
     Context,
     EventSocket,
@@ -32,9 +32,9 @@ from network.link.socket import (
     open_router,
     stop_monitor,
 )
-from network.security.authenticator import Allow, Authenticator, Entrance, user_of
-from network.security.curve import Curve
-from network.wire.errors import BadFrame, BadSetting, Overloaded, PeerError
+from hullcast.network.security.authenticator import Allow, Authenticator, Entrance, user_of
+from hullcast.network.security.curve import Curve
+from hullcast.network.wire.errors import BadFrame, BadSetting, Overloaded, PeerError
 
 log = logging.getLogger(__name__)
 

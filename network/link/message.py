@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from network.link.header import Bye, Header, decode
-from network.wire.errors import BadFrame, PeerError
+from hullcast.network.link.header import Bye, Header, decode
+from hullcast.network.wire.errors import BadFrame, PeerError
 
 
 def read_message(parts: list[bytes], message_bytes: int) -> tuple[Header, bytes | None]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from network.link.header import Hello
-from network.link.session import Session, SessionStatistics
+from hullcast.network.link.header import Hello
+from hullcast.network.link.session import Session, SessionStatistics
 
 
 class PeerHandler(Protocol):

@@ -7,9 +7,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from network.link.header import Ack, Data, Resend, encode, encode_data
-from network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_BYTES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
-from network.wire.errors import BadFrame, InvariantBroken, Overloaded, TooLarge
+from hullcast.network.link.header import Ack, Data, Resend, encode, encode_data
+from hullcast.network.link.limits import (
+    ACK_BYTES,
+    ACK_FRAMES,
+    RESEND_BYTES,
+    RESEND_WINDOWS,
+    RESENDS_IGNORED,
+    LinkLimits,
+)
+from hullcast.network.wire.errors import BadFrame, InvariantBroken, Overloaded, TooLarge
 
 
 class Transmit(NamedTuple):

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import zmq
 
-from network.link.limits import LinkLimits
-from network.security.curve import Curve
-from network.wire.errors import BadSetting
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.security.curve import Curve
+from hullcast.network.wire.errors import BadSetting
 
 #: A plain ZeroMQ context and socket; pyzmq's asyncio variants are not used: their futures cost more than the messages.
 Context: TypeAlias = "zmq.Context[zmq.Socket[bytes]]"

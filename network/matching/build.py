@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel, part
-from network.matching.tree import (
+from hullcast.network.compiled import kernel, part
+from hullcast.network.matching.tree import (
     BLOCK,
     BLOCK_POINTS,
     BUILT,
@@ -40,7 +40,7 @@ from network.matching.tree import (
 )
 
 if TYPE_CHECKING:
-    from network.matching.tree import Floats, Ints
+    from hullcast.network.matching.tree import Floats, Ints
 
 SMALLEST_QUOTA = BLOCK_POINTS // 4
 

@@ -28,9 +28,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel, part
-from network.matching.search import STACK, report
-from network.matching.tree import Tree, longer
+from hullcast.network.compiled import kernel, part
+from hullcast.network.matching.search import STACK, report
+from hullcast.network.matching.tree import Tree, longer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

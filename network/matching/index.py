@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.matching import search
-from network.matching.build import rebuild
-from network.matching.invariants import check_tree
-from network.matching.tree import (
+from hullcast.network.matching import search
+from hullcast.network.matching.build import rebuild
+from hullcast.network.matching.invariants import check_tree
+from hullcast.network.matching.tree import (
     BLOCK_POINTS,
     COUNT,
     DUE_NODE,
@@ -19,12 +19,12 @@ from network.matching.tree import (
     empty_tree,
     grown,
 )
-from network.matching.update import update_many
+from hullcast.network.matching.update import update_many
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from network.matching.tree import Floats, Ints
+    from hullcast.network.matching.tree import Floats, Ints
 
 MANY = 1024  # so many that are most of all are not deleted one by one: the rest is built anew
 SPARSE = 16  # the arrays are exchanged for smaller ones when only one in so many places is used

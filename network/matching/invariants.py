@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.matching.tree import (
+from hullcast.network.matching.tree import (
     BLOCK,
     BLOCK_FREE,
     BLOCK_POINTS,
@@ -27,7 +27,7 @@ from network.matching.tree import (
 )
 
 if TYPE_CHECKING:
-    from network.matching.tree import Floats, Ints
+    from hullcast.network.matching.tree import Floats, Ints
 
 
 def check_tree(tree: Tree) -> None:

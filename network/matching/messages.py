@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from network.matching.duality import around_points
+from hullcast.network.matching.duality import around_points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel, part
-from network.matching.tree import BLOCK, COUNT, IDS, LEFT, NEXT, SIZE, Tree, longer
+from hullcast.network.compiled import kernel, part
+from hullcast.network.matching.tree import BLOCK, COUNT, IDS, LEFT, NEXT, SIZE, Tree, longer
 
 if TYPE_CHECKING:
-    from network.matching.tree import Floats, Ints
+    from hullcast.network.matching.tree import Floats, Ints
 
 STACK = 128  # enough for most trees; the kernels replace a stack that is too short by a longer one
 

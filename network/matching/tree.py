@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from network.compiled import part
+from hullcast.network.compiled import part
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel, part
-from network.matching.build import SMALLEST_QUOTA, rebuild
-from network.matching.tree import (
+from hullcast.network.compiled import kernel, part
+from hullcast.network.matching.build import SMALLEST_QUOTA, rebuild
+from hullcast.network.matching.tree import (
     BLOCK,
     BLOCK_POINTS,
     BUILT,
@@ -46,7 +46,7 @@ from network.matching.tree import (
 )
 
 if TYPE_CHECKING:
-    from network.matching.tree import Floats, Ints
+    from hullcast.network.matching.tree import Floats, Ints
 
 
 @kernel

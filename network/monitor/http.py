@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from network.link.endpoints import bracketed, parse_address
-from network.monitor.metrics import CONTENT_TYPE, Counters, render
-from network.wire.errors import BadSetting
+from hullcast.network.link.endpoints import bracketed, parse_address
+from hullcast.network.monitor.metrics import CONTENT_TYPE, Counters, render
+from hullcast.network.wire.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from network.monitor.metrics import Metric
+    from hullcast.network.monitor.metrics import Metric
 
 log = logging.getLogger(__name__)
 

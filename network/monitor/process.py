@@ -7,11 +7,11 @@ import resource
 import time
 from typing import TYPE_CHECKING
 
-from network.monitor.metrics import counter, gauge
+from hullcast.network.monitor.metrics import counter, gauge
 
 if TYPE_CHECKING:
-    from network.monitor.metrics import Metric
-    from network.monitor.pauses import Pauses
+    from hullcast.network.monitor.metrics import Metric
+    from hullcast.network.monitor.pauses import Pauses
 
 STARTED = time.time()  # when this module was loaded, which is when the process began, near enough
 _FILES = "/proc/self/fd"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from network.routing.portions import portions
-from network.wire import bodies
-from network.wire.columns import take
-from network.wire.errors import BadFrame, InvariantBroken, NotPermitted, PeerError, TooLarge, to_wire
-from network.wire.frames import (
+from hullcast.network.routing.portions import portions
+from hullcast.network.wire import bodies
+from hullcast.network.wire.columns import take
+from hullcast.network.wire.errors import BadFrame, InvariantBroken, NotPermitted, PeerError, TooLarge, to_wire
+from hullcast.network.wire.frames import (
     LONGEST_ROUTE,
     UPWARD,
     Deliver,
@@ -29,12 +29,12 @@ from network.wire.frames import (
 )
 
 if TYPE_CHECKING:
-    from network.link.listener import Listener
-    from network.link.peer import Peer
-    from network.routing.router import Router
-    from network.security.rights import Rights
-    from network.wire.columns import Columns
-    from network.wire.frames import Install
+    from hullcast.network.link.listener import Listener
+    from hullcast.network.link.peer import Peer
+    from hullcast.network.routing.router import Router
+    from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Install
 
 log = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from network.monitor.metrics import Metric, Sample, counter, gauge
+from hullcast.network.monitor.metrics import Metric, Sample, counter, gauge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from network.link.listener import ListenerStatistics
-    from network.node.children import Children
+    from hullcast.network.link.listener import ListenerStatistics
+    from hullcast.network.node.children import Children
 
 
 def children_metrics(children: Children) -> list[Metric]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from network.monitor.metrics import counter, gauge
-from network.monitor.process import pause_metrics, process_metrics
-from network.node.children_metrics import children_metrics
+from hullcast.network.monitor.metrics import counter, gauge
+from hullcast.network.monitor.process import pause_metrics, process_metrics
+from hullcast.network.node.children_metrics import children_metrics
 
 if TYPE_CHECKING:
-    from network.monitor.metrics import Metric
-    from network.node.node import Node
+    from hullcast.network.monitor.metrics import Metric
+    from hullcast.network.node.node import Node
 
 
 def node_metrics(node: Node) -> list[Metric]:

@@ -7,28 +7,28 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from network.link.dialer import Dialer
-from network.link.endpoints import is_loopback
-from network.link.listener import Listener
-from network.monitor.pauses import Pauses
-from network.node.children import Children
-from network.node.shares import Shares
-from network.overlay import ways_up
-from network.routing.router import Router
-from network.wire import bodies
-from network.wire.errors import BadFrame, TooLarge, Unavailable, to_wire
-from network.wire.frames import Deliver, Directory, Interest, Progress, Reply, Request, Reset, decode, encode
+from hullcast.network.link.dialer import Dialer
+from hullcast.network.link.endpoints import is_loopback
+from hullcast.network.link.listener import Listener
+from hullcast.network.link.overlay import ways_up
+from hullcast.network.monitor.pauses import Pauses
+from hullcast.network.node.children import Children
+from hullcast.network.node.shares import Shares
+from hullcast.network.routing.router import Router
+from hullcast.network.wire import bodies
+from hullcast.network.wire.errors import BadFrame, TooLarge, Unavailable, to_wire
+from hullcast.network.wire.frames import Deliver, Directory, Interest, Progress, Reply, Request, Reset, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import zmq
 
-    from network.link.peer import Peer
-    from network.node.settings import NodeSettings
-    from network.security.curve import Curve
-    from network.security.rights import Rights
-    from network.wire.frames import NodeEntry
+    from hullcast.network.link.peer import Peer
+    from hullcast.network.node.settings import NodeSettings
+    from hullcast.network.security.curve import Curve
+    from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.frames import NodeEntry
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from network.link.endpoints import parse_endpoint
-from network.settings.common import (
+from hullcast.network.link.endpoints import parse_endpoint
+from hullcast.network.settings.common import (
     LinkSettings,
     LogSettings,
     SecuritySettings,
@@ -18,7 +18,7 @@ from network.settings.common import (
     check_name,
     check_reachable,
 )
-from network.settings.declaring import Settings, option, part
+from hullcast.network.settings.declaring import Settings, option, part
 
 
 def _check_parents(parents: tuple[str, ...]) -> None:

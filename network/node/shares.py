@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from network.wire.errors import Overloaded
+from hullcast.network.wire.errors import Overloaded
 
 #: A client's part of the queue to the parent, and that of a node, which speaks for many.
 CLIENT_SHARE = 1 / 4

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from network.compiled import kernel, part
+from hullcast.network.compiled import kernel, part
 
 if TYPE_CHECKING:
     import numpy.typing as npt

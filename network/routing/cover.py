@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import inlined, kernel
-from network.routing.carve import absorb, covering, joined, units
+from hullcast.network.compiled import inlined, kernel
+from hullcast.network.routing.carve import absorb, covering, joined, units
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from network.routing.carve import Space
+    from hullcast.network.routing.carve import Space
 
     Floats = npt.NDArray[np.float64]
     Booleans = npt.NDArray[np.bool_]

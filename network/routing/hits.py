@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel
-from network.matching.search import report_some
+from hullcast.network.compiled import kernel
+from hullcast.network.matching.search import report_some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from network.matching.tree import Tree
+    from hullcast.network.matching.tree import Tree
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]

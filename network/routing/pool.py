@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.matching.index import PointIndex
+from hullcast.network.matching.index import PointIndex
 
 if TYPE_CHECKING:
     import numpy.typing as npt

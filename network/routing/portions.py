@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.wire.columns import size_bytes, take
+from hullcast.network.wire.columns import size_bytes, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from network.wire.columns import Columns
+    from hullcast.network.wire.columns import Columns
 
 
 def portions(

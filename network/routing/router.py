@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.matching.messages import dimensions_of, query_boxes, unreachable
-from network.routing.table import ChannelTable
-from network.wire.errors import BadFrame
-from network.wire.frames import Interest
+from hullcast.network.matching.messages import dimensions_of, query_boxes, unreachable
+from hullcast.network.routing.table import ChannelTable
+from hullcast.network.wire.errors import BadFrame
+from hullcast.network.wire.frames import Interest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from network.wire.columns import Column
-    from network.wire.frames import Install
+    from hullcast.network.wire.columns import Column
+    from hullcast.network.wire.frames import Install
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]

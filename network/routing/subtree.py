@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from network.routing.cover import Cover
+from hullcast.network.routing.cover import Cover
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from network.routing.carve import Space
+    from hullcast.network.routing.carve import Space
 
     Floats = npt.NDArray[np.float64]
     Booleans = npt.NDArray[np.bool_]

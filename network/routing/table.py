@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.matching.messages import RECTANGLES, dimensions_of, unreachable
-from network.matching.search import count_many
-from network.routing.carve import Space
-from network.routing.cover import Cover
-from network.routing.hits import rows_by_owner
-from network.routing.pool import Pool
-from network.routing.subtree import Subtree
+from hullcast.network.matching.messages import RECTANGLES, dimensions_of, unreachable
+from hullcast.network.matching.search import count_many
+from hullcast.network.routing.carve import Space
+from hullcast.network.routing.cover import Cover
+from hullcast.network.routing.hits import rows_by_owner
+from hullcast.network.routing.pool import Pool
+from hullcast.network.routing.subtree import Subtree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 import zmq
 from zmq.utils import z85
 
-from network.link.socket import Context, EventSocket, Message, open_zap, release_zap
+from hullcast.network.link.socket import Context, EventSocket, Message, open_zap, release_zap
 
 log = logging.getLogger(__name__)
 

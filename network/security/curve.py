@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from network.wire.errors import BadSetting
+from hullcast.network.wire.errors import BadSetting
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import zmq
 
-from network.security.rights import is_public_key
-from network.wire.errors import BadSetting
+from hullcast.network.security.rights import is_public_key
+from hullcast.network.wire.errors import BadSetting
 
 SECRET_SUFFIX, PUBLIC_SUFFIX = ".key", ".pub"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO

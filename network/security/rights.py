@@ -27,7 +27,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from network.wire.errors import BadSetting, NotPermitted
+from hullcast.network.wire.errors import BadSetting, NotPermitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from network.link.endpoints import parse_address, parse_endpoint
-from network.link.limits import ACK_BYTES, LinkLimits
-from network.settings.declaring import Settings, option
-from network.wire.errors import BadSetting
+from hullcast.network.link.endpoints import parse_address, parse_endpoint
+from hullcast.network.link.limits import ACK_BYTES, LinkLimits
+from hullcast.network.settings.declaring import Settings, option
+from hullcast.network.wire.errors import BadSetting
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")

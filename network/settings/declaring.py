@@ -17,13 +17,13 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_type_hints
 
-from network.settings.values import Kind, kind_of, shown
-from network.wire.errors import BadSetting, InvariantBroken
+from hullcast.network.settings.values import Kind, kind_of, shown
+from hullcast.network.wire.errors import BadSetting, InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from network.settings.values import Value
+    from hullcast.network.settings.values import Value
 
 PREFIX = "HULLCAST_"
 

@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from network.settings.declaring import declared as settings_of
-from network.settings.loading import CONFIG_VARIABLE, load
-from network.settings.text import example, report
-from network.settings.values import Kind, shown
+from hullcast.network.settings.declaring import declared as settings_of
+from hullcast.network.settings.loading import CONFIG_VARIABLE, load
+from hullcast.network.settings.text import example, report
+from hullcast.network.settings.values import Kind, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from network.settings.declaring import Declared, S, Settings
-    from network.settings.loading import Loaded
+    from hullcast.network.settings.declaring import Declared, S, Settings
+    from hullcast.network.settings.loading import Loaded
 
 _METAVARS = {Kind.WHOLE: "N", Kind.NUMBER: "NUMBER", Kind.TEXT: "TEXT", Kind.FILE: "PATH", Kind.TEXTS: "TEXT"}
 

@@ -13,14 +13,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic
 
-from network.settings.declaring import PREFIX, Declared, S, declared, parts
-from network.settings.values import Unreadable, read
-from network.wire.errors import BadSetting
+from hullcast.network.settings.declaring import PREFIX, Declared, S, declared, parts
+from hullcast.network.settings.values import Unreadable, read
+from hullcast.network.wire.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from network.settings.values import Value
+    from hullcast.network.settings.values import Value
 
 CONFIG_VARIABLE = PREFIX + "CONFIG"  # the file, if no flag names one
 

@@ -7,13 +7,13 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from network.settings.declaring import declared as settings_of
-from network.settings.values import shown
+from hullcast.network.settings.declaring import declared as settings_of
+from hullcast.network.settings.values import shown
 
 if TYPE_CHECKING:
-    from network.settings.declaring import Declared, S, Settings
-    from network.settings.loading import Loaded
-    from network.settings.values import Value
+    from hullcast.network.settings.declaring import Declared, S, Settings
+    from hullcast.network.settings.loading import Loaded
+    from hullcast.network.settings.values import Value
 
 WIDTH = 120
 

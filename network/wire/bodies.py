@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
-from network.wire import columns as column_format
-from network.wire import fields, packing
-from network.wire.columns import Columns
-from network.wire.errors import BadFrame, TooLarge
-from network.wire.fields import Matrix, array, integer, text
-from network.wire.frames import Form, pack_channels, read_channels, read_form
-from network.wire.limits import DEFAULT, WireLimits
-from network.wire.packing import Scalar
-from network.wire.value_columns import (
+from hullcast.network.wire import columns as column_format
+from hullcast.network.wire import fields, packing
+from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.errors import BadFrame, TooLarge
+from hullcast.network.wire.fields import Matrix, array, integer, text
+from hullcast.network.wire.frames import Form, pack_channels, read_channels, read_form
+from hullcast.network.wire.limits import DEFAULT, WireLimits
+from hullcast.network.wire.packing import Scalar
+from hullcast.network.wire.value_columns import (
     Masks,
     ValueColumns,
     Values,

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from network.wire.errors import BadFrame
-from network.wire.limits import DEFAULT, WireLimits
+from hullcast.network.wire.errors import BadFrame
+from hullcast.network.wire.limits import DEFAULT, WireLimits
 
 Rows: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]  # which rows: their numbers, or a mask
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from network.wire.errors import BadSetting
+from hullcast.network.wire.errors import BadSetting
 
 Nan = Literal["refuse", "null"]  # what becomes of a NaN in a batch
 Plain = list[Any] | NDArray[Any]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from network.wire.columns import TextColumn
-from network.wire.containers import is_null, masked_list, number_of, plain
-from network.wire.packing import Foreign, Scalar, foreign, microseconds
-from network.wire.value_columns import Mixed, Nullable, Values
+from hullcast.network.wire.columns import TextColumn
+from hullcast.network.wire.containers import is_null, masked_list, number_of, plain
+from hullcast.network.wire.packing import Foreign, Scalar, foreign, microseconds
+from hullcast.network.wire.value_columns import Mixed, Nullable, Values
 
 SHORT = 8  # rows up to which a list travels as it is: making an array would take longer
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, timedelta})

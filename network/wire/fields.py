@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from network.wire.errors import BadFrame
-from network.wire.limits import WireLimits
+from hullcast.network.wire.errors import BadFrame
+from hullcast.network.wire.limits import WireLimits
 
 Matrix = NDArray[np.float64]  # of shape (n, k)
 Item = TypeVar("Item")

@@ -13,13 +13,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from network.wire import columns as column_format
-from network.wire import fields, packing
-from network.wire.columns import Columns
-from network.wire.errors import BadFrame, TooLarge
-from network.wire.fields import Matrix, array, integer, text
-from network.wire.limits import DEFAULT, WireLimits
-from network.wire.rectangles import are_rectangles, pack_rectangles, unpack_rectangles
+from hullcast.network.wire import columns as column_format
+from hullcast.network.wire import fields, packing
+from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.errors import BadFrame, TooLarge
+from hullcast.network.wire.fields import Matrix, array, integer, text
+from hullcast.network.wire.limits import DEFAULT, WireLimits
+from hullcast.network.wire.rectangles import are_rectangles, pack_rectangles, unpack_rectangles
 
 Form: TypeAlias = Literal["rectangles", "places"]
 

@@ -25,9 +25,9 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # has no types
 import numpy as np
 
-from network.wire.errors import BadFrame, TooLarge
-from network.wire.limits import DEFAULT, WireLimits
-from network.wire.walk import FOREIGN, exceeded, walk
+from hullcast.network.wire.errors import BadFrame, TooLarge
+from hullcast.network.wire.limits import DEFAULT, WireLimits
+from hullcast.network.wire.walk import FOREIGN, exceeded, walk
 
 Scalar = (
     Any  # None | bool | int | float | str | bytes | datetime | timedelta | np.datetime64 | np.timedelta64 | Foreign

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from network.wire.columns import Column, Columns, array_of, raw
-from network.wire.errors import BadFrame
+from hullcast.network.wire.columns import Column, Columns, array_of, raw
+from hullcast.network.wire.errors import BadFrame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from network.wire.limits import WireLimits
+    from hullcast.network.wire.limits import WireLimits
 
 NUMBERS = ("il", "ir", "ol", "or", "best", "part")
 _PLAIN = frozenset(("seq", *NUMBERS[:-1]))

@@ -20,11 +20,11 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from network.wire import columns as column_format
-from network.wire.columns import Column, TextColumn, array_of, mask_of, pack_column, raw, unpack_column
-from network.wire.errors import BadFrame
-from network.wire.limits import DEFAULT, WireLimits
-from network.wire.packing import Foreign, Scalar
+from hullcast.network.wire import columns as column_format
+from hullcast.network.wire.columns import Column, TextColumn, array_of, mask_of, pack_column, raw, unpack_column
+from hullcast.network.wire.errors import BadFrame
+from hullcast.network.wire.limits import DEFAULT, WireLimits
+from hullcast.network.wire.packing import Foreign, Scalar
 
 
 @dataclass(frozen=True, slots=True, eq=False)

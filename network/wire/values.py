@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from network.wire.containers import Nan, is_column, made_by, nan_as_null
-from network.wire.conversion import PLAIN, from_list, from_user, scalars, to_ingest, to_list
-from network.wire.errors import BadBatch, TooLarge, UnknownColumn
-from network.wire.limits import DEFAULT
-from network.wire.value_columns import Masks, Mixed, Nullable, ValueColumns, Values, is_values
+from hullcast.network.wire.containers import Nan, is_column, made_by, nan_as_null
+from hullcast.network.wire.conversion import PLAIN, from_list, from_user, scalars, to_ingest, to_list
+from hullcast.network.wire.errors import BadBatch, TooLarge, UnknownColumn
+from hullcast.network.wire.limits import DEFAULT
+from hullcast.network.wire.value_columns import Masks, Mixed, Nullable, ValueColumns, Values, is_values
 
 if TYPE_CHECKING:
-    from network.wire.bodies import Group
+    from hullcast.network.wire.bodies import Group
 
 __all__ = [
     "Masks",

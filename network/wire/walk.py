@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel, plain
-from network.wire.limits import WireLimits
+from hullcast.network.compiled import kernel, plain
+from hullcast.network.wire.limits import WireLimits
 
 _OK, _CUT_SHORT, _TOO_MANY, _TOO_DEEP, _LONG_TEXT, _UNKNOWN, _TRAILING, _LONG_EXTENSION = range(8)
 _CONTAINERS, _EXTENSIONS, _FOREIGN = range(8, 11)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel, part
-from sim.bench.timing import Run
+from hullcast.network.compiled import kernel, part
+from hullcast.sim.bench.timing import Run
 
 if TYPE_CHECKING:
-    from sim.workloads import Changes, Floats, Ints, Ranges, Rows
+    from hullcast.sim.workloads import Changes, Floats, Ints, Ranges, Rows
 
 
 class CeilingSubject:

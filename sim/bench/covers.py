@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from network.routing.router import BUDGET, Router
-from network.wire.frames import Install
-from sim.bench.engine import FORMAT, machine
-from sim.bench.subjects import engine_of
-from sim.bench.timing import Run, in_turns
-from sim.seeds import generator
-from sim.workloads import RANGE_MIN, Ranges, Workload
+from hullcast.network.routing.router import BUDGET, Router
+from hullcast.network.wire.frames import Install
+from hullcast.sim.bench.engine import FORMAT, machine
+from hullcast.sim.bench.subjects import engine_of
+from hullcast.sim.bench.timing import Run, in_turns
+from hullcast.sim.seeds import generator
+from hullcast.sim.workloads import RANGE_MIN, Ranges, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from network.wire.columns import Columns
-    from network.wire.frames import Form
-    from sim.bench.timing import Subject
-    from sim.workloads import Changes
+    from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Form
+    from hullcast.sim.bench.timing import Subject
+    from hullcast.sim.workloads import Changes
 
     Floats = np.typing.NDArray[np.float64]
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.bench.goals import goals
-from sim.bench.settings import SECTIONS
-from sim.bench.tables import by_rows, by_subscriptions
-from sim.bench.throughput import TYPES, throughput
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.goals import goals
+from hullcast.sim.bench.settings import SECTIONS
+from hullcast.sim.bench.tables import by_rows, by_subscriptions
+from hullcast.sim.bench.throughput import TYPES, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from sim.bench.goals import Goal
-    from sim.bench.settings import Settings
-    from sim.bench.tables import RowsSection, SubscriptionsSection
-    from sim.bench.throughput import ThroughputSection
+    from hullcast.sim.bench.goals import Goal
+    from hullcast.sim.bench.settings import Settings
+    from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection
+    from hullcast.sim.bench.throughput import ThroughputSection
 
 FORMAT = 1  # of the JSON file; raised when a reader would have to change
 

@@ -6,16 +6,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from network.wire.errors import UsageError
-from sim.bench.goals import short
-from sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.goals import short
+from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.bench.engine import Report
-    from sim.bench.tables import Cost, RowsSection, SubscriptionsSection
-    from sim.bench.throughput import Rate, ThroughputSection
+    from hullcast.sim.bench.engine import Report
+    from hullcast.sim.bench.tables import Cost, RowsSection, SubscriptionsSection
+    from hullcast.sim.bench.throughput import Rate, ThroughputSection
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
 GREEN, ORANGE, BLUE, GREY = "#009E73", "#D55E00", "#0072B2", "#777777"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sim.bench.tables import Cost, RowsSection, SubscriptionsSection
-    from sim.bench.throughput import ThroughputSection
+    from hullcast.sim.bench.tables import Cost, RowsSection, SubscriptionsSection
+    from hullcast.sim.bench.throughput import ThroughputSection
 
 KERNEL_RATE = 2e6
 ENGINE_RATE = 5e5

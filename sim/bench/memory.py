@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-from network.wire.errors import HullcastError, UsageError
-from sim.bench.subjects import engine_of
-from sim.workloads import RANGE_MIN, Workload
+from hullcast.clients.cli.processes.child import environment
+from hullcast.network.wire.errors import HullcastError, UsageError
+from hullcast.sim.bench.subjects import engine_of
+from hullcast.sim.workloads import RANGE_MIN, Workload
 
-ROOT = Path(__file__).parent.parent.parent
 WARM_ROWS = 100  # loaded first, so that compiled code and imports are not counted
 
 
@@ -36,10 +34,9 @@ class Memory:
 
 def measure_memory(rows: int, seed: int) -> Memory:
     """What so many rows take, in a new process."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-m", "sim.bench.memory", str(rows), str(seed)],
-        env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, "-m", "hullcast.sim.bench.memory", str(rows), str(seed)],
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -19,18 +19,18 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from network.wire.errors import HullcastError, UsageError
-from sim.bench.subjects import KernelSubject
-from sim.bench.timing import in_turns, us
-from sim.workloads import Workload
+import hullcast
+from hullcast.network.wire.errors import HullcastError, UsageError
+from hullcast.sim.bench.subjects import KernelSubject
+from hullcast.sim.bench.timing import in_turns, us
+from hullcast.sim.workloads import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sim.bench.timing import Subject
+    from hullcast.sim.bench.timing import Subject
 
-ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("broker", "network", "sim")
+PACKAGE = Path(hullcast.__file__).parent
 NODES = Path("broker/index/nodes.py")
 INNER = re.compile(r"^INNER = (\d+)$", re.MULTILINE)
 SIZES = (8, 16, 32, 48, 64)
@@ -86,7 +86,7 @@ def kernel_ns(rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict
 
 
 def _shipped() -> int:
-    match = INNER.search((ROOT / NODES).read_text(encoding="utf-8"))
+    match = INNER.search((PACKAGE / NODES).read_text(encoding="utf-8"))
     if match is None:
         raise UsageError(f"{NODES} has no line `INNER = <number>`: `bench nodes` cannot vary it")
     return int(match[1])
@@ -99,15 +99,14 @@ def _copies(sizes: Sequence[int]) -> Iterator[dict[int, Path]]:
         folders = {}
         for size in sizes:
             folders[size] = folder = Path(temporary) / f"inner-{size}"
-            for package in PACKAGES:
-                shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-            source = folder / NODES
+            shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+            source = folder / PACKAGE.name / NODES
             source.write_text(INNER.sub(f"INNER = {size}", source.read_text(encoding="utf-8")), encoding="utf-8")
         yield folders
 
 
 def _visit(folder: Path, rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict[int, float]:
-    command = [sys.executable, "-m", "sim.bench.nodes", json.dumps([list(rows), updates, rounds, seed])]
+    command = [sys.executable, "-m", "hullcast.sim.bench.nodes", json.dumps([list(rows), updates, rounds, seed])]
     environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

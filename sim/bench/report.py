@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from sim import XIE
-from sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, chance
+from hullcast.sim import XIE
+from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, chance
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sim.bench.covers import CoversReport
-    from sim.bench.engine import Report
-    from sim.bench.goals import Goal
-    from sim.bench.tables import Cost, RowsSection, SubscriptionsSection
-    from sim.bench.throughput import ThroughputSection
+    from hullcast.sim.bench.covers import CoversReport
+    from hullcast.sim.bench.engine import Report
+    from hullcast.sim.bench.goals import Goal
+    from hullcast.sim.bench.tables import Cost, RowsSection, SubscriptionsSection
+    from hullcast.sim.bench.throughput import ThroughputSection
 
 
 def show(report: Report, console: Console) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from broker.engine import Engine
-from broker.ingest import ingest
-from broker.interning import Interner
-from broker.reformulate.keeper import TreeKeeper
-from broker.store import TableStore
-from sim.bench.timing import Run
-from sim.workloads import CREATE, RANGE_MIN
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.reformulate.keeper import TreeKeeper
+from hullcast.broker.tables.ingest import ingest
+from hullcast.broker.tables.interning import Interner
+from hullcast.broker.tables.store import TableStore
+from hullcast.sim.bench.timing import Run
+from hullcast.sim.workloads import CREATE, RANGE_MIN
 
 if TYPE_CHECKING:
-    from broker.store import Updates
-    from sim.workloads import Changes, Ranges, Rows
+    from hullcast.broker.tables.store import Updates
+    from hullcast.sim.workloads import Changes, Ranges, Rows
 
 
 def engine_of(rows: Rows) -> Engine:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
-from sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
-from sim.bench.timing import in_turns, messages_per_update, ratio, us
-from sim.workloads import SPIKES, Workload
+from hullcast.sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
+from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
+from hullcast.sim.bench.timing import in_turns, messages_per_update, ratio, us
+from hullcast.sim.workloads import SPIKES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sim.bench.settings import Settings
-    from sim.bench.timing import Spread, Subject
+    from hullcast.sim.bench.settings import Settings
+    from hullcast.sim.bench.timing import Spread, Subject
 
 #: Figures of Xie (2007): messages per non-ignorable update, (S-CN, unicast).
 TABLE_5_2 = {

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from broker.engine import Engine
-from sim.bench.memory import check_psutil, measure_memory
-from sim.bench.subjects import EngineSubject, engine_of
-from sim.bench.timing import Run, in_turns, messages_per_update, us
-from sim.seeds import generator
-from sim.workloads import DOMAIN, RANGE_MIN, Workload
+from hullcast.broker.engine.engine import Engine
+from hullcast.sim.bench.memory import check_psutil, measure_memory
+from hullcast.sim.bench.subjects import EngineSubject, engine_of
+from hullcast.sim.bench.timing import Run, in_turns, messages_per_update, us
+from hullcast.sim.seeds import generator
+from hullcast.sim.workloads import DOMAIN, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sim.bench.memory import Memory
-    from sim.bench.settings import Settings
-    from sim.bench.timing import Subject
+    from hullcast.sim.bench.memory import Memory
+    from hullcast.sim.bench.settings import Settings
+    from hullcast.sim.bench.timing import Subject
 
 GROUPS = 10_000  # values of G, and rows of OTHER: an update meets about one partner
 BAND = DOMAIN / GROUPS / 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim import XIE
-from sim.bench.goals import short
-from sim.experiments.charts import draw_curves
-from sim.experiments.claims import (
+from hullcast.sim import XIE
+from hullcast.sim.bench.goals import short
+from hullcast.sim.experiments.charts import draw_curves
+from hullcast.sim.experiments.claims import (
     BY_X,
     DEAR,
     FLAT,
@@ -24,21 +24,21 @@ from sim.experiments.claims import (
     spread_of,
     times,
 )
-from sim.experiments.inputs import table_trace
-from sim.experiments.lean import lean_note, lean_share, leaner
-from sim.experiments.section import Picture, Section, bytes_along, figures_of
-from sim.experiments.stage import Point
-from sim.experiments.subscriptions import Law
-from sim.experiments.summary import write_lines
-from sim.overlay.placement import PLACEMENTS
-from sim.workloads import Mix
+from hullcast.sim.experiments.inputs import table_trace
+from hullcast.sim.experiments.lean import lean_note, lean_share, leaner
+from hullcast.sim.experiments.section import Picture, Section, bytes_along, figures_of
+from hullcast.sim.experiments.stage import Point
+from hullcast.sim.experiments.subscriptions import Law
+from hullcast.sim.experiments.summary import write_lines
+from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.workloads import Mix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.experiments.settings import FigureSettings
-    from sim.experiments.stage import Stage
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.experiments.summary import Line
 
 THESIS = "S-UN is linear, CN flat, S-CN nearly flat and close to 10x below CN."
 LINEAR = 1.1  # how far bytes per affected subscription may vary

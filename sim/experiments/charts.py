@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.bench.goals import short
-from sim.experiments.claims import AGGREGATED, NET, SERVER_NET, UNICAST, curve, placements_of
-from sim.experiments.labels import name_lines
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.goals import short
+from hullcast.sim.experiments.claims import AGGREGATED, NET, SERVER_NET, UNICAST, curve, placements_of
+from hullcast.sim.experiments.labels import name_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sim.experiments.summary import Line, Stress
+    from hullcast.sim.experiments.summary import Line, Stress
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), and a mark each for those who print in grey.
 STYLES = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sim.experiments.summary import Cost, Line
+    from hullcast.sim.experiments.summary import Cost, Line
 
 SERVER_NET, UNICAST, AGGREGATED, NET = "S-CN", "S-UN", "S-UN aggregated", "CN"
 #: Growth up to which we call something flat, and nearly flat.

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.bench.goals import short
-from sim.experiments.claims import NET, SERVER_NET, UNICAST, Claim, cost_at, factor, number, placements_of, times
-from sim.experiments.inputs import AS_GRAPH, market_trace
-from sim.experiments.networks import WITH_GREEDY
-from sim.experiments.section import Section
-from sim.experiments.stage import Point
-from sim.experiments.subscriptions import Law
-from sim.experiments.summary import write_lines
+from hullcast.sim.bench.goals import short
+from hullcast.sim.experiments.claims import (
+    NET,
+    SERVER_NET,
+    UNICAST,
+    Claim,
+    cost_at,
+    factor,
+    number,
+    placements_of,
+    times,
+)
+from hullcast.sim.experiments.inputs import AS_GRAPH, market_trace
+from hullcast.sim.experiments.networks import WITH_GREEDY
+from hullcast.sim.experiments.section import Section
+from hullcast.sim.experiments.stage import Point
+from hullcast.sim.experiments.subscriptions import Law
+from hullcast.sim.experiments.summary import write_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sim.experiments.settings import FigureSettings
-    from sim.experiments.stage import Stage
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.experiments.summary import Line
 
 ALIKE = 1.5  # a ratio of two approaches may differ so much between the two topologies
 

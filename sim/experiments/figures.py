@@ -6,16 +6,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
-from sim.experiments import affected, control, ignorable, real, scaling
-from sim.experiments.goals import goals as judge
-from sim.experiments.inputs import check_data
-from sim.experiments.networks import frame_sizes
-from sim.experiments.report import write_report
-from sim.experiments.settings import SECTIONS
-from sim.experiments.stage import Stage
-from sim.experiments.steps import RunFolder, write_text
-from sim.experiments.summary import read_lines
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments import affected, control, ignorable, real, scaling
+from hullcast.sim.experiments.goals import goals as judge
+from hullcast.sim.experiments.inputs import check_data
+from hullcast.sim.experiments.networks import frame_sizes
+from hullcast.sim.experiments.report import write_report
+from hullcast.sim.experiments.settings import SECTIONS
+from hullcast.sim.experiments.stage import Stage
+from hullcast.sim.experiments.steps import RunFolder, write_text
+from hullcast.sim.experiments.summary import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from sim.experiments.goals import TrafficGoal
-    from sim.experiments.section import Section
-    from sim.experiments.settings import FigureSettings
-    from sim.experiments.stage import Progress
+    from hullcast.sim.experiments.goals import TrafficGoal
+    from hullcast.sim.experiments.section import Section
+    from hullcast.sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.stage import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.bench.goals import Goal, short
-from sim.experiments.claims import (
+from hullcast.sim.bench.goals import Goal, short
+from hullcast.sim.experiments.claims import (
     BY_CONTENT,
     FLAT,
     FLOODS,
@@ -19,14 +19,14 @@ from sim.experiments.claims import (
     number,
     times,
 )
-from sim.experiments.lean import lean_share
-from sim.experiments.section import bytes_along
-from sim.overlay.tree import FANOUT
+from hullcast.sim.experiments.lean import lean_share
+from hullcast.sim.experiments.section import bytes_along
+from hullcast.sim.overlay.tree import FANOUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.summary import Line
 
 BYTES, STRESS = 100.0, 10.0
 BELOW_NET, BELOW_UNICAST = 10.0, 100.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sim import XIE
-from sim.experiments.charts import draw_curves
-from sim.experiments.claims import (
+from hullcast.sim import XIE
+from hullcast.sim.experiments.charts import draw_curves
+from hullcast.sim.experiments.claims import (
     AGGREGATED,
     BY_X,
     DEAR,
@@ -24,22 +24,22 @@ from sim.experiments.claims import (
     spread_of,
     times,
 )
-from sim.experiments.inputs import table_trace
-from sim.experiments.lean import lean_note, lean_share, leaner
-from sim.experiments.section import Picture, Section, bytes_along, figures_of
-from sim.experiments.stage import Point
-from sim.experiments.subscriptions import SHORT
-from sim.experiments.summary import write_lines
-from sim.overlay.placement import PLACEMENTS
-from sim.traffic.sizes import wire_sizes
-from sim.workloads import SHADOWS, Mix
+from hullcast.sim.experiments.inputs import table_trace
+from hullcast.sim.experiments.lean import lean_note, lean_share, leaner
+from hullcast.sim.experiments.section import Picture, Section, bytes_along, figures_of
+from hullcast.sim.experiments.stage import Point
+from hullcast.sim.experiments.subscriptions import SHORT
+from hullcast.sim.experiments.summary import write_lines
+from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.traffic.sizes import wire_sizes
+from hullcast.sim.workloads import SHADOWS, Mix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.experiments.settings import FigureSettings
-    from sim.experiments.stage import Stage
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.experiments.summary import Line
 
 THESIS = (
     "CN is flat. S-UN does poorly, improves with the share of ignorable updates and eventually beats CN, which becomes "

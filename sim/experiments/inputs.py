@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.traces.market import market, market_columns
-from sim.traces.synthetic import table51_trace
-from sim.traces.trace import Columns, read_info, write_columns, write_info
-from sim.traces.yahoo import yahoo_trace
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.market import market, market_columns
+from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import Columns, read_info, write_columns, write_info
+from hullcast.sim.traces.yahoo import yahoo_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sim.experiments.settings import FigureSettings
-    from sim.experiments.stage import Stage
-    from sim.workloads import Mix
+    from hullcast.sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.workloads import Mix
 
 #: What `--data` must hold.
 PRICES = "pystock_open_close_20150320_20170331.csv.gz"

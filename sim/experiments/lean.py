@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sim.experiments.claims import NET
-from sim.traffic.sizes import wire_sizes
+from hullcast.sim.experiments.claims import NET
+from hullcast.sim.traffic.sizes import wire_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.experiments.claims import Claim
-    from sim.experiments.summary import Cost, Line
+    from hullcast.sim.experiments.claims import Claim
+    from hullcast.sim.experiments.summary import Cost, Line
 
 
 def lean_share() -> float:

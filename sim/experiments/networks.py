@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.overlay.brokers import choose_brokers
-from sim.overlay.placement import PLACEMENTS, Placement, place
-from sim.topology.files import read_topology
-from sim.topology.inet import inet
-from sim.topology.paths import Routes, routes
-from sim.traffic.chunk import World
-from sim.traffic.replay import label
-from sim.traffic.sizes import WireSizes, wire_sizes
+from hullcast.sim.overlay.brokers import choose_brokers
+from hullcast.sim.overlay.placement import PLACEMENTS, Placement, place
+from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.paths import Routes, routes
+from hullcast.sim.traffic.chunk import World
+from hullcast.sim.traffic.replay import label
+from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sim.experiments.settings import NetworkSettings
-    from sim.experiments.subscriptions import Law
-    from sim.topology.graph import Topology
-    from sim.workloads import Ranges
+    from hullcast.sim.experiments.settings import NetworkSettings
+    from hullcast.sim.experiments.subscriptions import Law
+    from hullcast.sim.topology.graph import Topology
+    from hullcast.sim.workloads import Ranges
 
 #: All placements, and CAN once more with CAN's own way in.
 WITH_GREEDY = (*PLACEMENTS, "can-greedy")

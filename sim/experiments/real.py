@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim import XIE
-from sim.bench.goals import short
-from sim.experiments.charts import draw_curves, draw_stress
-from sim.experiments.claims import (
+from hullcast.sim import XIE
+from hullcast.sim.bench.goals import short
+from hullcast.sim.experiments.charts import draw_curves, draw_stress
+from hullcast.sim.experiments.claims import (
     DEAR,
     FLAT,
     FLOODS,
@@ -25,23 +25,23 @@ from sim.experiments.claims import (
     spread_of,
     times,
 )
-from sim.experiments.goals import BYTES, STRESS
-from sim.experiments.inputs import Input, market_trace, real_traces
-from sim.experiments.lean import lean_note, lean_share, leaner
-from sim.experiments.networks import WITH_GREEDY
-from sim.experiments.section import Picture, Section, bytes_along, figures_of
-from sim.experiments.stage import Point
-from sim.experiments.stress import stress_claim, stress_table
-from sim.experiments.subscriptions import Law
-from sim.experiments.summary import write_lines, write_stress
+from hullcast.sim.experiments.goals import BYTES, STRESS
+from hullcast.sim.experiments.inputs import Input, market_trace, real_traces
+from hullcast.sim.experiments.lean import lean_note, lean_share, leaner
+from hullcast.sim.experiments.networks import WITH_GREEDY
+from hullcast.sim.experiments.section import Picture, Section, bytes_along, figures_of
+from hullcast.sim.experiments.stage import Point
+from hullcast.sim.experiments.stress import stress_claim, stress_table
+from hullcast.sim.experiments.subscriptions import Law
+from hullcast.sim.experiments.summary import write_lines, write_stress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sim.experiments.settings import FigureSettings
-    from sim.experiments.stage import Stage
-    from sim.experiments.summary import Line, Stress
+    from hullcast.sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.experiments.summary import Line, Stress
 
 THESIS = (
     "S-CN stays under 100 bytes per event on average and does not depend on the number of subscriptions; it is orders "

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim import XIE
-from sim.experiments.goals import TrafficGoal, told
-from sim.experiments.settings import FULL
+from hullcast.sim import XIE
+from hullcast.sim.experiments.goals import TrafficGoal, told
+from hullcast.sim.experiments.settings import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sim.experiments.claims import Claim
-    from sim.experiments.section import Section
-    from sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.claims import Claim
+    from hullcast.sim.experiments.section import Section
+    from hullcast.sim.experiments.settings import FigureSettings
 
 
 #: Goals of a whole run, not of a placement.

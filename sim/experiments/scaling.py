@@ -13,28 +13,28 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 
-from sim.experiments.claims import Claim
-from sim.experiments.inputs import market_trace
-from sim.experiments.memory import PeakMemory
-from sim.experiments.section import Section
-from sim.experiments.stage import chunks_for
-from sim.experiments.subscriptions import Law
-from sim.experiments.summary import reduced
-from sim.spark import spark_session, watched
-from sim.traces.trace import events as events_of
-from sim.traces.trace import read_info
-from sim.traffic.replay import replay, sent
-from sim.workloads import Ranges
+from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.inputs import market_trace
+from hullcast.sim.experiments.memory import PeakMemory
+from hullcast.sim.experiments.section import Section
+from hullcast.sim.experiments.stage import chunks_for
+from hullcast.sim.experiments.subscriptions import Law
+from hullcast.sim.experiments.summary import reduced
+from hullcast.sim.spark import spark_session, watched
+from hullcast.sim.traces.trace import events as events_of
+from hullcast.sim.traces.trace import read_info
+from hullcast.sim.traffic.replay import replay, sent
+from hullcast.sim.workloads import Ranges
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from sim.experiments.inputs import Input
-    from sim.experiments.settings import FigureSettings
-    from sim.experiments.stage import Stage
-    from sim.traffic.chunk import World
+    from hullcast.sim.experiments.inputs import Input
+    from hullcast.sim.experiments.settings import FigureSettings
+    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.traffic.chunk import World
 
 #: The whole is this share of the trace: a section about time should not take the most of it.
 SHARE = 0.5

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sim.experiments.claims import AGGREGATED as BUNDLED
-from sim.experiments.claims import NET, SERVER_NET, UNICAST, Claim, curve, number, placements_of
+from hullcast.sim.experiments.claims import AGGREGATED as BUNDLED
+from hullcast.sim.experiments.claims import NET, SERVER_NET, UNICAST, Claim, curve, number, placements_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.summary import Line
 
 
 @dataclass(frozen=True, slots=True)

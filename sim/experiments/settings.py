@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from sim.overlay.tree import FANOUT
+from hullcast.sim.overlay.tree import FANOUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

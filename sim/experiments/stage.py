@@ -14,17 +14,26 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.experiments.memory import PeakMemory
-from sim.experiments.networks import build_network
-from sim.experiments.steps import file_mark
-from sim.experiments.summary import Line, Stress, read_lines, read_stress, reduced, summarize, write_lines, write_stress
-from sim.spark import path_to_read, path_to_write, spark_session, watched
-from sim.spark_needs import check_workers, is_local
-from sim.traces.trace import events as events_of
-from sim.traces.trace import read_info
-from sim.traffic.chunk import Events, State, replay_chunk
-from sim.traffic.replay import replay, sent
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.memory import PeakMemory
+from hullcast.sim.experiments.networks import build_network
+from hullcast.sim.experiments.steps import file_mark
+from hullcast.sim.experiments.summary import (
+    Line,
+    Stress,
+    read_lines,
+    read_stress,
+    reduced,
+    summarize,
+    write_lines,
+    write_stress,
+)
+from hullcast.sim.spark import path_to_read, path_to_write, spark_session, watched
+from hullcast.sim.spark_needs import check_workers, is_local
+from hullcast.sim.traces.trace import events as events_of
+from hullcast.sim.traces.trace import read_info
+from hullcast.sim.traffic.chunk import Events, State, replay_chunk
+from hullcast.sim.traffic.replay import replay, sent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +41,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from sim.experiments.networks import Network
-    from sim.experiments.settings import NetworkSettings
-    from sim.experiments.steps import RunFolder
-    from sim.experiments.subscriptions import Law
-    from sim.traffic.chunk import World
+    from hullcast.sim.experiments.networks import Network
+    from hullcast.sim.experiments.settings import NetworkSettings
+    from hullcast.sim.experiments.steps import RunFolder
+    from hullcast.sim.experiments.subscriptions import Law
+    from hullcast.sim.traffic.chunk import World
 
 #: Events in a chunk at most: what comes back from one is held in memory (16 rows of 70 bytes an event).
 CHUNK_EVENTS = 50_000

@@ -20,8 +20,8 @@ from contextlib import suppress
 from hashlib import blake2b, file_digest
 from typing import TYPE_CHECKING, Self
 
-from broker.log.lock import DirectoryLock
-from network.wire.errors import UsageError
+from hullcast.broker.log.lock import DirectoryLock
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

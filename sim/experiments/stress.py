@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.experiments.claims import (
+from hullcast.sim.experiments.claims import (
     AGGREGATED,
     DEAR,
     NET,
@@ -15,12 +15,12 @@ from sim.experiments.claims import (
     placements_of,
     spread_of,
 )
-from sim.experiments.goals import STRESS, bounded
+from hullcast.sim.experiments.goals import STRESS, bounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.summary import Line
 
 
 def stress_table(lines: Sequence[Line]) -> list[list[str]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from sim.seeds import generator
-from sim.workloads import DOMAIN, LENGTH, MIDPOINT, Ranges
+from hullcast.sim.seeds import generator
+from hullcast.sim.workloads import DOMAIN, LENGTH, MIDPOINT, Ranges
 
 if TYPE_CHECKING:
     import numpy.typing as npt

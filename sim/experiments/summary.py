@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 
-from network.wire.errors import UsageError
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

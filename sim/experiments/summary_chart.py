@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.bench.goals import short
-from sim.experiments.charts import DPI, INK, STYLES, TITLES, pyplot, save
-from sim.experiments.claims import SERVER_NET, UNICAST, placements_of
+from hullcast.sim.bench.goals import short
+from hullcast.sim.experiments.charts import DPI, INK, STYLES, TITLES, pyplot, save
+from hullcast.sim.experiments.claims import SERVER_NET, UNICAST, placements_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any
 
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.summary import Line
 
 
 #: Whose figures stand above the dots; the others' stand below, so that neighbours do not overlap.

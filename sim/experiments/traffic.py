@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
-from sim.experiments.claims import number, placements_of
-from sim.experiments.inputs import make_market
-from sim.experiments.networks import WITH_GREEDY, frame_sizes
-from sim.experiments.report import table
-from sim.experiments.settings import NetworkSettings
-from sim.experiments.stage import Point, Stage
-from sim.experiments.steps import RunFolder, file_mark, write_text
-from sim.experiments.subscriptions import Law
-from sim.experiments.summary import Line, write_lines
-from sim.experiments.summary_chart import draw_summary
-from sim.overlay.placement import PLACEMENTS
-from sim.traces.checking import check_whole
-from sim.traces.trace import read_info
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.claims import number, placements_of
+from hullcast.sim.experiments.inputs import make_market
+from hullcast.sim.experiments.networks import WITH_GREEDY, frame_sizes
+from hullcast.sim.experiments.report import table
+from hullcast.sim.experiments.settings import NetworkSettings
+from hullcast.sim.experiments.stage import Point, Stage
+from hullcast.sim.experiments.steps import RunFolder, file_mark, write_text
+from hullcast.sim.experiments.subscriptions import Law
+from hullcast.sim.experiments.summary import Line, write_lines
+from hullcast.sim.experiments.summary_chart import draw_summary
+from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.traces.checking import check_whole
+from hullcast.sim.traces.trace import read_info
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from sim.experiments.stage import Progress
+    from hullcast.sim.experiments.stage import Progress
 
 STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.

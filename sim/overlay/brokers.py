@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.seeds import generator
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sim.topology.graph import Topology
+    from hullcast.sim.topology.graph import Topology
 
     Ints = npt.NDArray[np.int64]
 

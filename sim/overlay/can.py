@@ -37,9 +37,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from network.compiled import kernel, part
-from network.matching.tree import longer
-from sim.overlay.zones import Zones, locate_one
+from hullcast.network.compiled import kernel, part
+from hullcast.network.matching.tree import longer
+from hullcast.sim.overlay.zones import Zones, locate_one
 
 if TYPE_CHECKING:
     import numpy.typing as npt

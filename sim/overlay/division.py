@@ -39,11 +39,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from network.wire.errors import UsageError
-from sim.overlay.zones import INNER, Zones
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay.zones import INNER, Zones
 
 if TYPE_CHECKING:
-    from sim.overlay.tree import BrokerTree
+    from hullcast.sim.overlay.tree import BrokerTree
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.overlay.zones import Zones, locate
-from sim.seeds import generator
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay.zones import Zones, locate
+from hullcast.sim.seeds import generator
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sim.topology.paths import Routes
+    from hullcast.sim.topology.paths import Routes
 
     Floats = npt.NDArray[np.float64]
     Numbers = npt.NDArray[np.int32]

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.overlay.can import ENTRIES
-from sim.overlay.division import balanced_zones, zones_along
-from sim.overlay.gateways import gateways
-from sim.overlay.tree import FANOUT, latency_tree
-from sim.seeds import generator
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay.can import ENTRIES
+from hullcast.sim.overlay.division import balanced_zones, zones_along
+from hullcast.sim.overlay.gateways import gateways
+from hullcast.sim.overlay.tree import FANOUT, latency_tree
+from hullcast.sim.seeds import generator
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sim.overlay.can import Entry
-    from sim.overlay.gateways import Rule
-    from sim.overlay.tree import BrokerTree
-    from sim.overlay.zones import Zones
-    from sim.topology.paths import Routes
+    from hullcast.sim.overlay.can import Entry
+    from hullcast.sim.overlay.gateways import Rule
+    from hullcast.sim.overlay.tree import BrokerTree
+    from hullcast.sim.overlay.zones import Zones
+    from hullcast.sim.topology.paths import Routes
 
     Floats = npt.NDArray[np.float64]
     Numbers = npt.NDArray[np.int32]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from network.wire.errors import UsageError
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from sim.topology.paths import Routes
+    from hullcast.sim.topology.paths import Routes
 
 Numbers = npt.NDArray[np.int32]
 

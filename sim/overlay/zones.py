@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel, part
+from hullcast.network.compiled import kernel, part
 
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]

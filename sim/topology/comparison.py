@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
-from sim.topology.files import read_topology
-from sim.topology.inet import inet
-from sim.topology.measures import Measures, hop_counts, measure
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.measures import Measures, hop_counts, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sim.topology.graph import Ints, Topology
+    from hullcast.sim.topology.graph import Ints, Topology
 
 GENERATED, PROGRAM, REAL = "generated", "program", "real"
 

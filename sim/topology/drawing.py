@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.topology.comparison import GENERATED, PROGRAM, REAL
-from sim.topology.measures import FITTED, ccdf, slope
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.comparison import GENERATED, PROGRAM, REAL
+from hullcast.sim.topology.measures import FITTED, ccdf, slope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sim.topology.comparison import Comparison, Subject
-    from sim.topology.graph import Topology
+    from hullcast.sim.topology.comparison import Comparison, Subject
+    from hullcast.sim.topology.graph import Topology
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
 COLOURS = {GENERATED: "#D55E00", PROGRAM: "#111111", REAL: "#0072B2"}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import ParseError
 
-from network.wire.errors import UsageError
-from sim.topology.graph import Topology, make_topology
-from sim.topology.listings import MOST_LINKS, MOST_NODES, read_listing, write_edges, write_inet
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.graph import Topology, make_topology
+from hullcast.sim.topology.listings import MOST_LINKS, MOST_NODES, read_listing, write_edges, write_inet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

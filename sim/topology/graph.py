@@ -10,8 +10,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from network.wire.errors import UsageError
-from sim.seeds import generator
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel, part
-from network.wire.errors import UsageError
-from sim.seeds import generator
-from sim.topology.graph import PLANE, Floats, Ints, Topology, draw_places, make_topology
+from hullcast.network.compiled import kernel, part
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
+from hullcast.sim.topology.graph import PLANE, Floats, Ints, Topology, draw_places, make_topology
 
 if TYPE_CHECKING:
     from numpy.random import Generator

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from network.wire.errors import UsageError
-from sim.topology.graph import Floats, Ints, Topology
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.graph import Floats, Ints, Topology
 
 MOST_NODES, MOST_LINKS = 1_000_000, 20_000_000
 LARGEST_ID = 2**53  # ids are read as float64

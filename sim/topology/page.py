@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.topology.comparison import PROGRAM, SOURCES
-from sim.topology.drawing import draw_comparison, draw_plane
-from sim.topology.measures import FITTED
+from hullcast.sim.topology.comparison import PROGRAM, SOURCES
+from hullcast.sim.topology.drawing import draw_comparison, draw_plane
+from hullcast.sim.topology.measures import FITTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sim.topology.comparison import Comparison, Subject
-    from sim.topology.measures import Measures
+    from hullcast.sim.topology.comparison import Comparison, Subject
+    from hullcast.sim.topology.measures import Measures
 
 
 @dataclass(frozen=True, slots=True)

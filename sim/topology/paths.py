@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import dijkstra
 
-from network.compiled import kernel
-from network.wire.errors import UsageError
+from hullcast.network.compiled import kernel
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sim.topology.graph import Floats, Ints, Topology
+    from hullcast.sim.topology.graph import Floats, Ints, Topology
 
 Narrow = npt.NDArray[np.int32]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
-from sim.traces.trace import COLUMNS, EVENTS, START, parts_of
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.trace import COLUMNS, EVENTS, START, parts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sim.traces.trace import TraceInfo
+    from hullcast.sim.traces.trace import TraceInfo
 
 
 def check_whole(folder: Path | str, info: TraceInfo) -> None:

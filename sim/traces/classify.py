@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.engine import Engine
-from sim.traces.checking import check_whole
-from sim.traces.trace import create_statement, read_info, read_parts, runs
+from hullcast.broker.engine.engine import Engine
+from hullcast.sim.traces.checking import check_whole
+from hullcast.sim.traces.trace import create_statement, read_info, read_parts, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 
-    from sim.traces.trace import TraceInfo
+    from hullcast.sim.traces.trace import TraceInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     import datetime

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
-from sim.traces.trace import EVENTS, INFO, REFUSED, read_info
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.trace import EVENTS, INFO, REFUSED, read_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

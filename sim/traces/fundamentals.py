@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TextIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from network.wire.errors import UsageError
-from sim.seeds import generator
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

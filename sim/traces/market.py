@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from network.wire.errors import UsageError
-from sim.seeds import generator
-from sim.traces.folders import writing
-from sim.traces.fundamentals import RECO_DOMAIN, Fundamentals, fundamentals
-from sim.traces.trace import Columns, TraceInfo
-from sim.traces.yahoo import TIMES, write_trace
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
+from hullcast.sim.traces.folders import writing
+from hullcast.sim.traces.fundamentals import RECO_DOMAIN, Fundamentals, fundamentals
+from hullcast.sim.traces.trace import Columns, TraceInfo
+from hullcast.sim.traces.yahoo import TIMES, write_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,9 +13,9 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
-from sim.spark import path_to_read
-from sim.traces.fundamentals import column, lines_of, open_text, plain
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark import path_to_read
+from hullcast.sim.traces.fundamentals import column, lines_of, open_text, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

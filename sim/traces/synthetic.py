@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.traces.folders import writing
-from sim.traces.trace import Columns, TraceInfo, write_columns, write_info
-from sim.workloads import DOMAIN, Mix, Workload
+from hullcast.sim.traces.folders import writing
+from hullcast.sim.traces.trace import Columns, TraceInfo, write_columns, write_info
+from hullcast.sim.workloads import DOMAIN, Mix, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

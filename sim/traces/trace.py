@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from network.wire.errors import UsageError
-from sim.spark import path_to_read
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark import path_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from network.wire.errors import UsageError
-from sim.spark import path_to_write
-from sim.traces.days import dates_of, select_days
-from sim.traces.folders import writing
-from sim.traces.fundamentals import (
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark import path_to_write
+from hullcast.sim.traces.days import dates_of, select_days
+from hullcast.sim.traces.folders import writing
+from hullcast.sim.traces.fundamentals import (
     AMBIGUOUS,
     BAD_EPS,
     BAD_RECO,
@@ -26,15 +26,15 @@ from sim.traces.fundamentals import (
     read_fundamentals,
     spread_reco,
 )
-from sim.traces.prices import read_prices
-from sim.traces.trace import EVENTS, REFUSED, TraceInfo, write_info
+from hullcast.sim.traces.prices import read_prices
+from hullcast.sim.traces.trace import EVENTS, REFUSED, TraceInfo, write_info
 
 if TYPE_CHECKING:
     import datetime
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from sim.traces.fundamentals import Fundamentals
+    from hullcast.sim.traces.fundamentals import Fundamentals
 
 WIDE = "more cells than columns"
 NO_DATE = "date missing or unreadable"

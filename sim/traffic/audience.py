@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel
-from network.matching.duality import rectangle_box
-from network.matching.search import STACK, report
+from hullcast.network.compiled import kernel
+from hullcast.network.matching.duality import rectangle_box
+from hullcast.network.matching.search import STACK, report
 
 if TYPE_CHECKING:
-    from network.matching.tree import Tree
-    from sim.traffic.rectangles import Rectangles
+    from hullcast.network.matching.tree import Tree
+    from hullcast.sim.traffic.rectangles import Rectangles
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

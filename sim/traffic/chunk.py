@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sim.traffic.audience import ENOUGH, by_gateway, concerned
-from sim.traffic.flooding import over_the_zones
-from sim.traffic.rectangles import Events, Rectangles, State, before, checked, rectangles_of
-from sim.traffic.relaxed import relaxed
-from sim.traffic.tally import METRICS, tally_of
-from sim.traffic.tree import down_the_tree
-from sim.traffic.unicast import unicast
-from sim.traffic.world import Placed, World
+from hullcast.sim.traffic.audience import ENOUGH, by_gateway, concerned
+from hullcast.sim.traffic.flooding import over_the_zones
+from hullcast.sim.traffic.rectangles import Events, Rectangles, State, before, checked, rectangles_of
+from hullcast.sim.traffic.relaxed import relaxed
+from hullcast.sim.traffic.tally import METRICS, tally_of
+from hullcast.sim.traffic.tree import down_the_tree
+from hullcast.sim.traffic.unicast import unicast
+from hullcast.sim.traffic.world import Placed, World
 
 if TYPE_CHECKING:
-    from sim.traffic.audience import Ints
+    from hullcast.sim.traffic.audience import Ints
 
 __all__ = ["APPROACHES", "COLUMNS", "METRICS", "Events", "Placed", "State", "World", "replay_chunk"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel
-from network.matching.duality import rectangle_box
-from sim.overlay.can import NOBODY, STACK, approach, flood
-from sim.traffic.sizes import size_of
-from sim.traffic.tally import Tally, add, begin, note
+from hullcast.network.compiled import kernel
+from hullcast.network.matching.duality import rectangle_box
+from hullcast.sim.overlay.can import NOBODY, STACK, approach, flood
+from hullcast.sim.traffic.sizes import size_of
+from hullcast.sim.traffic.tally import Tally, add, begin, note
 
 if TYPE_CHECKING:
-    from sim.overlay.zones import Zones
-    from sim.traffic.audience import Ints
-    from sim.traffic.rectangles import Rectangles
+    from hullcast.sim.overlay.zones import Zones
+    from hullcast.sim.traffic.audience import Ints
+    from hullcast.sim.traffic.rectangles import Rectangles
 
 SERVER = 0
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import kernel, part
+from hullcast.network.compiled import kernel, part
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from broker.reformulate.keeper import TreeKeeper
-from broker.reformulate.kernel import INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
-from broker.store import Updates
-from network.wire.errors import UsageError
+from hullcast.broker.reformulate.keeper import TreeKeeper
+from hullcast.broker.reformulate.kernel import INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
+from hullcast.broker.tables.store import Updates
+from hullcast.network.wire.errors import UsageError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

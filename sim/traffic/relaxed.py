@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel
-from sim.overlay.can import NOBODY, STACK, flood
-from sim.traffic.reach import Reach, reaches
-from sim.traffic.tally import METRICS, Tally, add, begin, note, tally_of
+from hullcast.network.compiled import kernel
+from hullcast.sim.overlay.can import NOBODY, STACK, flood
+from hullcast.sim.traffic.reach import Reach, reaches
+from hullcast.sim.traffic.tally import METRICS, Tally, add, begin, note, tally_of
 
 if TYPE_CHECKING:
-    from sim.overlay.zones import Zones
-    from sim.traffic.audience import Floats, Ints, Narrow
-    from sim.traffic.world import Placed
+    from hullcast.sim.overlay.zones import Zones
+    from hullcast.sim.traffic.audience import Floats, Ints, Narrow
+    from hullcast.sim.traffic.world import Placed
 
 ROOT = 0
 

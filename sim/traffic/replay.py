@@ -20,8 +20,8 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from network.wire.errors import UsageError
-from sim.traffic.chunk import APPROACHES, Events, State, World, replay_chunk
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traffic.chunk import APPROACHES, Events, State, World, replay_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from sim.overlay.placement import Placement
+    from hullcast.sim.overlay.placement import Placement
 
 #: What comes back from a chunk; `placement` and `approach` are places in the world's placements and in APPROACHES.
 COUNTED = "seq long, placement byte, approach byte, messages long, bytes long, byte_links long, node_stress long, "

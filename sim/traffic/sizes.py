@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from broker.engine import Engine
-from network.compiled import part
-from network.link.header import encode_data
-from network.wire.columns import take
-from network.wire.frames import Deliver, encode
-from network.wire.packing import pack
+from hullcast.broker.engine.engine import Engine
+from hullcast.network.compiled import part
+from hullcast.network.link.header import encode_data
+from hullcast.network.wire.columns import take
+from hullcast.network.wire.frames import Deliver, encode
+from hullcast.network.wire.packing import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from network.wire.columns import Columns
+    from hullcast.network.wire.columns import Columns
 
 Ints = npt.NDArray[np.int64]
 

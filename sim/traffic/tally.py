@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from network.compiled import part
+from hullcast.network.compiled import part
 
 if TYPE_CHECKING:
-    from sim.topology.paths import Routes
+    from hullcast.sim.topology.paths import Routes
 
     Ints = npt.NDArray[np.int64]
     Narrow = npt.NDArray[np.int32]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.compiled import kernel
-from sim.traffic.sizes import size_of
-from sim.traffic.tally import Tally, add, begin, note
+from hullcast.network.compiled import kernel
+from hullcast.sim.traffic.sizes import size_of
+from hullcast.sim.traffic.tally import Tally, add, begin, note
 
 if TYPE_CHECKING:
-    from sim.traffic.audience import Heard, Ints, Narrow
+    from hullcast.sim.traffic.audience import Heard, Ints, Narrow
 
 ROOT = 0
 

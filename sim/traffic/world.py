@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from network.matching.index import PointIndex
-from network.wire.errors import UsageError
-from sim.traffic.reach import Reach, reach_of
-from sim.traffic.rectangles import real
-from sim.traffic.sizes import WireSizes, wire_sizes
+from hullcast.network.matching.index import PointIndex
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traffic.reach import Reach, reach_of
+from hullcast.sim.traffic.rectangles import real
+from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from network.matching.tree import Tree
-    from sim.overlay.placement import Placement
+    from hullcast.network.matching.tree import Tree
+    from hullcast.sim.overlay.placement import Placement
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

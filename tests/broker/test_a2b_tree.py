@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from broker.index.nodes import INNER, LEAF
-from broker.reformulate.keeper import TreeKeeper
-from broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
-from broker.store import Updates
+from hullcast.broker.index.nodes import INNER, LEAF
+from hullcast.broker.reformulate.keeper import TreeKeeper
+from hullcast.broker.reformulate.kernel import BEST, INNER_L, INNER_R, OUTER_L, OUTER_R, PARTITION, SIGN, UPDATE
+from hullcast.broker.tables.store import Updates
 from tests.support.reference import Message, messages
 
 Place = tuple[float, float, float]  # group, x, y

@@ -403,7 +403,7 @@ def test_an_engine_that_failed_half_way_says_so_instead_of_answering(monkeypatch
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("broker.reformulate.aggregate.AggregateChannel.update", fail)
+    monkeypatch.setattr("hullcast.broker.reformulate.aggregate.AggregateChannel.update", fail)
     with pytest.raises(KeyboardInterrupt):
         engine.upsert("T", {"K": 2, "X": 2, "N": 0})
     calls: list[Callable[[], object]] = [

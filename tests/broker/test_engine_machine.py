@@ -15,11 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from broker.engine import Engine
-from broker.messages import Batch
-from broker.subscription import Subscription
-from broker.subscriptions import Subscriptions
-from network.answers.events import Change, Event
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.subscription import Subscription
+from hullcast.broker.engine.subscriptions import Subscriptions
+from hullcast.broker.reformulate.messages import Batch
+from hullcast.network.answers.events import Change, Event
 from tests.support.queries import COLUMNS, CREATE, KEY, KEYS, SEEDS, Asked, row, subscription, subscriptions
 from tests.support.sqlite_oracle import Oracle
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import ingest as door
-from broker.ingest import KEEP, ingest, ingest_keys
-from broker.interning import UNKNOWN, Interner
-from broker.schema import Column, ColumnType, Table
-from network.wire.errors import BadBatch, BadValue, UnknownColumn
+from hullcast.broker.tables import ingest as door
+from hullcast.broker.tables.ingest import KEEP, ingest, ingest_keys
+from hullcast.broker.tables.interning import UNKNOWN, Interner
+from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.network.wire.errors import BadBatch, BadValue, UnknownColumn
 
 STOCK = Table(
     "STOCK",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.interning import SWEEP_SLACK, UNKNOWN, Interner
-from broker.values import LONGEST_TEXT_BYTES, Refused
+from hullcast.broker.tables.interning import SWEEP_SLACK, UNKNOWN, Interner
+from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, Refused
 
 texts = st.sampled_from([f"t{i}" for i in range(12)])
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.keys import ABSENT, KeyMap
+from hullcast.broker.tables.keys import ABSENT, KeyMap
 
 # Neighbours, multiples of large powers of two (equal low bits) and fractions: keys that a poor hash would pile up.
 keys = st.lists(

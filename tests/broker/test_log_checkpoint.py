@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.engine import Engine
-from broker.log import checkpoint as checkpoint_module
-from broker.log.checkpoint import Captured, capturing, checkpoints, write
-from broker.log.declare import create_text
-from broker.log.publishers import Publishers
-from broker.log.restore import check, load
-from broker.log.segment import segments
-from broker.scheduling.driver import finish
-from broker.schema import Column, ColumnType, Table
-from broker.sql.create import CreateTable, parse_statement
-from network.wire.errors import CheckpointFailed, LogDamaged
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.log import checkpoint as checkpoint_module
+from hullcast.broker.log.checkpoint import Captured, capturing, checkpoints, write
+from hullcast.broker.log.declare import create_text
+from hullcast.broker.log.publishers import Publishers
+from hullcast.broker.log.restore import check, load
+from hullcast.broker.log.segment import segments
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.sql.create import CreateTable, parse_statement
+from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.network.wire.errors import CheckpointFailed, LogDamaged
 from tests.support.durable import CREATE, crash, delete, execute, opened, publish, rows
 
 IDENTITY = bytes(range(16))

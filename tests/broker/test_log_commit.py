@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.commit_log import CommitLog, Log, NullLog
-from broker.log.record import Kind, Record
-from broker.log.replay import Replay
-from broker.log.segment import segments
-from network.wire.errors import BadSetting, DirectoryInUse, InvariantBroken, LogBroken
+from hullcast.broker.log.commit_log import CommitLog, Log, NullLog
+from hullcast.broker.log.record import Kind, Record
+from hullcast.broker.log.replay import Replay
+from hullcast.broker.log.segment import segments
+from hullcast.network.wire.errors import BadSetting, DirectoryInUse, InvariantBroken, LogBroken
 from tests.support.durable import CREATE, execute, opened, publish, rows
 
 IDENTITY = bytes(range(16))
@@ -178,7 +178,7 @@ def test_a_file_that_may_not_grow_breaks_the_log_and_a_restart_mends_it(tmp_path
 import resource, sys
 from pathlib import Path
 from tests.support.durable import CREATE, execute, opened, publish
-from network.wire.errors import LogBroken
+from hullcast.network.wire.errors import LogBroken
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 data = opened(Path({str(tmp_path)!r}))
 execute(data, CREATE)
@@ -228,7 +228,7 @@ def test_a_second_server_on_a_directory_is_refused_by_name(tmp_path: Path) -> No
 def test_a_second_server_in_another_process_is_refused_too(tmp_path: Path) -> None:
     first = opened(tmp_path)
     script = (
-        "from pathlib import Path; import sys; from broker.log.lock import DirectoryLock\n"
+        "from pathlib import Path; import sys; from hullcast.broker.log.lock import DirectoryLock\n"
         "try:\n    DirectoryLock(Path(sys.argv[1]))\nexcept Exception as error:\n    print(type(error).__name__, error)"
     )
     done = subprocess.run(

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.identity import read_identity
-from broker.log.record import HEADER_BYTES, Kind, Record
-from broker.log.replay import Replay
-from broker.log.scan import Scan
-from broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
-from broker.log.segment import decode_header, segments
-from network.wire.errors import LogDamaged
+from hullcast.broker.log.identity import read_identity
+from hullcast.broker.log.record import HEADER_BYTES, Kind, Record
+from hullcast.broker.log.replay import Replay
+from hullcast.broker.log.scan import Scan
+from hullcast.broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
+from hullcast.broker.log.segment import decode_header, segments
+from hullcast.network.wire.errors import LogDamaged
 from tests.support.durable import CREATE, crash, execute, only_segment, opened, publish, rows
 
 GROUPS = ((1, 2), (3,), (4, 5, 6))  # record numbers, as they are synced together

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import publishers as module
-from broker.log.publishers import PUBLISHER_BYTES, Answered, Entry, Publishers, scoped
-from broker.log.record import NOBODY
-from network.wire.errors import OutOfTurn, RetryTooOld, Superseded
+from hullcast.broker.log import publishers as module
+from hullcast.broker.log.publishers import PUBLISHER_BYTES, Answered, Entry, Publishers, scoped
+from hullcast.broker.log.record import NOBODY
+from hullcast.network.wire.errors import OutOfTurn, RetryTooOld, Superseded
 
 ANNA, BERT = scoped("anna's key", b"a" * 16), scoped("bert's key", b"b" * 16)
 ONE_BYTES = PUBLISHER_BYTES + 24  # a publisher with one receipt

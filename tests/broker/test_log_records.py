@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.record import HEADER_BYTES, MAGIC, Kind, Record, encode_header, read_header
-from broker.log.scan import Scan
-from broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
-from broker.log.segment import SegmentHeader, decode_header
+from hullcast.broker.log.record import HEADER_BYTES, MAGIC, Kind, Record, encode_header, read_header
+from hullcast.broker.log.scan import Scan
+from hullcast.broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
+from hullcast.broker.log.segment import SegmentHeader, decode_header
 
 SEED = 77
 payloads = st.binary(max_size=40) | st.just(MAGIC * 5)

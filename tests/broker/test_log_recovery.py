@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from broker.engine import Engine
-from broker.log import checkpoint
-from broker.log.checkpoint import _seal
-from broker.log.publishers import WINDOW, Answered
-from broker.log.record import NOBODY, Record
-from broker.log.recovery import open_directory, open_memory
-from network.wire.errors import (
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.log import checkpoint
+from hullcast.broker.log.checkpoint import _seal
+from hullcast.broker.log.publishers import WINDOW, Answered
+from hullcast.broker.log.record import NOBODY, Record
+from hullcast.broker.log.recovery import open_directory, open_memory
+from hullcast.network.wire.errors import (
     BadDirectory,
     DirectoryInUse,
     InvariantBroken,

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from broker.engine import Engine
-from broker.messages import Batch, Messages
-from broker.subscriptions import Subscriptions
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.subscriptions import Subscriptions
+from hullcast.broker.reformulate.messages import Batch, Messages
 from tests.support.sqlite_oracle import Oracle
 
 Floats = NDArray[np.float64]

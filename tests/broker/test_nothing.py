@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.engine import Engine
-from broker.grouping import Grouping
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.index.grouping import Grouping
 
 SELECTS = ["COUNT(*)", "SUM(X)", "AVG(X)", "MIN(X)", "MAX(W)", "DISTINCT N", "*"]
 CONDITIONS = ["X > ?", "N = ?", "N = ? AND J = ?", "N = ? AND J = ? AND X > ?", "N = ? AND W = ? AND J = 1"]

@@ -16,11 +16,11 @@ import pandas as pd  # type: ignore[import-untyped]  # no stubs are installed
 import pyarrow as pa  # type: ignore[import-untyped]  # has none
 import pytest
 
-from broker.engine import Engine
-from broker.server.brain import apply_batch
-from network.wire import bodies
-from network.wire.conversion import from_user, scalars
-from network.wire.errors import BadParameter, BadValue, UsageError
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.server.brain import apply_batch
+from hullcast.network.wire import bodies
+from hullcast.network.wire.conversion import from_user, scalars
+from hullcast.network.wire.errors import BadParameter, BadValue, UsageError
 
 PUBLISHER = bytes(range(16))
 COLUMNS = "KXNWJ"

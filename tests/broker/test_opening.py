@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker import engine as engine_module
-from broker.engine import Engine
-from broker.reformulate import first as first_module
-from broker.reformulate.channel import Attended
-from broker.reformulate.first import Boxes, rows_in_boxes, states_in_boxes, values_in_boxes
-from broker.scheduling.driver import finish
-from network.answers.events import Change, Resync
-from network.wire.errors import TooLarge
+from hullcast.broker.engine import engine as engine_module
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.reformulate import first as first_module
+from hullcast.broker.reformulate.channel import Attended
+from hullcast.broker.reformulate.first import Boxes, rows_in_boxes, states_in_boxes, values_in_boxes
+from hullcast.broker.scheduling.driver import finish
+from hullcast.network.answers.events import Change, Resync
+from hullcast.network.wire.errors import TooLarge
 
 TABLES = (
     "CREATE TABLE R (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT, G INTEGER)",
@@ -184,7 +184,7 @@ def test_first_answers_end_before_they_are_too_large(monkeypatch: pytest.MonkeyP
         wide.channel.first(wide.predicates)
     narrow: Attended = finish(engine.attending(QUERIES[7], [[0], [0]]))
     assert len(np.asarray(narrow.channel.first(narrow.predicates)["of"])) == 3000
-    monkeypatch.setattr("broker.reformulate.join.MOST_LOOKS", 5000)
+    monkeypatch.setattr("hullcast.broker.reformulate.join.MOST_LOOKS", 5000)
     monkeypatch.setattr(first_module, "MOST_LOOKS", 5000)
     with pytest.raises(TooLarge, match="rows to look at"):
         narrow.channel.first(narrow.predicates)
@@ -203,7 +203,7 @@ def test_a_band_that_was_refused_leaves_no_width_behind() -> None:
 
 
 def test_a_batch_that_meets_too_many_rows_makes_everybody_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.reformulate.join.MOST_PAIRS", 50)
+    monkeypatch.setattr("hullcast.broker.reformulate.join.MOST_PAIRS", 50)
     engine = Engine()
     for table in TABLES:
         engine.execute(table)

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.feed import ChangeFeed
-from broker.ingest import ingest, ingest_keys
-from broker.interning import Interner
-from broker.queries.mirror import Mirror
-from broker.queries.reading import LONGEST_SQL, Plan, read_statement
-from broker.queries.sqlite_copy import SqliteCopy
-from broker.schema import Column, ColumnType, Table, fold
-from broker.store import TableStore
-from broker.values import LONGEST_TEXT_BYTES
-from network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
+from hullcast.broker.queries.mirror import Mirror
+from hullcast.broker.queries.reading import LONGEST_SQL, Plan, read_statement
+from hullcast.broker.queries.sqlite_copy import SqliteCopy
+from hullcast.broker.tables.feed import ChangeFeed
+from hullcast.broker.tables.ingest import ingest, ingest_keys
+from hullcast.broker.tables.interning import Interner
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.broker.tables.store import TableStore
+from hullcast.broker.tables.values import LONGEST_TEXT_BYTES
+from hullcast.network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
 
 TRADE = Table(
     "Trade",

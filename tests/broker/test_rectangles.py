@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.engine import Engine
-from broker.messages import Messages
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.reformulate.messages import Messages
 from tests.support.reference import Message, Point, answers
 from tests.support.reference import messages as definition
 

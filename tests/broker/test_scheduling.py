@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.scheduling.driver import WAITING_PER_OWNER, Done, Driver, Elsewhere, SimulatedClock, Work, finish
-from broker.scheduling.policy import FairShare, Fifo
-from network.wire.errors import Overloaded
+from hullcast.broker.scheduling.driver import WAITING_PER_OWNER, Done, Driver, Elsewhere, SimulatedClock, Work, finish
+from hullcast.broker.scheduling.policy import FairShare, Fifo
+from hullcast.network.wire.errors import Overloaded
 
 
 class Run:
@@ -210,8 +210,8 @@ def asks_kindly() -> Work:
 
 
 def test_work_that_waits_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.scheduling.driver.WAITING_BYTES_PER_OWNER", 10)
-    monkeypatch.setattr("broker.scheduling.driver.WAITING_BYTES", 15)
+    monkeypatch.setattr("hullcast.broker.scheduling.driver.WAITING_BYTES_PER_OWNER", 10)
+    monkeypatch.setattr("hullcast.broker.scheduling.driver.WAITING_BYTES", 15)
     driver = Driver(Fifo(), SimulatedClock())
 
     def put(owner: str, size_bytes: int) -> None:

@@ -8,25 +8,25 @@ from typing import cast
 import numpy as np
 import pytest
 
-from broker.engine import Engine
-from broker.log.publishers import Publishers, scoped
-from broker.log.record import Kind
-from broker.reformulate.selection import SelectionChannel
-from broker.scheduling.driver import finish
-from broker.server import subscribing
-from broker.server.attendance import Attendance
-from broker.server.brain import Brain
-from broker.server.outcome import Outcome
-from broker.server.retention import Retention
-from broker.server.subscribing import Limits
-from broker.sql.query import Predicates
-from network.security.rights import Rights
-from network.wire import bodies
-from network.wire.columns import Columns
-from network.wire.errors import Overloaded, from_wire
-from network.wire.frames import Origin, Request
-from network.wire.packing import Scalar
-from network.wire.values import keys_to_column, rows_to_columns
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.log.publishers import Publishers, scoped
+from hullcast.broker.log.record import Kind
+from hullcast.broker.reformulate.selection import SelectionChannel
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.server import subscribing
+from hullcast.broker.server.attendance import Attendance
+from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.retention import Retention
+from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.sql.query import Predicates
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire import bodies
+from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.errors import Overloaded, from_wire
+from hullcast.network.wire.frames import Origin, Request
+from hullcast.network.wire.packing import Scalar
+from hullcast.network.wire.values import keys_to_column, rows_to_columns
 
 TABLE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL, SECTOR TEXT)"
 MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
@@ -386,7 +386,7 @@ def test_a_bug_after_rows_have_changed_stops_the_server(desk: Desk, monkeypatch:
 
 
 def test_first_answers_are_limited_before_they_are_gathered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.reformulate.first.FIRST_ROWS", 25)
+    monkeypatch.setattr("hullcast.broker.reformulate.first.FIRST_ROWS", 25)
     desk.publish(*({"SYMBOL": str(i), "RISK": float(i), "PER": 1.0} for i in range(10)))
     rows = "SELECT SYMBOL FROM STOCK WHERE RISK >= ?"
     column = np.zeros(3)
@@ -512,7 +512,7 @@ def test_a_replay_that_is_too_large_becomes_a_snapshot(desk: Desk, monkeypatch: 
     for i in range(5):
         desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": float(9 - i)})
     assert subscribed(desk.subscribe(MIN, 20, 60, since=1)).groups[0].snapshot is None
-    monkeypatch.setattr("broker.server.subscribing.REPLAY_BYTES", 100)
+    monkeypatch.setattr("hullcast.broker.server.subscribing.REPLAY_BYTES", 100)
     reply = subscribed(desk.subscribe(MIN, 20, 60, since=1))
     assert reply.groups[0].snapshot is not None
     assert reply.replay == {}

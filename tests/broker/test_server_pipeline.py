@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from broker.log.commit_log import NullLog
-from broker.log.record import Kind
-from broker.server.outcome import Entry, Outcome
-from broker.server.pipeline import Pipeline, Step
-from network.wire.bodies import Synced
-from network.wire.errors import LogBroken
-from network.wire.frames import Request
+from hullcast.broker.log.commit_log import NullLog
+from hullcast.broker.log.record import Kind
+from hullcast.broker.server.outcome import Entry, Outcome
+from hullcast.broker.server.pipeline import Pipeline, Step
+from hullcast.network.wire.bodies import Synced
+from hullcast.network.wire.errors import LogBroken
+from hullcast.network.wire.frames import Request
 
 
 class SlowLog(NullLog):

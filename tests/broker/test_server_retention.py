@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.server.retention import OVERHEAD_BYTES, Retention
-from network.wire.bodies import ChannelSpec
-from network.wire.columns import Columns, size_bytes
+from hullcast.broker.server.retention import OVERHEAD_BYTES, Retention
+from hullcast.network.wire.bodies import ChannelSpec
+from hullcast.network.wire.columns import Columns, size_bytes
 
 MIN = ChannelSpec("MIN(Y) FROM T OVER X", "MIN", "rectangles", 1, False, 0, "REAL", ("TEXT",), (), ())
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.scheduling.driver import Work
-from broker.server.working import Working
+from hullcast.broker.scheduling.driver import Work
+from hullcast.broker.server.working import Working
 
 
 @asynccontextmanager

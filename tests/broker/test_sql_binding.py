@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.sql.query import Predicates
-from network.wire.errors import BadParameter
+from hullcast.broker.sql.query import Predicates
+from hullcast.network.wire.errors import BadParameter
 from tests.broker.test_sql_subscription import parse
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">": operator.gt}

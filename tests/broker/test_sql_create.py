@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.schema import Column, ColumnType, Table
-from broker.sql.create import CreateTable, DropTable, parse_statement
-from network.wire.errors import SqlError
+from hullcast.broker.sql.create import CreateTable, DropTable, parse_statement
+from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.network.wire.errors import SqlError
 
 
 def test_a_table_is_read_with_its_types_and_its_key() -> None:

@@ -8,8 +8,8 @@ from math import inf, nextafter
 import numpy as np
 import pytest
 
-from broker.sql.query import JoinOn, Kind, Ref
-from network.wire.errors import BadParameter, SqlError, UnknownColumn, UnknownTable
+from hullcast.broker.sql.query import JoinOn, Kind, Ref
+from hullcast.network.wire.errors import BadParameter, SqlError, UnknownColumn, UnknownTable
 from tests.broker.test_sql_subscription import parse
 
 # r: k:I a:R b:R c:T at:D n:I          s: k:I c:T b:R d:R at:D m:I

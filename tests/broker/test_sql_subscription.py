@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
-from broker.schema import Column, ColumnType, Table
-from broker.sql.query import Kind, Ref
-from broker.sql.subscription import ParsedQuery, parse_subscription
-from network.wire.errors import SqlError, UnknownColumn, UnknownTable
+from hullcast.broker.sql.query import Kind, Ref
+from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
+from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
 
 _TYPES = {"T": ColumnType.TEXT, "R": ColumnType.REAL, "I": ColumnType.INTEGER, "D": ColumnType.TIMESTAMP}
 

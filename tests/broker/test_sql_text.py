@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.sql.create import parse_statement
-from network.wire.errors import SqlError, UsageError
+from hullcast.broker.sql.create import parse_statement
+from hullcast.network.wire.errors import SqlError, UsageError
 from tests.broker.test_sql_subscription import parse
 
 VALID = [

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.feed import OVERHEAD_BYTES, Behind, ChangeFeed, Rows, TableCopy
-from broker.ingest import ingest, ingest_keys
-from broker.interning import Interner
-from broker.schema import Column, ColumnType, Table
-from broker.store import SMALLEST_CAPACITY, TableStore
-from broker.values import decode
-from network.wire.errors import BadValue, InvariantBroken
+from hullcast.broker.tables.feed import OVERHEAD_BYTES, Behind, ChangeFeed, Rows, TableCopy
+from hullcast.broker.tables.ingest import ingest, ingest_keys
+from hullcast.broker.tables.interning import Interner
+from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.broker.tables.store import SMALLEST_CAPACITY, TableStore
+from hullcast.broker.tables.values import decode
+from hullcast.network.wire.errors import BadValue, InvariantBroken
 
 TABLE = Table(
     "T",

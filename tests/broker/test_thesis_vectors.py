@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine import Engine
-from broker.messages import Messages
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.reformulate.messages import Messages
 
 ROWS = {
     "t1": (20.0, 1.0),

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.interning import Interner
-from broker.schema import Column, ColumnType, Table
-from broker.values import Refused, decode, decode_column, encode, encode_column
-from network.wire.errors import BadValue
+from hullcast.broker.tables.interning import Interner
+from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.broker.tables.values import Refused, decode, decode_column, encode, encode_column
+from hullcast.network.wire.errors import BadValue
 
 REAL = Column("R", ColumnType.REAL)
 INTEGER = Column("I", ColumnType.INTEGER)

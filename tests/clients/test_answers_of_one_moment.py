@@ -13,26 +13,27 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from broker import engine as engine_module
-from broker import grouping, interning
-from broker.engine import Engine
-from broker.log.publishers import Publishers
-from broker.reformulate.extremum import ExtremumChannel
-from broker.scheduling.driver import Work
-from broker.server import subscribing
-from broker.server.attendance import Attendance
-from broker.server.brain import Brain
-from broker.server.outcome import Outcome
-from broker.server.retention import Retention
-from broker.server.subscribing import Limits
-from clients.sdk.groups import Groups, SubscriptionGroup
-from clients.sdk.resuming import Standing
-from clients.sdk.session import Fetching
-from network.security.rights import Rights
-from network.wire import bodies
-from network.wire.errors import Unavailable, from_wire
-from network.wire.frames import Origin, Request
-from network.wire.values import keys_to_column, rows_to_columns
+from hullcast.broker.engine import engine as engine_module
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.index import grouping
+from hullcast.broker.log.publishers import Publishers
+from hullcast.broker.reformulate.extremum import ExtremumChannel
+from hullcast.broker.scheduling.driver import Work
+from hullcast.broker.server import subscribing
+from hullcast.broker.server.attendance import Attendance
+from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.outcome import Outcome
+from hullcast.broker.server.retention import Retention
+from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.tables import interning
+from hullcast.clients.sdk.groups import Groups, SubscriptionGroup
+from hullcast.clients.sdk.resuming import Standing
+from hullcast.clients.sdk.session import Fetching
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire import bodies
+from hullcast.network.wire.errors import Unavailable, from_wire
+from hullcast.network.wire.frames import Origin, Request
+from hullcast.network.wire.values import keys_to_column, rows_to_columns
 
 TABLES = (
     "CREATE TABLE R (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT, G INTEGER)",

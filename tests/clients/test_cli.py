@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hullcast
-from clients import cli
-from clients.warm import kernels as warm
-from network.wire.errors import UsageError
+from hullcast.clients.cli import main as cli
+from hullcast.clients.cli.warm import kernels as warm
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -49,12 +49,12 @@ def test_every_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFi
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     text = capsys.readouterr().out
-    for name, _, _ in cli.COMMANDS:
+    for name, _ in cli.COMMANDS:
         assert re.search(rf"^    {name}\b", text, re.MULTILINE)
 
 
 def test_help_does_not_wait_for_the_engine() -> None:
-    script = "import sys; from clients import cli; cli.main([]); assert 'numba' not in sys.modules"
+    script = "import sys; from hullcast.clients.cli import main as cli; cli.main([]); assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
 
 
@@ -148,7 +148,7 @@ def test_warming_twice_compiles_nothing() -> None:
 def test_the_two_halves_leave_little_to_compile(tmp_path: Path) -> None:
     """On an empty cache the helper processes do nearly all of the work."""
     script = (
-        "from clients import warm\n"
+        "from hullcast.clients.cli import warm\n"
         "assert warm.is_cold()\n"
         "here = []\n"
         "watched = warm._watched\n"
@@ -167,7 +167,5 @@ def test_the_two_halves_leave_little_to_compile(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", range(len(warm.PARTS)))
 def test_each_part_of_the_kernels_can_be_compiled_by_itself(part: int) -> None:
-    ended = subprocess.run(
-        warm.part_command(part), cwd=warm.ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
+    ended = subprocess.run(warm.part_command(part), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

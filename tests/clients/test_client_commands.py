@@ -22,16 +22,16 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from rich.console import Console
 
-from broker.server.service import Server
-from broker.server.settings import ServerSettings
-from clients import cli
-from clients.commands.connection import parameter
-from clients.commands.status_screen import Sample, screen
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
-from network.node.node import Node
-from network.node.settings import NodeSettings
-from network.security.rights import Rights
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.cli import main as cli
+from hullcast.clients.cli.commands.connection import parameter
+from hullcast.clients.cli.commands.status_screen import Sample, screen
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.node.node import Node
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.security.rights import Rights
 
 CREATE = "CREATE TABLE {} (SYMBOL TEXT PRIMARY KEY, RISK REAL NOT NULL, PER REAL, AT TIMESTAMP, N INTEGER)"
 MIN_PER = "SELECT MIN(PER) FROM {} WHERE RISK BETWEEN ? AND ?"
@@ -111,7 +111,7 @@ class Shell:
         return str(path)
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "clients.cli", *words, "--url", self.url]
+        command = [sys.executable, "-m", "hullcast", *words, "--url", self.url]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
         self._started.append(subprocess.Popen(command, **pipes))
         return self._started[-1]

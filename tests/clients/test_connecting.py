@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 import hullcast
-from broker.server.service import Server
-from broker.server.settings import ServerSettings
-from clients.sdk.connecting import configure
-from clients.sdk.gate import Gate
-from clients.sdk.testing import serving
 from hullcast import BadSetting
-from network.security.authenticator import LOGGED_MOST
-from network.security.curve import Curve
-from network.security.keys import KeyPair, make_pair, write_pair
-from network.security.rights import Rights
-from network.settings.common import SecuritySettings
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.sdk.connecting import configure
+from hullcast.clients.sdk.gate import Gate
+from hullcast.clients.sdk.testing import serving
+from hullcast.network.security.authenticator import LOGGED_MOST
+from hullcast.network.security.curve import Curve
+from hullcast.network.security.keys import KeyPair, make_pair, write_pair
+from hullcast.network.security.rights import Rights
+from hullcast.network.settings.common import SecuritySettings
 
 
 def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_default(

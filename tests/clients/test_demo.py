@@ -13,25 +13,25 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from broker.engine import Engine
-from clients.demo.director import on_screen
-from clients.demo.judge import Judge, count_different, same
-from clients.demo.record import Entry, RecordReader
-from clients.demo.scenario import CLIENTS, MANY, PUBLISHER, VICTIM, Ranges, many_ranges, wanted
-from clients.demo.shown import shown
-from clients.demo.state import Settings, Shown, State
-from clients.demo.stream import Rebuilt, written, written_event
-from clients.demo.summary import Summary
-from clients.demo.traffic import HOPS, ContentNetwork, Load, Traffic, unicast
-from clients.demo.verdict import Continuity, Moment, Verdict, judge_all
-from clients.demo.view import closing, frame, news, plain_line
-from network.answers.events import Resync, Snapshot
-from sim.stocks import CREATES, Delete, Upsert, stock_trace
+from hullcast.broker.engine.engine import Engine
+from hullcast.clients.demo.director import on_screen
+from hullcast.clients.demo.judge import Judge, count_different, same
+from hullcast.clients.demo.record import Entry, RecordReader
+from hullcast.clients.demo.scenario import CLIENTS, MANY, PUBLISHER, VICTIM, Ranges, many_ranges, wanted
+from hullcast.clients.demo.shown import shown
+from hullcast.clients.demo.state import Settings, Shown, State
+from hullcast.clients.demo.stream import Rebuilt, written, written_event
+from hullcast.clients.demo.summary import Summary
+from hullcast.clients.demo.traffic import HOPS, ContentNetwork, Load, Traffic, unicast
+from hullcast.clients.demo.verdict import Continuity, Moment, Verdict, judge_all
+from hullcast.clients.demo.view import closing, frame, news, plain_line
+from hullcast.network.answers.events import Resync, Snapshot
+from hullcast.sim.stocks import CREATES, Delete, Upsert, stock_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.demo.judge import Moved
+    from hullcast.clients.demo.judge import Moved
 
 RANGES = many_ranges(90, 0)
 

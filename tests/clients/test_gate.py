@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from clients.sdk.gate import Gate
+from hullcast.clients.sdk.gate import Gate
 
 
 class Callers:

@@ -11,12 +11,22 @@ import numpy as np
 import pytest
 
 import hullcast
-from network.wire import walk
-from network.wire.limits import WireLimits
+from hullcast.network.wire import walk
+from hullcast.network.wire.limits import WireLimits
 from tests.support.processes import ANYWHERE, started
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("numba", "llvmlite", "sqlglot", "sqlite3", "rich", "broker.engine", "broker.sql", "pandas", "pyarrow")
+HEAVY = (
+    "numba",
+    "llvmlite",
+    "sqlglot",
+    "sqlite3",
+    "rich",
+    "hullcast.broker.engine",
+    "hullcast.broker.sql",
+    "pandas",
+    "pyarrow",
+)
 
 PUBLISHER = """
 import asyncio, sys
@@ -54,7 +64,9 @@ async def test_a_client_that_publishes_and_queries_imports_neither_numba_nor_the
 
 @pytest.mark.parametrize("words", ["status", "publish", "query", "execute", "keygen", "up", "subscribe"])
 def test_commands_that_compile_nothing_do_not_wait_for_numba(words: str) -> None:
-    program = "import sys, contextlib; from clients import cli\nwith contextlib.suppress(SystemExit):"
+    program = (
+        "import sys, contextlib; from hullcast.clients.cli import main as cli\nwith contextlib.suppress(SystemExit):"
+    )
     program += f"cli.main([{words!r}, '--help'])\n"
     program += "print([name for name in ('numba', 'sqlglot') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

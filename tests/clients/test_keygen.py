@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clients import cli
-from network.security.keys import load_pair
-from network.security.rights import Rights
+from hullcast.clients.cli import main as cli
+from hullcast.network.security.keys import load_pair
+from hullcast.network.security.rights import Rights
 
 
 def test_keygen_makes_a_pair_and_prints_lines_for_the_allow_list(

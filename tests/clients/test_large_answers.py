@@ -12,18 +12,18 @@ import pytest
 import zmq
 
 import hullcast
-from broker import engine as engine_module
-from broker.reformulate.extremum import ExtremumChannel
-from broker.server import subscribing
-from broker.server.service import Server
-from broker.server.settings import ServerSettings
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
 from hullcast import testing
-from network.security.rights import Rights
-from network.wire import bodies
-from network.wire.bodies import Part, decode
-from network.wire.columns import Columns, TextColumn, concatenate
+from hullcast.broker.engine import engine as engine_module
+from hullcast.broker.reformulate.extremum import ExtremumChannel
+from hullcast.broker.server import subscribing
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire import bodies
+from hullcast.network.wire.bodies import Part, decode
+from hullcast.network.wire.columns import Columns, TextColumn, concatenate
 from tests.support.cluster import PATIENT, free_port
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT)"
@@ -193,7 +193,7 @@ async def test_a_token_taken_where_its_channel_opened_goes_on_without_a_resync()
 
 async def test_an_update_with_too_many_results_makes_subscribers_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A band join without bounds, subscribed to while its tables are empty."""
-    monkeypatch.setattr("broker.reformulate.join.MOST_PAIRS", 50)
+    monkeypatch.setattr("hullcast.broker.reformulate.join.MOST_PAIRS", 50)
     sql = "SELECT R.K, Q.K FROM R JOIN Q ON Q.X - R.X BETWEEN ? AND ?"
     for nodes in (0, 2):
         async with asyncio.timeout(PATIENCE_S), testing.cluster(nodes) as url, hullcast.connect(url) as hc:
@@ -215,7 +215,7 @@ async def test_an_update_with_too_many_results_makes_subscribers_begin_again(mon
 
 async def test_who_heard_the_rest_of_such_an_update_begins_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client has heard everything of the update in another channel: its position says that it missed nothing."""
-    monkeypatch.setattr("broker.reformulate.join.MOST_PAIRS", 50)
+    monkeypatch.setattr("hullcast.broker.reformulate.join.MOST_PAIRS", 50)
     for nodes in (0, 2):
         async with asyncio.timeout(PATIENCE_S), testing.cluster(nodes) as url, hullcast.connect(url) as hc:
             for table in "RQ":

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import hullcast
-from clients.sdk.client import Client
-from clients.sdk.policy import OVERSHOOT
 from hullcast import Change, Progress, Resync, Snapshot, testing
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.policy import OVERSHOOT
 from tests.support.links import wait_until
 from tests.support.queries import Asked, subscription
 from tests.support.twins import Twins
@@ -333,7 +333,7 @@ async def test_a_call_reads_ahead_only_so_far_and_then_says_what_it_waits_for(mo
             await wait_until(lambda: client.statistics().paused)
             for first in range(20, 220, 20):
                 await other.publish("R", falling(first, 20))
-            monkeypatch.setattr("clients.sdk.line.READ_AHEAD_BYTES", 1000)
+            monkeypatch.setattr("hullcast.clients.sdk.line.READ_AHEAD_BYTES", 1000)
             with pytest.raises(hullcast.TimedOut, match="wait to be taken"):
                 await client.query("SELECT COUNT(*) FROM R", timeout=0.3)
             assert client.statistics().paused

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import hullcast
-from clients.sdk import publishing
-from clients.sdk.publishing import PartlyPublished
 from hullcast import testing
+from hullcast.clients.sdk import publishing
+from hullcast.clients.sdk.publishing import PartlyPublished
 
 LIMIT_S = 60
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL)"
@@ -75,7 +75,7 @@ async def test_a_subscription_closed_while_it_opens_leaves_nothing_behind() -> N
 
 
 async def test_sums_taken_anew_do_not_end_a_client_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clients.sdk.groups.MOST_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr("hullcast.clients.sdk.groups.MOST_SUBSCRIPTIONS", 2)
     async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
         await client.execute(CREATE)
         await client.publish("T", {"K": [1], "X": [1.0]})

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import hullcast
-from broker.server.service import Server
-from broker.server.settings import ServerSettings
-from clients.sdk.testing import serving
 from hullcast import Resync, testing
-from network.link.limits import LinkLimits
-from network.node.node import Node
-from network.node.settings import NodeSettings
-from network.security.rights import Rights
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.sdk.testing import serving
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.node.node import Node
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.security.rights import Rights
 from tests.support.links import wait_until
 
 LIMIT_S = 60
@@ -155,7 +155,7 @@ async def test_when_a_gateway_dies_clients_go_on_by_another_way_and_miss_nothing
 async def test_subscriptions_that_come_back_one_by_one_while_rows_are_published_miss_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("clients.sdk.resuming.PORTION_BYTES", 1)
+    monkeypatch.setattr("hullcast.clients.sdk.resuming.PORTION_BYTES", 1)
     everybody = Rights.everything()
     async with asyncio.timeout(LIMIT_S), testing.cluster(1) as root, hullcast.connect(root) as publisher:
         await publisher.execute(CREATE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clients import cli
+from hullcast.clients.cli import main as cli
 from tests.support.durable import CREATE, execute, opened, publish, rows
 
 

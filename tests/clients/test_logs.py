@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.processes.logs import configure
+from hullcast.clients.cli.processes.logs import configure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-log = logging.getLogger("network.node")
+log = logging.getLogger("hullcast.network.node")
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def test_json_is_one_object_a_line() -> None:
     assert values.pop("time").endswith("Z")
     assert values == {
         "level": "warning",
-        "logger": "network.node",
+        "logger": "hullcast.network.node",
         "event": "refused",
         "peer": 3,
         "why": "a\nb",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from clients.sdk.backlog import ScalarBacklog
-from clients.sdk.mailbox import UNTAKEN, Mailbox
-from clients.sdk.policy import Policy
+from hullcast.clients.sdk.backlog import ScalarBacklog
+from hullcast.clients.sdk.mailbox import UNTAKEN, Mailbox
+from hullcast.clients.sdk.policy import Policy
 
 
 def mailbox(size: int = 100) -> Mailbox:

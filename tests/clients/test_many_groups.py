@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any
 
 import hullcast
-from clients.sdk.client import Client
-from clients.sdk.subscription import LiveSubscription
 from hullcast import testing
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.subscription import LiveSubscription
 from tests.support.links import wait_until
 
 LIMIT_S = 60

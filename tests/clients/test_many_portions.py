@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import hullcast
-from clients.sdk import groups, resuming
-from clients.sdk.client import Client
-from clients.sdk.subscriptions import LiveSubscriptions
 from hullcast import Resync, testing
-from network.wire import bodies
+from hullcast.clients.sdk import groups, resuming
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.network.wire import bodies
 from tests.support.cluster import cluster, wait_for
 from tests.support.links import wait_until
 
@@ -44,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bodies.Subscribe]:
             found.append(body)
         return encode(body, *more)
 
-    monkeypatch.setattr("clients.sdk.session.bodies.encode", encode_and_note)
+    monkeypatch.setattr("hullcast.clients.sdk.session.bodies.encode", encode_and_note)
     return found
 
 

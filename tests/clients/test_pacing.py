@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.feeds.pacing import TICK_S, Latencies, Pacer, Send, Times, Wait
-from network.wire.errors import UsageError
+from hullcast.clients.cli.feeds.pacing import TICK_S, Latencies, Pacer, Send, Times, Wait
+from hullcast.network.wire.errors import UsageError
 
 
 def play(pacer: Pacer, count: int, took_s: float = 0.0) -> list[tuple[float, int]]:

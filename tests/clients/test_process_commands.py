@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients import cli
-from network.security.keys import make_pair, write_pair
+from hullcast.clients.cli import main as cli
+from hullcast.network.security.keys import make_pair, write_pair
 from tests.support.durable import CREATE, execute, only_segment, opened, publish
 from tests.support.processes import ANYWHERE, hull, started
 

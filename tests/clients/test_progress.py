@@ -9,8 +9,8 @@ import time
 import pytest
 from rich.console import Console
 
-from clients.commands import progress
-from clients.commands.progress import LEAST_S, MOST_S, Lines, bar, steps_bar
+from hullcast.clients.cli.commands import progress
+from hullcast.clients.cli.commands.progress import LEAST_S, MOST_S, Lines, bar, steps_bar
 
 
 def test_a_new_step_is_told_soon_and_an_old_one_now_and_then() -> None:

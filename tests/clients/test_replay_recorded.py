@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients import cli
-from clients.feeds.piece import Piece
-from clients.feeds.recorded import RecordedTrace
-from clients.feeds.traces import SyntheticTrace, Trace, open_trace
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
-from network.wire.errors import UsageError
-from sim.traces.market import market, market_columns
-from sim.traces.synthetic import table51_trace
-from sim.traces.trace import Columns, TraceInfo, as_table, read_parts, write_columns, write_info
-from sim.workloads import Mix
+from hullcast.clients.cli import main as cli
+from hullcast.clients.cli.feeds.piece import Piece
+from hullcast.clients.cli.feeds.recorded import RecordedTrace
+from hullcast.clients.cli.feeds.traces import SyntheticTrace, Trace, open_trace
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.market import market, market_columns
+from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import Columns, TraceInfo, as_table, read_parts, write_columns, write_info
+from hullcast.sim.workloads import Mix
 from tests.clients.test_client_commands import cluster
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.sdk import groups, resuming
-from clients.sdk.effects import Ended
-from clients.sdk.groups import SubscriptionGroup
-from clients.sdk.pieces import sent_bytes
-from clients.sdk.session import ClientSession
-from network.answers.events import Change, Resync
-from network.wire import bodies, frames
-from network.wire.bodies import ChannelSpec, Opened, Subscribe, Subscribed, Sync
-from network.wire.columns import Columns, TextColumn
-from network.wire.errors import BadFrame, TooLarge, UnknownTable
-from network.wire.value_columns import Mixed, Nullable
+from hullcast.clients.sdk import groups, resuming
+from hullcast.clients.sdk.effects import Ended
+from hullcast.clients.sdk.groups import SubscriptionGroup
+from hullcast.clients.sdk.pieces import sent_bytes
+from hullcast.clients.sdk.session import ClientSession
+from hullcast.network.answers.events import Change, Resync
+from hullcast.network.wire import bodies, frames
+from hullcast.network.wire.bodies import ChannelSpec, Opened, Subscribe, Subscribed, Sync
+from hullcast.network.wire.columns import Columns, TextColumn
+from hullcast.network.wire.errors import BadFrame, TooLarge, UnknownTable
+from hullcast.network.wire.value_columns import Mixed, Nullable
 from tests.clients.test_session import (
     CHANNEL,
     EPOCH,
@@ -302,7 +302,7 @@ def test_a_request_too_large_to_be_sent_is_divided_too(monkeypatch: pytest.Monke
             raise TooLarge("bytes of this Subscribe", 2, 1)
         return encode(body)
 
-    monkeypatch.setattr("clients.sdk.session.bodies.encode", encode_one)
+    monkeypatch.setattr("hullcast.clients.sdk.session.bodies.encode", encode_one)
     session.link_down()
     effects = session.link_up(fresh=True)
     for _ in range(3):

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.feeds import rows_in
-from clients.feeds.rows_in import Batch, Form, Source, form_of, read_rows
-from clients.feeds.rows_typed import TableShape, create_statement, find_table, typed
-from network.wire.errors import UnknownTable, UsageError
+from hullcast.clients.cli.feeds import rows_in
+from hullcast.clients.cli.feeds.rows_in import Batch, Form, Source, form_of, read_rows
+from hullcast.clients.cli.feeds.rows_typed import TableShape, create_statement, find_table, typed
+from hullcast.network.wire.errors import UnknownTable, UsageError
 
 TABLE = TableShape("T", "ID", {"ID": "INTEGER", "NAME": "TEXT", "X": "REAL", "AT": "TIMESTAMP"})
 

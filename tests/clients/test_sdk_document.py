@@ -1,4 +1,4 @@
-"""Each piece of Python in clients/SDK.md runs, against a real server and a node."""
+"""Each piece of Python in clients/sdk/SDK.md runs, against a real server and a node."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 import hullcast
-from broker.queries import reading, sqlite_copy
-from broker.reformulate import first
-from broker.server import queries
-from broker.server.settings import ServerSettings
-from broker.sql import create, subscription, text
-from broker.values import EXACT, LONGEST_TEXT_BYTES
-from clients.sdk import client, groups, line, publishing
 from hullcast import testing
-from network.link.limits import LinkLimits
-from network.link.socket import MOST_SOCKETS, SOCKETS_PER_DIALER
-from network.node.settings import NodeSettings
-from network.settings.common import LinkSettings
-from network.wire.limits import DEFAULT
+from hullcast.broker.queries import reading, sqlite_copy
+from hullcast.broker.reformulate import first
+from hullcast.broker.server import queries
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.broker.sql import create, subscription, text
+from hullcast.broker.tables.values import EXACT, LONGEST_TEXT_BYTES
+from hullcast.clients.sdk import client, groups, line, publishing
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.link.socket import MOST_SOCKETS, SOCKETS_PER_DIALER
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.settings.common import LinkSettings
+from hullcast.network.wire.limits import DEFAULT
 
-DOCUMENT = Path(__file__).parents[2] / "clients" / "SDK.md"
+DOCUMENT = Path(__file__).parents[2] / "clients" / "sdk" / "SDK.md"
 PIECES = re.findall(r"^## (.*?)$|^```python\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 

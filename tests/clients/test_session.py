@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
-from clients.sdk.groups import SubscriptionGroup
-from clients.sdk.session import ClientSession
-from network.answers.events import Change, Resync
-from network.wire import bodies, frames
-from network.wire.bodies import ChannelSpec, Failed, Group, Opened, Subscribe, Subscribed, Sync, Synced
-from network.wire.columns import Columns
-from network.wire.errors import ConnectionLost, LogBroken, OutOfTurn, Overloaded, UnknownTable, to_wire
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
+from hullcast.clients.sdk.groups import SubscriptionGroup
+from hullcast.clients.sdk.session import ClientSession
+from hullcast.network.answers.events import Change, Resync
+from hullcast.network.wire import bodies, frames
+from hullcast.network.wire.bodies import ChannelSpec, Failed, Group, Opened, Subscribe, Subscribed, Sync, Synced
+from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.errors import ConnectionLost, LogBroken, OutOfTurn, Overloaded, UnknownTable, to_wire
 
 EPOCH, OTHER = b"e" * 16, b"f" * 16
 SPEC = ChannelSpec("MIN(Y) FROM T OVER X", "MIN", "rectangles", 1, False, 0, "REAL", ("INTEGER",), (), ())

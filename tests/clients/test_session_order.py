@@ -14,11 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.log.publishers import Publishers, scoped
-from clients.sdk.effects import CallAnswered, CallRefused, Effect, RetryLater, Send
-from clients.sdk.session import ClientSession
-from network.wire import bodies, frames
-from network.wire.errors import (
+from hullcast.broker.log.publishers import Publishers, scoped
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, RetryLater, Send
+from hullcast.clients.sdk.session import ClientSession
+from hullcast.network.wire import bodies, frames
+from hullcast.network.wire.errors import (
     ConnectionLost,
     HullcastError,
     Overloaded,

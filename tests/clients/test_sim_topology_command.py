@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from clients.commands.sim import topology
-from network.wire.errors import UsageError
-from sim.topology.files import read_topology
-from sim.topology.inet import inet
+from hullcast.clients.cli.commands.sim import topology
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.inet import inet
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.sdk.client import Client
-from network.answers.events import Change
-from network.wire.errors import DuplicateTable, SqlError, TableInUse, UnknownTable
+from hullcast.clients.sdk.client import Client
+from hullcast.network.answers.events import Change
+from hullcast.network.wire.errors import DuplicateTable, SqlError, TableInUse, UnknownTable
 from tests.support.cluster import PATIENCE_S, TaskMember, cluster, wait_for
 
 CREATE = "CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY, V REAL)"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.sdk.backlog import CollectionBacklog, ScalarBacklog
-from clients.sdk.policy import Overflow, Policy
 from hullcast import BadSetting
-from network.answers.events import Change, Resync
-from network.answers.outbox import Taken
-from network.answers.rows import CHANGE, ENTER, LEAVE
+from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+from hullcast.clients.sdk.policy import Overflow, Policy
+from hullcast.network.answers.events import Change, Resync
+from hullcast.network.answers.outbox import Taken
+from hullcast.network.answers.rows import CHANGE, ENTER, LEAVE
 
 POLICIES: list[Overflow] = ["latest", "block", "drop_oldest", "error"]
 STEPS = st.lists(st.sampled_from(["change", "change", "change", "take", "gap"]), max_size=60)

@@ -13,13 +13,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from network.answers import collection
-from network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, exact_state, sums_in_boxes
-from network.answers.audience import Audience
-from network.answers.collection import Collection
-from network.answers.events import Change
-from network.answers.outbox import Outbox, Taken
-from network.answers.rows import CHANGE, ENTER, LEAVE
+from hullcast.network.answers import collection
+from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, exact_state, sums_in_boxes
+from hullcast.network.answers.audience import Audience
+from hullcast.network.answers.collection import Collection
+from hullcast.network.answers.events import Change
+from hullcast.network.answers.outbox import Outbox, Taken
+from hullcast.network.answers.rows import CHANGE, ENTER, LEAVE
 
 # --- the outbox ----------------------------------------------------------------------------------------------------
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from network.link.dialer import Dialer
-from network.link.listener import Listener
-from network.link.peer import Peer
-from network.node.children import Children
-from network.routing.router import Router
-from network.security.rights import Rights
-from network.wire import bodies
-from network.wire.columns import Columns
-from network.wire.errors import TooLarge, from_wire
-from network.wire.frames import (
+from hullcast.network.link.dialer import Dialer
+from hullcast.network.link.listener import Listener
+from hullcast.network.link.peer import Peer
+from hullcast.network.node.children import Children
+from hullcast.network.routing.router import Router
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire import bodies
+from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.errors import TooLarge, from_wire
+from hullcast.network.wire.frames import (
     LONGEST_ROUTE,
     Deliver,
     Frame,

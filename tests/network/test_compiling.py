@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from network.compiling import _unusable
+from hullcast.network.compiling import _unusable
 
 ROOT = Path(__file__).parents[2]
 #: Imports everything, and runs one small kernel; says whether it was compiled or came from disk.
 PROGRAM = """
-import hullcast, network.compiled as compiled
-from network.wire import walk
-from network.wire.limits import WireLimits
+import hullcast.network.compiled as compiled
+from hullcast.network.wire import walk
+from hullcast.network.wire.limits import WireLimits
 compiled.load()
 assert walk.walk(bytes([0xC0]), WireLimits()) == ""
 print("from disk" if walk._walk.stats.cache_hits else "compiled")
@@ -43,12 +44,7 @@ def run(variables: dict[str, str], program: str = PROGRAM, read_only: tuple[Path
 def copy_without_code(tmp_path: Path) -> Path:
     """The sources once more, without what was compiled from them."""
     copy = tmp_path / "site"
-    for package in ("broker", "network", "clients"):
-        for source in (ROOT / package).rglob("*.py"):
-            target = copy / source.relative_to(ROOT)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes())
-    (copy / "hullcast.py").write_bytes((ROOT / "hullcast.py").read_bytes())
+    shutil.copytree(ROOT / "hullcast", copy / "hullcast", ignore=shutil.ignore_patterns("__pycache__", "sim"))
     return copy
 
 
@@ -130,7 +126,7 @@ def test_a_broken_cache_is_compiled_anew(tmp_path: Path) -> None:
 
 
 def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> None:
-    program = "import network.compiling as c; c.PATIENCE_S = 0.0\n" + PROGRAM
+    program = "import hullcast.network.compiling as c; c.PATIENCE_S = 0.0\n" + PROGRAM
     where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
     printed, said = run(where, program)
     assert (printed, said) == ("compiled", ["compiling .. (once, about half a minute)"])

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.matching.index import PointIndex
-from network.matching.messages import query_boxes
-from network.routing.carve import Space, units
-from network.routing.cover import FEW, Cover
-from sim.workloads import DOMAIN, Workload
+from hullcast.network.matching.index import PointIndex
+from hullcast.network.matching.messages import query_boxes
+from hullcast.network.routing.carve import Space, units
+from hullcast.network.routing.cover import FEW, Cover
+from hullcast.sim.workloads import DOMAIN, Workload
 from tests.support.routes import QUESTIONS, Question
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.link.endpoints import Endpoint, is_loopback, parse_address, parse_endpoint
-from network.wire.errors import BadSetting
+from hullcast.network.link.endpoints import Endpoint, is_loopback, parse_address, parse_endpoint
+from hullcast.network.wire.errors import BadSetting
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import zmq
 
-from network.security.keys import load_pair, load_public, make_pair, write_pair
-from network.wire.errors import BadSetting
+from hullcast.network.security.keys import load_pair, load_public, make_pair, write_pair
+from hullcast.network.wire.errors import BadSetting
 
 
 def mode(path: Path) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zmq
 
-from network.security.authenticator import Authenticator
-from network.security.curve import Curve
+from hullcast.network.security.authenticator import Authenticator
+from hullcast.network.security.curve import Curve
 from tests.support.links import running_dialer, running_listener, wait_until
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.link.header import (
+from hullcast.network.link.header import (
     BYE_CODES,
     HEADER_BYTES,
     VERSION,
@@ -21,7 +21,7 @@ from network.link.header import (
     decode,
     encode,
 )
-from network.wire.errors import BadFrame, PeerError, VersionMismatch
+from hullcast.network.wire.errors import BadFrame, PeerError, VersionMismatch
 
 counts = st.integers(0, 2**63 - 1)
 seconds = st.floats(0.001, 3600)

@@ -14,7 +14,7 @@ from tests.support.links import QUICK, running_dialer, running_listener, wait_un
 
 PARENT = """
 import asyncio
-from network.link.limits import LinkLimits
+from hullcast.network.link.limits import LinkLimits
 from tests.support.links import running_listener
 
 async def main():

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from network.link.header import Ack, Data, Header, Resend, decode
-from network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
-from network.link.session import Deliver, Effect, Session, Silent, Transmit
-from network.wire.errors import BadFrame, BadSetting, Overloaded, TooLarge
+from hullcast.network.link.header import Ack, Data, Header, Resend, decode
+from hullcast.network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
+from hullcast.network.link.session import Deliver, Effect, Session, Silent, Transmit
+from hullcast.network.wire.errors import BadFrame, BadSetting, Overloaded, TooLarge
 
 LIMITS = LinkLimits(
     window_bytes=ACK_BYTES, window_frames=ACK_FRAMES, queue_bytes=2 * ACK_BYTES, queue_frames=3 * ACK_FRAMES

@@ -13,12 +13,12 @@ import msgpack  # type: ignore[import-untyped]  # has no types
 import pytest
 import zmq
 
-from network.link.dialer import Dialer
-from network.link.header import VERSION, Bye, Data, Hello, Resend, decode, encode
-from network.link.limits import ACK_BYTES, LinkLimits
-from network.link.listener import Listener
-from network.link.peer import Peer
-from network.link.socket import (
+from hullcast.network.link.dialer import Dialer
+from hullcast.network.link.header import VERSION, Bye, Data, Hello, Resend, decode, encode
+from hullcast.network.link.limits import ACK_BYTES, LinkLimits
+from hullcast.network.link.listener import Listener
+from hullcast.network.link.peer import Peer
+from hullcast.network.link.socket import (
     MOST_SOCKETS,
     SOCKETS_PER_DIALER,
     EventSocket,
@@ -29,8 +29,8 @@ from network.link.socket import (
     open_router,
     stop_monitor,
 )
-from network.security.curve import Curve
-from network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded, TooLarge
+from hullcast.network.security.curve import Curve
+from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded, TooLarge
 from tests.support.links import QUICK, Child, Parent, descriptors, running_dialer, running_listener, wait_until
 from tests.support.proxy import running_proxy
 

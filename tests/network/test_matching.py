@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from network.matching.index import MANY, PointIndex
-from network.matching.invariants import depth_of
-from network.matching.tree import BLOCK_POINTS
+from hullcast.network.matching.index import MANY, PointIndex
+from hullcast.network.matching.invariants import depth_of
+from hullcast.network.matching.tree import BLOCK_POINTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

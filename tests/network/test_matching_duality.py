@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.matching.duality import NO_PARTITIONS, around_points, box_points, in_rectangles
-from network.matching.index import EVERY, PointIndex
+from hullcast.network.matching.duality import NO_PARTITIONS, around_points, box_points, in_rectangles
+from hullcast.network.matching.index import EVERY, PointIndex
 
 INFINITE = float("inf")
 finite = st.integers(-3, 3).map(float)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.matching.duality import NO_PARTITIONS, around_points, box_points, in_rectangles
-from network.matching.index import EVERY, PointIndex
-from network.matching.messages import PLACES, RECTANGLES, dimensions_of, query_boxes, unreachable
+from hullcast.network.matching.duality import NO_PARTITIONS, around_points, box_points, in_rectangles
+from hullcast.network.matching.index import EVERY, PointIndex
+from hullcast.network.matching.messages import PLACES, RECTANGLES, dimensions_of, query_boxes, unreachable
 
 INFINITE = float("inf")
 finite = st.integers(-3, 3).map(float)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.monitor.metrics import Counters, Histogram, Metric, Sample, counter, gauge, number, render
-from network.monitor.process import process_metrics
-from network.wire.errors import InvariantBroken
+from hullcast.network.monitor.metrics import Counters, Histogram, Metric, Sample, counter, gauge, number, render
+from hullcast.network.monitor.process import process_metrics
+from hullcast.network.wire.errors import InvariantBroken
 from tests.support.exposition import read_exposition
 
 

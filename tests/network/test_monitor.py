@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from network.monitor.http import Monitor, MonitorLimits
-from network.monitor.metrics import CONTENT_TYPE, gauge
-from network.wire.errors import BadSetting
+from hullcast.network.monitor.http import Monitor, MonitorLimits
+from hullcast.network.monitor.metrics import CONTENT_TYPE, gauge
+from hullcast.network.wire.errors import BadSetting
 from tests.support.exposition import read_exposition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from network.monitor.metrics import Metric
+    from hullcast.network.monitor.metrics import Metric
 
 PATIENCE_S = 20
 ODD = 'a "quoted"\\name\nof two lines'

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from network.answers.audience import Audience
-from network.answers.extremum import heard
-from network.answers.newest import replace_newest, settle, take_newest
-from network.matching.duality import NO_PARTITIONS
+from hullcast.network.answers.audience import Audience
+from hullcast.network.answers.extremum import heard
+from hullcast.network.answers.newest import replace_newest, settle, take_newest
+from hullcast.network.matching.duality import NO_PARTITIONS
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

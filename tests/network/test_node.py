@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from network.link.listener import Listener
-from network.link.peer import Peer
-from network.node.children import Children
-from network.node.node import Node
-from network.node.settings import NodeSettings
-from network.routing.router import Router
-from network.security.rights import Rights
-from network.settings.common import LinkSettings
-from network.wire import bodies
-from network.wire.errors import Overloaded
-from network.wire.frames import Directory, Install, Interest, Reply, Request, decode, encode
+from hullcast.network.link.listener import Listener
+from hullcast.network.link.peer import Peer
+from hullcast.network.node.children import Children
+from hullcast.network.node.node import Node
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.routing.router import Router
+from hullcast.network.security.rights import Rights
+from hullcast.network.settings.common import LinkSettings
+from hullcast.network.wire import bodies
+from hullcast.network.wire.errors import Overloaded
+from hullcast.network.wire.frames import Directory, Install, Interest, Reply, Request, decode, encode
 from tests.support.links import QUICK, Parent, running_dialer, running_listener, wait_until
 
 LINK = LinkSettings(heartbeat_s=0.1, silence_s=1.5)

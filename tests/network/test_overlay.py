@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from network.overlay import ways_in, ways_up
-from network.wire.frames import NodeEntry
+from hullcast.network.link.overlay import ways_in, ways_up
+from hullcast.network.wire.frames import NodeEntry
 
 PATH = ((b"s" * 16, "tcp://127.0.0.1:1"), (b"r" * 16, "tcp://127.0.0.1:2"))
 

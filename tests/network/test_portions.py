@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.routing.portions import portions
-from network.wire.columns import Columns, size_bytes
+from hullcast.network.routing.portions import portions
+from hullcast.network.wire.columns import Columns, size_bytes
 
 
 def columns(seqs: list[int]) -> Columns:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from network.link import header
-from network.wire import bodies, errors, frames
-from network.wire.limits import DEFAULT
+from hullcast.network.link import header
+from hullcast.network.wire import bodies, errors, frames
+from hullcast.network.wire.limits import DEFAULT
 
 TEXT = (Path(frames.__file__).parent / "PROTOCOL.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```hex (\w+) (\w+)(.*)\n([0-9a-f\n]+)```$", TEXT, re.MULTILINE)

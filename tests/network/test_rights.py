@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.schema import fold as fold_of_schema
-from network.security.rights import Action, Rights, fold, is_public_key
-from network.wire.errors import BadSetting, NotPermitted
+from hullcast.broker.tables.schema import fold as fold_of_schema
+from hullcast.network.security.rights import Action, Rights, fold, is_public_key
+from hullcast.network.wire.errors import BadSetting, NotPermitted
 
 TICKER = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 READER = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"

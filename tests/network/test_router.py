@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from network.matching.messages import unreachable
-from network.routing import carve, cover, hits
-from network.routing.router import Router
-from network.routing.table import MANY
-from network.wire.columns import take
-from network.wire.errors import BadFrame
-from network.wire.frames import Install, Interest
+from hullcast.network.matching.messages import unreachable
+from hullcast.network.routing import carve, cover, hits
+from hullcast.network.routing.router import Router
+from hullcast.network.routing.table import MANY
+from hullcast.network.wire.columns import take
+from hullcast.network.wire.errors import BadFrame
+from hullcast.network.wire.frames import Install, Interest
 from tests.support.routes import QUESTIONS, Question
 
 FORMS = {question.channel: question for question in QUESTIONS}

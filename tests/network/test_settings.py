@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.server.settings import ServerSettings
-from network.link.limits import LinkLimits
-from network.node.settings import NodeSettings
-from network.settings.declaring import Settings, declared, option
-from network.settings.flags import add_flags, from_arguments, loaded_or_text
-from network.settings.loading import SECTIONS, Loaded, load
-from network.settings.text import as_json, example, report, toml
-from network.settings.values import Kind, Unreadable, read
-from network.wire.errors import BadSetting, InvariantBroken
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.settings.declaring import Settings, declared, option
+from hullcast.network.settings.flags import add_flags, from_arguments, loaded_or_text
+from hullcast.network.settings.loading import SECTIONS, Loaded, load
+from hullcast.network.settings.text import as_json, example, report, toml
+from hullcast.network.settings.values import Kind, Unreadable, read
+from hullcast.network.wire.errors import BadSetting, InvariantBroken
 
 if TYPE_CHECKING:
-    from network.settings.values import Value
+    from hullcast.network.settings.values import Value
 
 KINDS: tuple[type[Settings], ...] = (ServerSettings, NodeSettings)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from network.node.shares import CLIENT_SHARE, NODE_SHARE, Shares
-from network.wire.errors import Overloaded
+from hullcast.network.node.shares import CLIENT_SHARE, NODE_SHARE, Shares
+from hullcast.network.wire.errors import Overloaded
 
 
 def send(shares: Shares, child: int, size: int, number: int, *, node: bool = False, acknowledged: int = 0) -> None:

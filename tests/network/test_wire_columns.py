@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine import Engine
-from network.wire import bodies
-from network.wire.columns import Column, Columns, TextColumn, concatenate, length, size_bytes, take
-from network.wire.containers import Nan
-from network.wire.conversion import SHORT
-from network.wire.errors import BadBatch, BadSetting, HullcastError
-from network.wire.packing import foreign
-from network.wire.values import (
+from hullcast.broker.engine.engine import Engine
+from hullcast.network.wire import bodies
+from hullcast.network.wire.columns import Column, Columns, TextColumn, concatenate, length, size_bytes, take
+from hullcast.network.wire.containers import Nan
+from hullcast.network.wire.conversion import SHORT
+from hullcast.network.wire.errors import BadBatch, BadSetting, HullcastError
+from hullcast.network.wire.packing import foreign
+from hullcast.network.wire.values import (
     columns_to_rows,
     from_user,
     keys_to_column,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hullcast
-from network.wire import bodies, errors
-from network.wire.errors import HullcastError, from_wire, to_wire
+from hullcast.network.wire import bodies, errors
+from hullcast.network.wire.errors import HullcastError, from_wire, to_wire
 from tests.support.wire import scalars
 
 EXAMPLES: dict[str, object] = {"str": "a word", "int": 7, "float": 1.5, "tuple[str, ...]": ("a", "b"), "object": "x"}

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.wire import bodies, frames, packing
-from network.wire.columns import Columns, TextColumn
-from network.wire.errors import BadFrame, TooLarge
-from network.wire.limits import DEFAULT, WireLimits
-from network.wire.value_columns import Mixed
-from network.wire.walk import walk
+from hullcast.network.wire import bodies, frames, packing
+from hullcast.network.wire.columns import Columns, TextColumn
+from hullcast.network.wire.errors import BadFrame, TooLarge
+from hullcast.network.wire.limits import DEFAULT, WireLimits
+from hullcast.network.wire.value_columns import Mixed
+from hullcast.network.wire.walk import walk
 from tests.support.wire import any_body, any_frame
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from network.wire.errors import UsageError
-from sim.bench import figures
-from sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
-from sim.bench.engine import Report, run, steps, to_json, write_json
-from sim.bench.goals import Goal
-from sim.bench.nodes import kernel_ns
-from sim.bench.report import show
-from sim.bench.settings import FULL, QUICK, SECTIONS, Settings
-from sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
-from sim.bench.timing import Run, messages_per_update, ratio, spread
-from sim.workloads import Workload
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench import figures
+from hullcast.sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
+from hullcast.sim.bench.engine import Report, run, steps, to_json, write_json
+from hullcast.sim.bench.goals import Goal
+from hullcast.sim.bench.nodes import kernel_ns
+from hullcast.sim.bench.report import show
+from hullcast.sim.bench.settings import FULL, QUICK, SECTIONS, Settings
+from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
+from hullcast.sim.bench.timing import Run, messages_per_update, ratio, spread
+from hullcast.sim.workloads import Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

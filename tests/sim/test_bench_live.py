@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sim.bench.engine import write_plain
-from sim.bench.live.baselines import ChainSizes
-from sim.bench.live.measure import STEPS, LiveReport, live_to_json, range_minima, run_live
-from sim.bench.live.report import show_live
-from sim.bench.live.settings import FULL_LIVE, QUICK_LIVE, LiveSettings
+from hullcast.sim.bench.engine import write_plain
+from hullcast.sim.bench.live.baselines import ChainSizes
+from hullcast.sim.bench.live.measure import STEPS, LiveReport, live_to_json, range_minima, run_live
+from hullcast.sim.bench.live.report import show_live
+from hullcast.sim.bench.live.settings import FULL_LIVE, QUICK_LIVE, LiveSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

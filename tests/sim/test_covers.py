@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from clients import cli
-from sim.bench.covers import CoverSettings, CoversReport, measure_covers, steps, to_json
-from sim.bench.engine import write_plain
-from sim.bench.report import show_covers
+from hullcast.clients.cli import main as cli
+from hullcast.sim.bench.covers import CoverSettings, CoversReport, measure_covers, steps, to_json
+from hullcast.sim.bench.engine import write_plain
+from hullcast.sim.bench.report import show_covers
 
 if TYPE_CHECKING:
     from pathlib import Path

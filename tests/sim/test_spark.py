@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from network.wire.errors import UsageError
-from sim.spark import path_to_read, spark_session, told_in_a_line, watched
-from sim.spark_needs import Interpreter, check_java, check_master, check_workers, differences, worker_trouble
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark import path_to_read, spark_session, told_in_a_line, watched
+from hullcast.sim.spark_needs import Interpreter, check_java, check_master, check_workers, differences, worker_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +34,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_workers_run_the_same_interpreter_with_the_same_packages(spark: SparkSession) -> None:
     def facts(_: int) -> tuple[str, str]:
-        import sim.spark
+        from hullcast.sim import spark as module
 
-        return sys.executable, sim.spark.__file__
+        return sys.executable, module.__file__
 
     assert spark.sparkContext.parallelize([0], 1).map(facts).collect() == [(sys.executable, str(ROOT / "sim/spark.py"))]
 
@@ -130,13 +130,13 @@ OURS = Interpreter("", "", "3.11.7", {"hullcast": "1.2.3", "numpy": "2.4.1", "nu
         ({"hullcast": "1.2.2"}, {}, "has hullcast 1.2.2 (here: 1.2.3)"),
         (
             {},
-            {"hullcast": "No module named 'numba'", "sim.traffic.replay": "-"},
+            {"hullcast": "No module named 'numba'", "hullcast.sim.traffic.replay": "-"},
             "hullcast (No module named 'numba') in",
         ),
         (
             {},
-            {"sim.traffic.replay": "No module named 'sim'"},
-            "cannot import sim.traffic.replay (No module named 'sim')",
+            {"hullcast.sim.traffic.replay": "No module named 'sim'"},
+            "cannot import hullcast.sim.traffic.replay (No module named 'sim')",
         ),
     ],
 )
@@ -180,7 +180,11 @@ def test_workers_that_can_import_everything_are_let_through(spark: SparkSession)
             UsageError,
             r"a Spark worker cannot import .*'nothing_of_that_name'\); install",
         ),
-        ("from network.wire.errors import BadValue as E; raise E('T', 3, 'C', 'odd')", UsageError, "T row 3, column C"),
+        (
+            "from hullcast.network.wire.errors import BadValue as E; raise E('T', 3, 'C', 'odd')",
+            UsageError,
+            "T row 3, column C",
+        ),
         ("raise ZeroDivisionError('in a worker')", RuntimeError, "ZeroDivisionError: in a worker"),
     ],
 )
@@ -252,7 +256,7 @@ def test_a_cluster_whose_workers_lack_the_package_is_refused_in_a_line_before_an
     with standalone_cluster(tmp_path) as master:
         for program, message in ((python, lacking), (tmp_path / "gone", "a Spark worker has no Python")):
             done = subprocess.run(
-                [sys.executable, "-m", "clients.cli", "sim", "traffic", "--quick", "--master", master, "--out", "out"],
+                [sys.executable, "-m", "hullcast", "sim", "traffic", "--quick", "--master", master, "--out", "out"],
                 cwd=tmp_path,
                 env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(program)},
                 capture_output=True,
@@ -274,7 +278,7 @@ def test_a_cluster_whose_workers_lack_the_package_is_refused_in_a_line_before_an
 def test_an_interrupt_leaves_no_process_and_no_words(tmp_path: Path, when: str) -> None:
     script = """
         import signal, sys, threading, time, psutil
-        from sim.spark import spark_session
+        from hullcast.sim.spark import spark_session
 
         me = psutil.Process()
 
@@ -326,7 +330,7 @@ def _environment_of(process: psutil.Process) -> dict[str, str]:
 def test_nothing_is_left_of_a_session_and_another_can_follow(tmp_path: Path) -> None:
     script = """
         import gc, os, threading, psutil
-        from sim.spark import spark_session
+        from hullcast.sim.spark import spark_session
 
         for _ in range(2):
             before = dict(os.environ)

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broker.engine import Engine
-from network.wire.errors import UsageError
-from sim.seeds import seed_of
-from sim.stocks import CREATES, Upsert, size_of, stock_trace
-from sim.workloads import CREATE, DOMAIN, RANGE_MIN, Changes, Mix, Workload
+from hullcast.broker.engine.engine import Engine
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import seed_of
+from hullcast.sim.stocks import CREATES, Upsert, size_of, stock_trace
+from hullcast.sim.workloads import CREATE, DOMAIN, RANGE_MIN, Changes, Mix, Workload
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -71,8 +71,8 @@ def test_small_steps_stay_near_and_inside_the_domain() -> None:
 
 def test_names_give_the_same_numbers_in_another_process() -> None:
     script = (
-        "from sim.workloads import Workload\n"
-        "from sim.stocks import stock_trace\n"
+        "from hullcast.sim.workloads import Workload\n"
+        "from hullcast.sim.stocks import stock_trace\n"
         "load = Workload(100, root=7)\n"
         "print(load.rows.y.sum(), load.ranges(50).low.sum(), load.changes(100).y.sum(), stock_trace(5, 50, root=7))"
     )

@@ -19,16 +19,16 @@ from typing import Any
 
 import zmq
 
-from broker.server.service import Server
-from broker.server.settings import ServerSettings
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
-from network.link.limits import LinkLimits
-from network.node.node import Node
-from network.node.settings import NodeSettings
-from network.security.rights import Rights
-from network.settings.common import LinkSettings
-from network.wire.errors import BadSetting
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.node.node import Node
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.security.rights import Rights
+from hullcast.network.settings.common import LinkSettings
+from hullcast.network.wire.errors import BadSetting
 from tests.support.proxy import Proxy, running_proxy
 
 #: Quick to notice a loss, so that tests need not wait; patient enough for two busy cores.

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from broker.engine import Engine
-from broker.log.record import NOBODY, Kind, Record
-from broker.log.recovery import DataDirectory, open_directory
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.log.record import NOBODY, Kind, Record
+from hullcast.broker.log.recovery import DataDirectory, open_directory
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)"
 

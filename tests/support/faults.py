@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from clients.sdk.client import Client
-from clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.subscriptions import LiveSubscriptions
 from tests.support.cluster import ROOT, SERVER, Cluster
 from tests.support.queries import subscription
 from tests.support.watching import EVERY_KIND, History, Watcher, check_answers, check_streams, settle, watch

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from network.link.dialer import Dialer
-from network.link.limits import LinkLimits
-from network.link.listener import Listener
-from network.link.peer import Peer
+from hullcast.network.link.dialer import Dialer
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.link.listener import Listener
+from hullcast.network.link.peer import Peer
 
 #: Quick to notice, so that tests need not wait; long enough for a busy machine.
 QUICK = LinkLimits(heartbeat_s=0.1, silence_s=1.5, handshake_s=1.0, backoff_s=0.02, backoff_most_s=0.2)

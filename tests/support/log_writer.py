@@ -16,10 +16,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.log.commit_log import CommitLog
-from broker.log.record import Kind
-from broker.log.replay import Replay
-from broker.log.segment import SegmentWriter
+from hullcast.broker.log.commit_log import CommitLog
+from hullcast.broker.log.record import Kind
+from hullcast.broker.log.replay import Replay
+from hullcast.broker.log.segment import SegmentWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.traces.fundamentals import Fundamentals
+from hullcast.sim.traces.fundamentals import Fundamentals
 
 
 class Event(NamedTuple):

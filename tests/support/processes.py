@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clients.processes.child import Child, command, environment, start
+from hullcast.clients.cli.processes.child import Child, command, environment, start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -19,10 +19,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
-from network.answers.events import Resync
-from network.link.limits import LinkLimits
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.answers.events import Resync
+from hullcast.network.link.limits import LinkLimits
 
 CREATE = "CREATE TABLE RISING (K INTEGER PRIMARY KEY, V INTEGER)"
 SQL = "SELECT MAX(V) FROM RISING WHERE V >= ?"

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from network.wire.frames import Form
+    from hullcast.network.wire.frames import Form
 
     Floats = NDArray[np.float64]
     Booleans = NDArray[np.bool_]

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from broker.engine import Engine
-from broker.subscription import Subscription
-from clients.sdk.client import Client
-from clients.sdk.subscription import LiveSubscription
-from network.answers.events import Change, Event, Progress
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.subscription import Subscription
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.network.answers.events import Change, Event, Progress
 from tests.support.queries import COLUMNS, CREATE, KEY, KEYS, Asked, row
 
 

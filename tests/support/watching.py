@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from broker.engine import Engine
-from clients.sdk.client import Client, Receipt
-from clients.sdk.subscription import LiveSubscription
-from network.answers.events import Change, Event, Resync, Snapshot
+from hullcast.broker.engine.engine import Engine
+from hullcast.clients.sdk.client import Client, Receipt
+from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.network.answers.events import Change, Event, Resync, Snapshot
 from tests.broker.test_engine_machine import answer_of, check_difference, rows_of, same
 from tests.support.queries import COLUMNS, CREATE, KEYS, Asked, row
 from tests.support.sqlite_oracle import Oracle

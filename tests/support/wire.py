@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from numpy.typing import NDArray
 
-from network.wire import bodies, frames
-from network.wire.columns import Column, TextColumn
-from network.wire.packing import foreign
-from network.wire.value_columns import Mixed, Nullable, Values
+from hullcast.network.wire import bodies, frames
+from hullcast.network.wire.columns import Column, TextColumn
+from hullcast.network.wire.packing import foreign
+from hullcast.network.wire.value_columns import Mixed, Nullable, Values
 
 numbers = st.integers(0, 2**63 - 1)
 names = st.text(max_size=5)

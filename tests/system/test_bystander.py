@@ -13,9 +13,9 @@ import numpy as np
 import psutil
 import pytest
 
-from clients.sdk.client import Client
-from network.monitor.pauses import LOOK_S, Pauses
-from network.wire.errors import HullcastError
+from hullcast.clients.sdk.client import Client
+from hullcast.network.monitor.pauses import LOOK_S, Pauses
+from hullcast.network.wire.errors import HullcastError
 from tests.support.bystander import bystander
 from tests.support.cluster import PATIENT, ProcessMember, cluster
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from broker.log.record import Kind, Record, encode_header
-from broker.log.scan import Placed, Scan
-from broker.log.segment import HEADER_BYTES, decode_header, segments
-from clients.sdk.client import Client
+from hullcast.broker.log.record import Kind, Record, encode_header
+from hullcast.broker.log.scan import Placed, Scan
+from hullcast.broker.log.segment import HEADER_BYTES, decode_header, segments
+from hullcast.clients.sdk.client import Client
 from tests.support.cluster import COMMAND, ProcessMember, cluster
 from tests.support.queries import COLUMNS, KEY
 from tests.support.sqlite_oracle import stored

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from broker.server.service import Server
-from clients.sdk.client import Client
-from clients.sdk.subscription import LiveSubscription
-from network.wire.errors import UsageError
+from hullcast.broker.server.service import Server
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.network.wire.errors import UsageError
 from tests.support.cluster import ROOT, SERVER, TaskMember, cluster, wait_for
 from tests.support.faults import Fault, happen, plan, workload
 from tests.support.remote_client import remote_client

@@ -16,12 +16,12 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from clients.sdk.client import Client
-from network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
-from network.node.node import Node
-from network.wire import bodies, frames
-from network.wire.limits import DEFAULT
-from network.wire.value_columns import Mixed
+from hullcast.clients.sdk.client import Client
+from hullcast.network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
+from hullcast.network.node.node import Node
+from hullcast.network.wire import bodies, frames
+from hullcast.network.wire.limits import DEFAULT
+from hullcast.network.wire.value_columns import Mixed
 from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
 from tests.support.wire import any_body, any_frame

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from network.security.keys import make_pair, write_pair
+from hullcast.network.security.keys import make_pair, write_pair
 from tests.support.cluster import COMMAND
 from tests.support.hosts import Hosts, NotPermittedHere, hosts
 from tests.support.remote_client import remote_client

@@ -36,7 +36,7 @@ class Sandbox:
         self._ports: dict[str, int] = {}
         command = folder / "bin" / "hullcast"
         command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m clients.cli "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m hullcast "$@"\n')
         command.chmod(0o755)
 
     async def run(self, lines: list[str]) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clients.sdk import publishing
-from clients.sdk.client import Client, Receipt
-from network.node.node import Node
-from network.settings.common import LinkSettings
-from network.wire.errors import TimedOut, UnknownTable
+from hullcast.clients.sdk import publishing
+from hullcast.clients.sdk.client import Client, Receipt
+from hullcast.network.node.node import Node
+from hullcast.network.settings.common import LinkSettings
+from hullcast.network.wire.errors import TimedOut, UnknownTable
 from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, SERVER, TaskMember, cluster
 from tests.support.faults import Fault, happen
 

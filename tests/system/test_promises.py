@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.sdk.client import Client
-from network.answers.events import Change, Snapshot
+from hullcast.clients.sdk.client import Client
+from hullcast.network.answers.events import Change, Snapshot
 from tests.support.cluster import PATIENCE_S, TaskMember, cluster, wait_for
 from tests.support.queries import subscription
 from tests.support.watching import EVERY_KIND, History, Watcher, check_answers, check_streams, settle, watch

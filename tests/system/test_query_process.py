@@ -16,11 +16,11 @@ import numpy as np
 import psutil
 import pytest
 
-from broker.queries.process import message_bytes
-from broker.server.query_process import QueryProcess
-from broker.server.service import Server
-from clients.sdk.client import Client
-from network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
+from hullcast.broker.queries.process import message_bytes
+from hullcast.broker.server.query_process import QueryProcess
+from hullcast.broker.server.service import Server
+from hullcast.clients.sdk.client import Client
+from hullcast.network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
 from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
 from tests.system.test_security import secured
 
@@ -35,7 +35,9 @@ def server_of(member: object) -> Server:
 
 
 def query_process() -> psutil.Process:
-    (found,) = [one for one in psutil.Process().children() if "broker.queries.process" in " ".join(one.cmdline())]
+    (found,) = [
+        one for one in psutil.Process().children() if "hullcast.broker.queries.process" in " ".join(one.cmdline())
+    ]
     return found
 
 
@@ -226,8 +228,8 @@ def _opened(client: Client) -> Any:
 
 
 async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.server.queries.WAITING_PER_OWNER", 3)
-    monkeypatch.setattr("clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
+    monkeypatch.setattr("hullcast.broker.server.queries.WAITING_PER_OWNER", 3)
+    monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
         tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
         server = server_of(made.server)
@@ -237,8 +239,8 @@ async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: p
 
 
 async def test_queries_that_wait_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
-    monkeypatch.setattr("clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
+    monkeypatch.setattr("hullcast.broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
+    monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
         tasks = [asyncio.create_task(hc.query(f"{ENDLESS} WHERE x = ?", "x" * 60_000, timeout=2.0)) for _ in range(8)]
         server = server_of(made.server)
@@ -273,7 +275,7 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monk
         sent.append(message_bytes(message))
         return sent[-1]
 
-    monkeypatch.setattr("broker.server.query_process.message_bytes", noted)
+    monkeypatch.setattr("hullcast.broker.server.query_process.message_bytes", noted)
     columns = ", ".join(f"C{i} REAL" for i in range(250))
     async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
         for i in range(50):
@@ -293,7 +295,7 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monk
 
 
 async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.server.queries.WAITING", 5)
+    monkeypatch.setattr("hullcast.broker.server.queries.WAITING", 5)
     async with (
         asyncio.timeout(PATIENCE_S),
         cluster(0, link=PATIENT, query_processes=2) as made,

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 import zmq
 
-from broker.server.service import Server
-from broker.server.settings import ServerSettings
-from clients.sdk.client import Client
-from clients.sdk.connecting import configure
-from network.link.peer import Peer
-from network.node.node import Node
-from network.node.settings import NodeSettings
-from network.security.curve import Curve
-from network.security.keys import KeyPair, make_pair, write_pair
-from network.security.rights import Rights
-from network.settings.common import SecuritySettings
-from network.wire import bodies, frames
-from network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.link.peer import Peer
+from hullcast.network.node.node import Node
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.security.curve import Curve
+from hullcast.network.security.keys import KeyPair, make_pair, write_pair
+from hullcast.network.security.rights import Rights
+from hullcast.network.settings.common import SecuritySettings
+from hullcast.network.wire import bodies, frames
+from hullcast.network.wire.errors import BadSetting, ConnectionLost, NotPermitted, PeerClosed
 from tests.support.cluster import COMMAND, PATIENCE_S, wait_for
 from tests.support.links import Child, running_dialer
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hullcast
-from network.security.keys import make_pair, write_pair
-from network.wire.errors import HullcastError, NotPermitted, Unavailable
+from hullcast.network.security.keys import make_pair, write_pair
+from hullcast.network.wire.errors import HullcastError, NotPermitted, Unavailable
 from tests.support.exposition import read_exposition
 from tests.support.processes import ANYWHERE, get, hull, marked, started, wait_until
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from network.security.keys import KeyPair
+    from hullcast.network.security.keys import KeyPair
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)"
 

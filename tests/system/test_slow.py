@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from clients.sdk.client import Client
-from network.settings.common import LinkSettings
+from hullcast.clients.sdk.client import Client
+from hullcast.network.settings.common import LinkSettings
 from tests.support.cluster import PATIENCE_S, Cluster, TaskMember, cluster, wait_for
 
 #: Small, so that little is enough to be too slow; patient, so that nothing else ends a link.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hullcast
-from clients.processes.child import command, environment
+from hullcast.clients.cli.processes.child import command, environment
 from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.processes.child import start
-from clients.processes.worker import Worker
-from clients.sdk.client import connect
-from sim.workloads import CREATE, RANGE_MIN, Workload
+from hullcast.clients.cli.processes.child import start
+from hullcast.clients.cli.processes.worker import Worker
+from hullcast.clients.sdk.client import connect
+from hullcast.sim.workloads import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sim.bench.live.settings import LiveSettings
+    from hullcast.sim.bench.live.settings import LiveSettings
 
 PAUSE_S = 0.3
 
@@ -56,7 +56,7 @@ async def measure_chain(settings: LiveSettings, sizes: ChainSizes) -> Chain:
 
     async def process(role: str, hop: str, parent: str = "", plan: dict[str, float] | None = None) -> Worker:
         words = (role, json.dumps(sizes.of(hop, settings)), parent, json.dumps(plan or {}))
-        workers.append(await Worker.start(f"chain {role}", "sim.bench.live.chain", *words))
+        workers.append(await Worker.start(f"chain {role}", "hullcast.sim.bench.live.chain", *words))
         return workers[-1]
 
     try:

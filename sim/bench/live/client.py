@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.processes.worker import serve
-from clients.sdk.client import connect
-from sim.workloads import Workload
+from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.sdk.client import connect
+from hullcast.sim.workloads import Workload
 
 if TYPE_CHECKING:
-    from clients.sdk.client import Client
-    from clients.sdk.subscriptions import Changed, LiveSubscriptions
+    from hullcast.clients.sdk.client import Client
+    from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
 
 
 class Subscriber:

@@ -6,18 +6,18 @@ import asyncio
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.processes.cluster import SERVER, Cluster, Layout
-from clients.processes.worker import Worker, WorkerFailed, ask_all
-from clients.sdk.client import connect
-from network.wire.errors import UsageError
-from sim.workloads import CREATE, Workload
+from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
+from hullcast.clients.cli.processes.worker import Worker, WorkerFailed, ask_all
+from hullcast.clients.sdk.client import connect
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.workloads import CREATE, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from clients.sdk.client import Client
-    from sim.bench.live.settings import LiveSettings
+    from hullcast.clients.sdk.client import Client
+    from hullcast.sim.bench.live.settings import LiveSettings
 
 SETTLE_S = 20.0
 LOOK_S = 0.05
@@ -56,9 +56,9 @@ class LiveCluster:
     async def start(self) -> None:
         """Start everything, and load the rows."""
         settings = self.settings
-        self._publisher = await Worker.start("publisher", "sim.bench.live.publisher")
+        self._publisher = await Worker.start("publisher", "hullcast.sim.bench.live.publisher")
         for number in range(settings.clients):
-            self.clients.append(await Worker.start(f"client-{number + 1}", "sim.bench.live.client"))
+            self.clients.append(await Worker.start(f"client-{number + 1}", "hullcast.sim.bench.live.client"))
         await self._cluster.start()
         gateways = self._cluster.gateways
         self._control = await connect(gateways[0].endpoint, name="bench", timeout=60.0)

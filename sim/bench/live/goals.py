@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.bench.goals import Goal, short
+from hullcast.sim.bench.goals import Goal, short
 
 if TYPE_CHECKING:
-    from sim.bench.live.measure import CostLine, Installed, Latency, Single, Sustained
-    from sim.bench.live.settings import LiveSettings
+    from hullcast.sim.bench.live.measure import CostLine, Installed, Latency, Single, Sustained
+    from hullcast.sim.bench.live.settings import LiveSettings
 
 UPDATES_S = 100_000.0
 P99_MS = 20.0

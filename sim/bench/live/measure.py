@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.processes.worker import ask_all
-from sim.bench.engine import FORMAT, machine
-from sim.bench.live.baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
-from sim.bench.live.cluster import Cpu, LiveCluster, check_psutil
-from sim.bench.live.goals import live_goals
-from sim.workloads import CREATE, RANGE_MIN, Workload
+from hullcast.clients.cli.processes.worker import ask_all
+from hullcast.sim.bench.engine import FORMAT, machine
+from hullcast.sim.bench.live.baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
+from hullcast.sim.bench.live.cluster import Cpu, LiveCluster, check_psutil
+from hullcast.sim.bench.live.goals import live_goals
+from hullcast.sim.workloads import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sim.bench.goals import Goal
-    from sim.bench.live.settings import LiveSettings
+    from hullcast.sim.bench.goals import Goal
+    from hullcast.sim.bench.live.settings import LiveSettings
 
     Floats = np.typing.NDArray[np.float64]
     Tick = Callable[[str], None]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.processes.worker import serve
-from clients.sdk.client import connect
-from sim.workloads import Workload
+from hullcast.clients.cli.processes.worker import serve
+from hullcast.clients.sdk.client import connect
+from hullcast.sim.workloads import Workload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from clients.sdk.client import Client
-    from sim.workloads import Changes
+    from hullcast.clients.sdk.client import Client
+    from hullcast.sim.workloads import Changes
 
 
 class Publisher:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.bench.report import goals_table, number, plain_table
+from hullcast.sim.bench.report import goals_table, number, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sim.bench.live.measure import LiveReport
+    from hullcast.sim.bench.live.measure import LiveReport
 
 
 def show_live(report: LiveReport, console: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.experiments.summary import Cost, Line
+from hullcast.sim.experiments.summary import Cost, Line
 
 
 def a_line(x: float, placement: str, approach: str, bytes_: float, **other: float) -> Line:

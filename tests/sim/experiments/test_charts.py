@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from network.wire.errors import UsageError
-from sim.experiments.charts import STYLES, at_least, draw_curves, draw_stress, stairs
-from sim.experiments.summary import Stress
-from sim.experiments.summary_chart import draw_summary
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.charts import STYLES, at_least, draw_curves, draw_stress, stairs
+from hullcast.sim.experiments.summary import Stress
+from hullcast.sim.experiments.summary_chart import draw_summary
 from tests.sim.experiments.builders import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sim.experiments.summary import Line
+    from hullcast.sim.experiments.summary import Line
 
 PNG = b"\x89PNG"
 

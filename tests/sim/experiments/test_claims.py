@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sim.experiments import affected, control, ignorable, real, scaling
-from sim.experiments.claims import Claim, factor, growth, number, span, times
-from sim.experiments.goals import goals, told
-from sim.experiments.lean import lean_note, lean_share, leaner
-from sim.experiments.scaling import Timing
-from sim.experiments.settings import FULL
-from sim.experiments.summary import Line
+from hullcast.sim.experiments import affected, control, ignorable, real, scaling
+from hullcast.sim.experiments.claims import Claim, factor, growth, number, span, times
+from hullcast.sim.experiments.goals import goals, told
+from hullcast.sim.experiments.lean import lean_note, lean_share, leaner
+from hullcast.sim.experiments.scaling import Timing
+from hullcast.sim.experiments.settings import FULL
+from hullcast.sim.experiments.summary import Line
 from tests.sim.experiments.builders import a_line, lines_of
 
 SHARES = [0.0, 0.5, 0.9]

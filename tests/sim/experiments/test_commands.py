@@ -16,14 +16,14 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no t
 import pytest
 from rich.console import Console
 
-import sim
-from clients.cli import FAILED, INTERRUPTED, _parser, main
-from clients.commands.sim import figures, traffic
-from sim.experiments.settings import FULL, QUICK, SECTIONS
-from sim.experiments.steps import RunFolder
-from sim.experiments.traffic import Traffic
-from sim.overlay.placement import PLACEMENTS
-from sim.traces.synthetic import table51_trace
+from hullcast import sim
+from hullcast.clients.cli.commands.sim import figures, traffic
+from hullcast.clients.cli.main import FAILED, INTERRUPTED, _parser, main
+from hullcast.sim.experiments.settings import FULL, QUICK, SECTIONS
+from hullcast.sim.experiments.steps import RunFolder
+from hullcast.sim.experiments.traffic import Traffic
+from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.traces.synthetic import table51_trace
 from tests.sim.experiments.builders import a_line
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_names_in_the_help_are_those_of_the_simulation() -> None:
 
 
 def test_help_needs_neither_numba_nor_spark() -> None:
-    program = "import sys; from clients.commands.sim import traffic, figures; import argparse\n"
+    program = "import sys; from hullcast.clients.cli.commands.sim import traffic, figures; import argparse\n"
     program += "for m in (traffic, figures): p = argparse.ArgumentParser(); m.add_arguments(p); p.format_help()\n"
     program += "print([n for n in ('numba', 'pyspark', 'pandas', 'matplotlib', 'scipy') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -143,7 +143,7 @@ def test_an_interrupt_is_told_in_a_line(
                 folder.step("one", {}, lambda path: None)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("sim.experiments.traffic.run_traffic", interrupted)
+    monkeypatch.setattr("hullcast.sim.experiments.traffic.run_traffic", interrupted)
     assert main(["sim", "traffic", "--out", str(tmp_path / "out")]) == INTERRUPTED
     error = _error(capsys)
     assert told in error

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sim.experiments import affected, real
-from sim.experiments.claims import Claim
-from sim.experiments.goals import goals
-from sim.experiments.inputs import Input
-from sim.experiments.report import WORDS, write_report
-from sim.experiments.section import Picture, Section, figures_of
-from sim.experiments.settings import FULL, QUICK
-from sim.experiments.stress import stress_claim
-from sim.overlay.placement import PLACEMENTS
+from hullcast.sim.experiments import affected, real
+from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.goals import goals
+from hullcast.sim.experiments.inputs import Input
+from hullcast.sim.experiments.report import WORDS, write_report
+from hullcast.sim.experiments.section import Picture, Section, figures_of
+from hullcast.sim.experiments.settings import FULL, QUICK
+from hullcast.sim.experiments.stress import stress_claim
+from hullcast.sim.overlay.placement import PLACEMENTS
 from tests.sim.experiments.builders import a_line, lines_of
 
 CURVES = {"S-CN": [50.0, 60], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 9_000], "S-UN aggregated": [900.0, 4_000]}

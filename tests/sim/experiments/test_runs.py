@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
 
-from network.wire.errors import UsageError
-from sim.experiments.figures import run_figures, steps
-from sim.experiments.settings import FigureSettings, NetworkSettings, wanted
-from sim.experiments.summary import read_lines
-from sim.experiments.traffic import TrafficSettings, run_traffic
-from sim.traces.synthetic import table51_trace
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.figures import run_figures, steps
+from hullcast.sim.experiments.settings import FigureSettings, NetworkSettings, wanted
+from hullcast.sim.experiments.summary import read_lines
+from hullcast.sim.experiments.traffic import TrafficSettings, run_traffic
+from hullcast.sim.traces.synthetic import table51_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

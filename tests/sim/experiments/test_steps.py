@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from network.wire.errors import DirectoryInUse, UsageError
-from sim.experiments.steps import RunFolder, file_mark, fingerprint
+from hullcast.network.wire.errors import DirectoryInUse, UsageError
+from hullcast.sim.experiments.steps import RunFolder, file_mark, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_a_step_that_fails_in_the_middle_leaves_nothing_that_looks_finished(tmp_
 def test_a_run_killed_in_the_middle_of_a_step_goes_on_with_that_step(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
-from sim.experiments.steps import RunFolder
+from hullcast.sim.experiments.steps import RunFolder
 def half(path):
     (path / "file").write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -131,7 +131,7 @@ def _fail(path: Path) -> None:
 def test_a_run_killed_in_its_first_step_does_not_keep_others_from_the_folder(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
-from sim.experiments.steps import RunFolder
+from hullcast.sim.experiments.steps import RunFolder
 with RunFolder(pathlib.Path({str(tmp_path)!r}), {SETTINGS!r}, resume=False) as folder:
     folder.step("one", {{}}, lambda path: os.kill(os.getpid(), signal.SIGKILL))
 """

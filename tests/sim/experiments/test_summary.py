@@ -9,9 +9,9 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from network.wire.errors import UsageError
-from sim.experiments.charts import pyplot
-from sim.experiments.summary import (
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.charts import pyplot
+from hullcast.sim.experiments.summary import (
     Line,
     Stress,
     read_lines,
@@ -21,8 +21,8 @@ from sim.experiments.summary import (
     write_lines,
     write_stress,
 )
-from sim.experiments.summary_chart import _handles, draw_summary
-from sim.seeds import generator
+from hullcast.sim.experiments.summary_chart import _handles, draw_summary
+from hullcast.sim.seeds import generator
 from tests.sim.experiments.builders import a_line
 
 if TYPE_CHECKING:

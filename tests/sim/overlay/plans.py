@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from sim.overlay.tree import BrokerTree
-from sim.overlay.zones import Zones
-from sim.topology.paths import Routes
+from hullcast.sim.overlay.tree import BrokerTree
+from hullcast.sim.overlay.zones import Zones
+from hullcast.sim.topology.paths import Routes
 
 if TYPE_CHECKING:
     import numpy.typing as npt

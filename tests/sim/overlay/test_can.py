@@ -8,17 +8,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.matching.messages import query_boxes
-from sim.overlay.can import NOBODY, approached, flooded
-from sim.overlay.division import balanced_zones, zones_along
-from sim.overlay.zones import Zones, locate
-from sim.workloads import Workload
+from hullcast.network.matching.messages import query_boxes
+from hullcast.sim.overlay.can import NOBODY, approached, flooded
+from hullcast.sim.overlay.division import balanced_zones, zones_along
+from hullcast.sim.overlay.zones import Zones, locate
+from hullcast.sim.workloads import Workload
 from tests.sim.overlay.plans import neighbours, samples, trees
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sim.overlay.tree import BrokerTree
+    from hullcast.sim.overlay.tree import BrokerTree
 
     Floats = npt.NDArray[np.float64]
     Rectangle = tuple[float, float, float, float]  # ol, il, ir, or

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.wire.errors import UsageError
-from sim.overlay.division import balanced_zones, zones_along
-from sim.overlay.zones import locate
-from sim.seeds import generator
-from sim.workloads import Workload
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay.division import balanced_zones, zones_along
+from hullcast.sim.overlay.zones import locate
+from hullcast.sim.seeds import generator
+from hullcast.sim.workloads import Workload
 from tests.sim.overlay.plans import grid_points, owners_by_definition, samples, tree_of, trees
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sim.overlay.tree import BrokerTree
+    from hullcast.sim.overlay.tree import BrokerTree
 
     Floats = npt.NDArray[np.float64]
 

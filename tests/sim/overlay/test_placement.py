@@ -7,12 +7,12 @@ import pickle
 import numpy as np
 import pytest
 
-from network.wire.errors import UsageError
-from sim.overlay.brokers import choose_brokers
-from sim.overlay.placement import PLACEMENTS, place
-from sim.topology.inet import inet
-from sim.topology.paths import routes
-from sim.workloads import Workload
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay.brokers import choose_brokers
+from hullcast.sim.overlay.placement import PLACEMENTS, place
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.paths import routes
+from hullcast.sim.workloads import Workload
 from tests.sim.overlay.plans import routes_in_plane
 
 RANGES = Workload(1).ranges(2_000)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.wire.errors import UsageError
-from sim.overlay.tree import BrokerTree, latency_tree
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay.tree import BrokerTree, latency_tree
 from tests.sim.overlay.plans import routes_in_plane, tree_of, trees
 
 if TYPE_CHECKING:
-    from sim.topology.paths import Routes
+    from hullcast.sim.topology.paths import Routes
 
 
 def edges(tree: BrokerTree, routes: Routes) -> float:

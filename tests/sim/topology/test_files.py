@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.wire.errors import UsageError
-from sim.topology import files
-from sim.topology.files import read_topology, write_topology
-from sim.topology.graph import Topology, distances
-from sim.topology.inet import inet
-from sim.topology.listings import read_listing
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology import files
+from hullcast.sim.topology.files import read_topology, write_topology
+from hullcast.sim.topology.graph import Topology, distances
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.listings import read_listing
 from tests.support.shared_data import shared
 
 FORMATS = ["net.graphml", "net.graphml.gz", "net.inet", "net.inet.gz", "net.txt", "net.txt.gz", "net.edges"]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.wire.errors import UsageError
-from sim.topology.graph import Topology, make_topology
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.graph import Topology, make_topology
 
 Links = list[tuple[int, int]]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from network.wire.errors import UsageError
-from sim.seeds import generator
-from sim.topology.files import read_topology
-from sim.topology.graph import Ints
-from sim.topology.inet import inet, inet_degrees, join, weights
-from sim.topology.measures import measure
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
+from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.graph import Ints
+from hullcast.sim.topology.inet import inet, inet_degrees, join, weights
+from hullcast.sim.topology.measures import measure
 from tests.support.shared_data import shared
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import networkx
 import numpy as np
 import pytest
 
-from network.wire.errors import UsageError
-from sim.topology.files import read_topology
-from sim.topology.graph import Topology
-from sim.topology.inet import inet
-from sim.topology.measures import ccdf, hop_counts, local_clustering, measure, slope
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.graph import Topology
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.measures import ccdf, hop_counts, local_clustering, measure, slope
 from tests.support.shared_data import shared
 
 

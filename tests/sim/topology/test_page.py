@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from network.wire.errors import UsageError
-from sim.topology.comparison import KNOWN, STEPS, Comparison, compare
-from sim.topology.files import write_topology
-from sim.topology.inet import inet
-from sim.topology.page import FIGURES, verdict, write_page
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology.comparison import KNOWN, STEPS, Comparison, compare
+from hullcast.sim.topology.files import write_topology
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.page import FIGURES, verdict, write_page
 
 if TYPE_CHECKING:
     from pathlib import Path

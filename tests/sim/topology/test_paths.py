@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.wire.errors import UsageError
-from sim.topology import paths
-from sim.topology.graph import Topology, make_topology
-from sim.topology.inet import inet
-from sim.topology.paths import Routes, routes
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.topology import paths
+from hullcast.sim.topology.graph import Topology, make_topology
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.paths import Routes, routes
 
 
 @st.composite

@@ -9,10 +9,10 @@ import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from network.wire.errors import UsageError
-from sim.traces import trace
-from sim.traces.checking import check_whole
-from sim.traces.synthetic import table51_trace
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces import trace
+from hullcast.sim.traces.checking import check_whole
+from hullcast.sim.traces.synthetic import table51_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

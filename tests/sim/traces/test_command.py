@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clients import cli
-from sim.traces import yahoo
-from sim.traces.trace import TraceInfo, read_info
+from hullcast.clients.cli import main as cli
+from hullcast.sim.traces import yahoo
+from hullcast.sim.traces.trace import TraceInfo, read_info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +110,6 @@ def test_a_date_is_a_date(capsys: pytest.CaptureFixture[str], text: str) -> None
 def test_only_what_a_simulation_needs_must_be_installed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clients.commands.sim.find_spec", lambda name: None if name == "pyspark" else name)
+    monkeypatch.setattr("hullcast.clients.cli.commands.sim.find_spec", lambda name: None if name == "pyspark" else name)
     run(capsys, "table51", "--rows", "5", "--updates", "0", "--inserts", "0.1", "--out", tmp_path, code=1)
     assert "sim trace market needs pyspark" in run(capsys, "market", "--out", tmp_path / "other", code=2)

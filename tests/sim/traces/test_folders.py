@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from network.wire.errors import UsageError
-from sim.traces.folders import UNFINISHED, check_folder, writing
-from sim.traces.synthetic import table51_trace
-from sim.traces.trace import read_info
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.folders import UNFINISHED, check_folder, writing
+from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import read_info
 
 if TYPE_CHECKING:
     from pathlib import Path

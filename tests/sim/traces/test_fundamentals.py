@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from network.wire.errors import UsageError
-from sim.traces.fundamentals import Fundamentals, fundamentals, number, read_fundamentals, spread_reco
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.fundamentals import Fundamentals, fundamentals, number, read_fundamentals, spread_reco
 
 if TYPE_CHECKING:
     from pathlib import Path

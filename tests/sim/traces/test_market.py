@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from network.wire.errors import UsageError
-from sim.traces.classify import classify_tables
-from sim.traces.market import (
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.classify import classify_tables
+from hullcast.sim.traces.market import (
     DAYS,
     NOT_IGNORABLE,
     PRICES_MADE,
@@ -23,8 +23,8 @@ from sim.traces.market import (
     market_trace,
     write_csv,
 )
-from sim.traces.trace import as_table, read_parts
-from sim.traces.yahoo import yahoo_trace
+from hullcast.sim.traces.trace import as_table, read_parts
+from hullcast.sim.traces.yahoo import yahoo_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from sim.traces.classify import classify
-from sim.traces.trace import read_parts
-from sim.traces.yahoo import yahoo_trace
+from hullcast.sim.traces.classify import classify
+from hullcast.sim.traces.trace import read_parts
+from hullcast.sim.traces.yahoo import yahoo_trace
 from tests.support.shared_data import shared
 
 if TYPE_CHECKING:

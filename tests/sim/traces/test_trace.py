@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from network.wire.errors import UsageError
-from sim.traces import trace
-from sim.traces.trace import Columns, TraceInfo, create_statement, read_info, read_parts, runs, write_info
-from sim.traffic.replay import check_trace
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces import trace
+from hullcast.sim.traces.trace import Columns, TraceInfo, create_statement, read_info, read_parts, runs, write_info
+from hullcast.sim.traffic.replay import check_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from network.wire.errors import UsageError
-from sim.seeds import generator
-from sim.spark import told_in_a_line
-from sim.traces.checking import check_whole
-from sim.traces.days import select_days, trading_days
-from sim.traces.fundamentals import fundamentals, read_fundamentals
-from sim.traces.prices import PRICES, price_files, read_prices
-from sim.traces.synthetic import table51_trace
-from sim.traces.trace import TraceInfo, events, read_info, read_parts
-from sim.traces.yahoo import REASONS, judge, yahoo_trace
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.seeds import generator
+from hullcast.sim.spark import told_in_a_line
+from hullcast.sim.traces.checking import check_whole
+from hullcast.sim.traces.days import select_days, trading_days
+from hullcast.sim.traces.fundamentals import fundamentals, read_fundamentals
+from hullcast.sim.traces.prices import PRICES, price_files, read_prices
+from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import TraceInfo, events, read_info, read_parts
+from hullcast.sim.traces.yahoo import REASONS, judge, yahoo_trace
 from tests.support import price_oracle
 
 if TYPE_CHECKING:

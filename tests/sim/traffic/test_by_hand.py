@@ -35,12 +35,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.overlay.placement import Placement
-from sim.overlay.tree import BrokerTree
-from sim.overlay.zones import Zones
-from sim.topology.graph import Topology
-from sim.topology.paths import Routes, routes
-from sim.traffic.chunk import APPROACHES, METRICS, State, World, replay_chunk
+from hullcast.sim.overlay.placement import Placement
+from hullcast.sim.overlay.tree import BrokerTree
+from hullcast.sim.overlay.zones import Zones
+from hullcast.sim.topology.graph import Topology
+from hullcast.sim.topology.paths import Routes, routes
+from hullcast.sim.traffic.chunk import APPROACHES, METRICS, State, World, replay_chunk
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of
 
 A, B, C, D = 0, 1, 2, 3

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.wire.errors import UsageError
-from sim.traffic import chunk
-from sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traffic import chunk
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of, expected, small_world, state_of, table
 
 ROWS = st.tuples(st.integers(0, 6).map(float), st.integers(0, 4).map(float))

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.compiled import kernel
-from sim.traffic.reach import Floats, Ints, Reach, reach_of, reaches
+from hullcast.network.compiled import kernel
+from hullcast.sim.traffic.reach import Floats, Ints, Reach, reach_of, reaches
 
 RANGES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(0, 3)), max_size=30)
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from network.wire.errors import UsageError
-from sim.overlay.brokers import choose_brokers
-from sim.overlay.placement import place
-from sim.seeds import generator
-from sim.topology.inet import inet
-from sim.topology.paths import routes
-from sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
-from sim.traffic.replay import check_trace, label, replay, sent, starting_states, with_chunks
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay.brokers import choose_brokers
+from hullcast.sim.overlay.placement import place
+from hullcast.sim.seeds import generator
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.paths import routes
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
+from hullcast.sim.traffic.replay import check_trace, label, replay, sent, starting_states, with_chunks
 from tests.sim.traffic.worlds import NOWHERE, Change, expected, small_world
 
 if TYPE_CHECKING:

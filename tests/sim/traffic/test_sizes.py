@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from network.compiled import kernel
-from network.wire.frames import Deliver, decode, encode
-from sim.traffic.sizes import (
+from hullcast.network.compiled import kernel
+from hullcast.network.wire.frames import Deliver, decode, encode
+from hullcast.sim.traffic.sizes import (
     LAST,
     Ints,
     block_bytes,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import networkx
 import numpy as np
 
-from sim.overlay.can import approached
-from sim.overlay.placement import PLACEMENTS, Placement, place
-from sim.seeds import generator
-from sim.topology.graph import Topology
-from sim.topology.paths import routes
-from sim.traffic.chunk import APPROACHES, METRICS, Events, State, World
-from sim.traffic.sizes import rectangle_bytes, row_bytes, unicast_bytes
+from hullcast.sim.overlay.can import approached
+from hullcast.sim.overlay.placement import PLACEMENTS, Placement, place
+from hullcast.sim.seeds import generator
+from hullcast.sim.topology.graph import Topology
+from hullcast.sim.topology.paths import routes
+from hullcast.sim.traffic.chunk import APPROACHES, METRICS, Events, State, World
+from hullcast.sim.traffic.sizes import rectangle_bytes, row_bytes, unicast_bytes
 from tests.support.traffic_oracle import Oracle, Overlay, Sizes
 
 if TYPE_CHECKING:

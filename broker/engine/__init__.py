@@ -1,0 +1,1 @@
+"""The embedded engine, and the subscriptions its users hold."""

@@ -1,0 +1,405 @@
+"""The engine: tables, channels and local subscriptions in one process, without sockets, disk or clock."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hullcast.broker.engine.subscription import CollectionSubscription, ScalarSubscription, Subscription
+from hullcast.broker.engine.subscriptions import Subscriptions
+from hullcast.broker.queries.mirror import Mirror
+from hullcast.broker.reformulate.channel import Attended, CollectionChannel, ScalarChannel
+from hullcast.broker.reformulate.channels import Channels, channel_name
+from hullcast.broker.reformulate.messages import Batch, Messages
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.sql.create import CreateTable, parse_statement
+from hullcast.broker.sql.subscription import ParsedQuery, names_in, parse_subscription
+from hullcast.broker.tables.feed import ChangeFeed
+from hullcast.broker.tables.ingest import ingest, ingest_keys
+from hullcast.broker.tables.interning import Interner
+from hullcast.broker.tables.schema import ColumnType, fold
+from hullcast.broker.tables.store import TableStore, Updates
+from hullcast.network.wire.errors import (
+    BadSetting,
+    DuplicateTable,
+    InvariantBroken,
+    SqlError,
+    TableInUse,
+    UnknownChannel,
+    UnknownTable,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hullcast.broker.reformulate.channel import Channel, ChannelStatistics
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.sql.encode_columns import ParameterColumn
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.schema import Table
+    from hullcast.network.answers.named import QueryRows
+    from hullcast.network.wire.containers import Nan
+
+Listeners = npt.NDArray[np.int64]
+
+#: Parsed texts remembered, so that the same SQL with other parameters is parsed once.
+REMEMBERED_QUERIES = 1024
+#: Rows that a channel being opened takes in at once, and about how long that takes.
+LOADED_AT_ONCE, LOAD_COST_S = 512, 0.001
+
+
+class Engine:
+    """Subscribe to SQL over tables in this process.
+
+    One method changes the rows (`_publish`); every other one reads, opens or closes. An update has a sequence
+    number; after it every subscription's `answer` equals its SQL on the rows as they are then, and each
+    subscription whose answer changed has one event more.
+
+    `event_limit` (rounded up to a power of two) bounds the events waiting per channel: beyond it the oldest is dropped
+    and its subscription resynchronised when next drained. Not safe for use by several threads at once.
+    """
+
+    def __init__(self, *, event_limit: int = 1 << 18) -> None:
+        given: object = event_limit
+        if type(given) is not int or given < 1:
+            raise BadSetting("event_limit", event_limit, "it takes a whole number, 1 or more")
+        self._stores: dict[str, TableStore] = {}
+        self._catalog: dict[str, Table] = {}
+        self._interner = Interner()
+        self._channels = Channels(self._interner, event_limit)
+        self.feed = ChangeFeed()
+        self._mirror = Mirror(self._stores, self._interner, self.feed)
+        self._parsed: dict[str, ParsedQuery] = {}
+        self._seq = 0
+        self._sweeps = 0
+        self._broken: str | None = None
+
+    @property
+    def seq(self) -> int:
+        """Sequence number of the latest update; 0 before the first."""
+        return self._seq
+
+    @property
+    def broken(self) -> bool:
+        """Whether a batch failed half-way: then nothing is answered any more."""
+        return self._broken is not None
+
+    @property
+    def sweeps(self) -> int:
+        """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
+        return self._sweeps
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables by their declared names."""
+        return {table.name: table for table in self._catalog.values()}
+
+    # --- tables ----------------------------------------------------------------------------------------
+
+    def execute(self, sql: str) -> None:
+        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]. A table that exists with another definition is a
+        DuplicateTable either way."""
+        self._check_sound()
+        statement = parse_statement(sql)
+        if isinstance(statement, CreateTable):
+            table = statement.table
+            folded = fold(table.name)
+            known = self._catalog.get(folded)
+            if known is not None:
+                difference = known.difference(table) if statement.if_missing else ""
+                if statement.if_missing and not difference:
+                    return
+                raise DuplicateTable(known.name, difference)
+            self._catalog[folded] = table
+            self._stores[folded] = TableStore(table)
+        elif fold(statement.name) in self._catalog or not statement.if_there:
+            store = self._store(statement.name)
+            readers = self._channels.reading(store.table.name)
+            if readers:
+                raise TableInUse(store.table.name, tuple(channel.name for channel, _ in readers))
+            del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
+        self._parsed.clear()  # a text may mean another table now
+
+    def upsert(self, table: str, rows: object, *, nan: Nan = "refuse") -> Batch:
+        """Insert or change rows, in order; a column that is not given keeps its value, a new row has NULL there.
+
+        `rows`: a list of dicts, a dict of columns (lists or NumPy arrays), a pyarrow Table, a pandas DataFrame.
+        One bad row refuses all, before anything changes; `nan="null"` takes NaN for NULL instead of refusing it.
+        """
+        self._check_sound()
+        store = self._store(table)
+        encoded = ingest(store.table, rows, self._interner, nan)
+        return self._publish(store, lambda: store.apply(encoded))
+
+    def delete(self, table: str, keys: object) -> Batch:
+        """Remove rows by primary key; a key that is not there changes nothing."""
+        self._check_sound()
+        store = self._store(table)
+        codes = ingest_keys(store.table, keys, self._interner)
+        return self._publish(store, lambda: store.remove(codes))
+
+    def query(self, sql: str, *parameters: object) -> QueryRows:
+        """Read the current state once, with any SELECT that SQLite runs; rows as named tuples."""
+        self._check_sound()
+        return self._mirror.query(sql, parameters)
+
+    @property
+    def stores(self) -> Mapping[str, TableStore]:
+        """The rows of all tables, by folded name, for followers of the feed."""
+        return self._stores
+
+    def store_of(self, table: str) -> TableStore:
+        """The rows of a table, for followers of the feed; UnknownTable if there is none of that name."""
+        return self._store(table)
+
+    @property
+    def texts(self) -> Texts:
+        """The texts of all codes in use now, to decode with later."""
+        return self._interner.texts
+
+    def rows(self, table: str) -> int:
+        """How many rows a table has."""
+        return len(self._store(table))
+
+    def start_at(self, seq: int) -> None:
+        """Count on from `seq`: the rows loaded so far are those after that update."""
+        self._seq = seq
+
+    # --- subscriptions ---------------------------------------------------------------------------------
+
+    def subscribe(self, sql: str, *parameters: object) -> Subscription:
+        """Subscribe to a SELECT, its `?` bound to the parameters."""
+        self._check_sound()
+        query = self._parse(sql)
+        predicates = query.bind(parameters)
+        with self._channel(query) as channel:
+            listener = channel.admit(predicates)
+        return self._subscription(query, channel, listener, predicates)
+
+    def subscribe_many(self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any]) -> Subscriptions:
+        """Subscribe many times at once: one column of values per `?`, one subscription per row of them."""
+        self._check_sound()
+        query = self._parse(sql)
+        predicates = query.bind_many(columns)
+        with self._channel(query) as channel:
+            listeners = channel.admit(predicates)
+        return Subscriptions(
+            query,
+            channel,
+            listeners,
+            lambda i, close: self._subscription(query, channel, listeners[i : i + 1], predicates.only(i), close),
+            lambda leaving: self._leave(channel, leaving),
+            self._check_sound,
+        )
+
+    def open_channel(self, sql: str, *parameters: object) -> str:
+        """Compute a channel although nobody here subscribes to it; batches then carry its messages.
+
+        This is what a server does for subscribers elsewhere. Returns the channel's name. Parameters matter only for
+        the width of a band join.
+        """
+        self._check_sound()
+        query = self._parse(sql)
+        band = query.shape.on is not None and query.shape.on.band
+        predicates = query.bind(parameters) if band or parameters else None
+        with self._channel(query) as channel:
+            channel.holders += 1
+            if predicates is not None:
+                channel.widen(predicates)
+        return channel.name
+
+    def close_channel(self, name: str) -> None:
+        """Take one `open_channel` back."""
+        channel = self._channels.named(name)
+        if not channel.holders:
+            raise UnknownChannel(name)
+        channel.holders -= 1
+        self._channels.close_if_unused(channel)
+
+    def attending(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Work:
+        """Open the channel of subscriptions elsewhere, some rows at a time; the result is an `Attended`.
+
+        They are bound as by `subscribe_many`; without a `?` there are `count`. The channel stays open until
+        `forsake`, however often it is attended.
+        """
+        self._check_sound()
+        query = self._parse(sql)
+        predicates = query.bind_many(columns, count)
+        channel = self._open(query)
+        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
+        try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                yield LOAD_COST_S
+                self._check_sound()
+            channel.attended = True
+        finally:
+            channel.holders -= 1
+            self._channels.close_if_unused(channel)
+        return Attended(channel, predicates, query.columns)
+
+    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
+        """`attending`, all of it now."""
+        attended: Attended = finish(self.attending(sql, columns, count))
+        attended.channel.widen(attended.predicates)
+        return attended
+
+    def described(self, sql: str, columns: Sequence[ParameterColumn]) -> tuple[ParsedQuery, Predicates, Channel | None]:
+        """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""
+        self._check_sound()
+        query = self._parse(sql)
+        return query, query.bind_many(columns, 1), self._channels.find(query.shape)
+
+    def channel_name(self, query: ParsedQuery) -> str:
+        """How a query's channel is, or would be, called."""
+        return channel_name(query.shape, query.tables)
+
+    def tables_of(self, sql: str) -> tuple[str, ...]:
+        """The tables that a subscription reads."""
+        return tuple(table.name for table in self._parse(sql).tables)
+
+    def tables_named(self, sql: str) -> tuple[str, ...]:
+        """The tables that occur in a text, whether or not it is a subscription: whoever may not see them shall not
+        learn from our errors what is in them."""
+        if sql in self._parsed:
+            return self.tables_of(sql)
+        return tuple(self._catalog[name].name for name in names_in(sql) if name in self._catalog)
+
+    def forsake(self, name: str) -> None:
+        """Nobody elsewhere listens to a channel any more."""
+        channel = self._channels.named(name)
+        channel.attended, channel.asked_elsewhere = False, None
+        self._channels.close_if_unused(channel)
+
+    def statistics(self) -> dict[str, ChannelStatistics]:
+        """Per open channel, by name."""
+        self._check_sound()
+        return {channel.name: channel.statistics() for channel in self._channels}
+
+    def memory_bytes(self) -> int:
+        """About what tables, indexes and local subscriptions hold."""
+        stores = sum(store.memory_bytes() for store in self._stores.values())
+        return stores + self._interner.memory_bytes() + self._channels.memory_bytes()
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _publish(self, store: TableStore, change: Callable[[], Updates]) -> Batch:
+        """The one way of a batch: change the rows, number it, describe it channel by channel, tell the local
+        subscriptions."""
+        first_seq = self._seq + 1
+        messages: dict[str, Messages] = {}
+        readers = self._channels.reading(store.table.name)
+        try:
+            updates = change()
+            self._seq += len(updates)
+            self.feed.append(store, first_seq, updates)
+            for channel, side in readers:
+                if channel.loading():  # it is being opened, and nobody listens yet
+                    channel.absorb(side, updates)
+                    continue
+                described = channel.update(side, updates, first_seq)
+                channel.tell(described)
+                messages[channel.name] = described
+            self._sweep(channel for channel, _ in readers)
+        except UsageError:  # the store refuses before it changes anything
+            raise
+        except BaseException as error:
+            self._broken = f"{type(error).__name__} in the batch from update {first_seq} on {error}".rstrip()
+            raise
+        return Batch(first_seq, self._seq, messages)
+
+    def _check_sound(self) -> None:
+        """The rows are stored before channels hear of them; a channel that failed half-way has wrong answers."""
+        if self._broken is not None:
+            raise InvariantBroken(f"the engine stopped: {self._broken}; make a new one and load it again")
+
+    def tidy(self) -> None:
+        """Forget groups and texts that nothing refers to any more, also where no row changes for a while."""
+        self._check_sound()
+        self._sweep(list(self._channels))
+
+    def _sweep(self, channels: Iterable[Channel]) -> None:
+        """Forget groups and texts that nothing refers to any more, where enough have gathered.
+
+        Only after all channels have heard a batch: channels share groups.
+        """
+        for channel in channels:
+            if channel.wants_sweep and not channel.loading():  # it would number all rows at once, and find them in use
+                channel.sweep()
+                self._sweeps += 1
+        if not self._interner.wants_sweep:
+            return
+        live = [self.feed.live_codes()]
+        for store in self._stores.values():
+            slots = store.live_slots()
+            for position, column in enumerate(store.table.columns):
+                if column.type is ColumnType.TEXT:
+                    live.append(store.cells[position, slots])
+        live.extend(channel.live_codes() for channel in self._channels)
+        self._interner.sweep(np.concatenate(live))
+        self._sweeps += 1
+
+    def _store(self, table: str) -> TableStore:
+        given: object = table
+        name = given if isinstance(given, str) else f"a {type(given).__name__}"
+        store = self._stores.get(fold(name))
+        if store is None:
+            raise UnknownTable(name, tuple(known.name for known in self._catalog.values()))
+        return store
+
+    def _parse(self, sql: str) -> ParsedQuery:
+        if not isinstance(sql, str):
+            raise SqlError(type(sql).__name__, "the SQL must be a str")
+        query = self._parsed.get(sql)
+        if query is None:
+            query = parse_subscription(sql, self._catalog)
+            if len(self._parsed) >= REMEMBERED_QUERIES:
+                self._parsed.clear()
+            self._parsed[sql] = query
+        return query
+
+    def _open(self, query: ParsedQuery) -> Channel:
+        return self._channels.open(query.shape, [self._stores[fold(table.name)] for table in query.tables])
+
+    @contextmanager
+    def _channel(self, query: ParsedQuery) -> Iterator[Channel]:
+        """The query's channel, opened if need be, and closed again if it was opened for nothing."""
+        channel = self._open(query)
+        try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                pass
+            yield channel
+        finally:
+            self._channels.close_if_unused(channel)
+
+    def _subscription(
+        self,
+        query: ParsedQuery,
+        channel: Channel,
+        listener: Listeners,
+        predicates: Predicates,
+        close: Callable[[Subscription], None] | None = None,
+    ) -> Subscription:
+        def now() -> int:
+            self._check_sound()
+            return self._seq
+
+        def leave(subscription: Subscription) -> None:
+            self._leave(channel, listener)
+
+        number, close = int(listener[0]), close or leave
+        match channel:
+            case ScalarChannel():
+                return ScalarSubscription(query, channel, number, now, close)
+            case CollectionChannel():
+                return CollectionSubscription(query, channel, number, now, close, predicates)
+        raise InvariantBroken(f"a channel of no known kind: {channel.name}")
+
+    def _leave(self, channel: Channel, listeners: Listeners) -> None:
+        channel.audience.dismiss(listeners)
+        self._channels.close_if_unused(channel)
+        self._sweep((channel,))

@@ -1,0 +1,177 @@
+"""A local subscription: its answer now, and the events since one last asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from hullcast.broker.sql.query import Kind
+from hullcast.network.answers.collection import Collection
+from hullcast.network.answers.events import Change, LocalEvent, Resync
+from hullcast.network.answers.named import row_type
+from hullcast.network.wire.errors import SubscriptionClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hullcast.broker.reformulate.channel import Channel, CollectionChannel, ScalarChannel
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.sql.subscription import ParsedQuery
+
+
+class Subscription(ABC):
+    """What `Engine.subscribe` returns. Close it, or use it as a context manager, when it is no longer wanted."""
+
+    def __init__(
+        self,
+        query: ParsedQuery,
+        channel: Channel,
+        listener: int,
+        now: Callable[[], int],
+        close: Callable[[Subscription], None],
+    ) -> None:
+        self.sql = query.sql
+        self.columns = query.columns
+        self.channel = channel.name
+        self.dropped = 0  # events lost because nobody drained them in time, over the whole life
+        self._query = query
+        self._outbox = channel.audience.outbox
+        self._listener = listener
+        self._now = now
+        self._close: Callable[[Subscription], None] | None = close
+
+    @property
+    def answer(self) -> Any:
+        """None, a number or timestamp, a set, or a list of rows: what the SQL gives on the rows there are now."""
+        self._check_open()
+        return self._answer()
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the update that `answer` includes last."""
+        return self._now()
+
+    @property
+    def pending(self) -> int:
+        """Events that wait to be drained."""
+        self._check_open()
+        return self._outbox.waiting(self._listener)
+
+    def drain(self) -> list[LocalEvent]:
+        """The events since the last drain, oldest first; a Resync alone if some of them were dropped."""
+        self._check_open()
+        return self._changes()
+
+    def _resync(self, lost: int, answer: Any) -> Resync:
+        self.dropped += lost
+        return Resync(self._now(), answer, lost)
+
+    def close(self) -> None:
+        """Hear no more. Closing twice is fine."""
+        if self._close is not None:
+            close, self._close = self._close, None
+            close(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._close is None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<subscription {self.sql!r}{' closed' if self.closed else ''}>"
+
+    def _check_open(self) -> None:
+        if self._close is None:
+            raise SubscriptionClosed(self.sql)
+        self._now()  # a stopped engine has no answers either
+
+    @abstractmethod
+    def _answer(self) -> Any: ...
+
+    @abstractmethod
+    def _changes(self) -> list[LocalEvent]: ...
+
+
+class ScalarSubscription(Subscription):
+    """MIN, MAX, COUNT, SUM or AVG."""
+
+    def __init__(
+        self,
+        query: ParsedQuery,
+        channel: ScalarChannel,
+        listener: int,
+        now: Callable[[], int],
+        close: Callable[[Subscription], None],
+    ) -> None:
+        super().__init__(query, channel, listener, now, close)
+        self._scalar = channel
+
+    def _answer(self) -> Any:
+        return self._scalar.answer(self._listener)
+
+    def _changes(self) -> list[LocalEvent]:
+        lost = self._outbox.take_lost(self._listener)
+        taken = self._outbox.take(self._listener)
+        if lost:
+            return [self._resync(lost + len(taken.seqs), self._answer())]
+        values = map(self._scalar.read, taken.values, taken.rests)
+        return [Change(seq, partial(_same, value)) for seq, value in zip(taken.seqs, values, strict=True)]
+
+
+class CollectionSubscription(Subscription):
+    """DISTINCT, a selection or a join: a set of values, or rows in the order of their keys.
+
+    The contents are brought up to date from the events when somebody looks, not with every update.
+    """
+
+    def __init__(
+        self,
+        query: ParsedQuery,
+        channel: CollectionChannel,
+        listener: int,
+        now: Callable[[], int],
+        close: Callable[[Subscription], None],
+        predicate: Predicates,
+    ) -> None:
+        super().__init__(query, channel, listener, now, close)
+        self._source = channel
+        self._predicate = predicate
+        shown = None if query.shape.kind is Kind.DISTINCT else row_type(query.columns)
+        self._collection = Collection(channel.contents(predicate), shown, channel.audience.outbox.limit)
+        # One of many may be made long after it was admitted: what it missed till now is in the contents already.
+        self._collection.lost = len(self._outbox.take(listener).seqs) + self._outbox.take_lost(listener)
+
+    def _listen(self) -> None:
+        """Bring the contents up to date."""
+        lost = self._outbox.take_lost(self._listener)
+        if lost:
+            lost += len(self._outbox.take(self._listener).seqs)
+            self._collection.lose(self._source.contents(self._predicate), lost)
+        self._collection.hear(self._outbox.take(self._listener))
+
+    def _answer(self) -> Any:
+        self._listen()
+        return self._collection.answer()
+
+    @property
+    def pending(self) -> int:
+        self._check_open()
+        self._listen()
+        return self._collection.pending
+
+    def _changes(self) -> list[LocalEvent]:
+        self._listen()
+        if self._collection.lost:
+            return [self._resync(self._collection.take_lost(), self._collection.answer())]
+        return list(self._collection.take())
+
+
+def _same(value: Any) -> Any:
+    return value

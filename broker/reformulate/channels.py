@@ -1,0 +1,160 @@
+"""Which channels are open, which tables they read, and what they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hullcast.broker.reformulate.aggregate import AggregateChannel
+from hullcast.broker.reformulate.channel import Opening
+from hullcast.broker.reformulate.distinct import DistinctChannel
+from hullcast.broker.reformulate.extremum import ExtremumChannel
+from hullcast.broker.reformulate.join import JoinChannel
+from hullcast.broker.reformulate.keeper import TreeKeeper
+from hullcast.broker.reformulate.selection import SelectionChannel
+from hullcast.broker.sql.query import Kind, Ref
+from hullcast.network.wire.errors import UnknownChannel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hullcast.broker.reformulate.channel import Channel
+    from hullcast.broker.sql.query import Shape
+    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.schema import Table
+    from hullcast.broker.tables.store import TableStore
+
+TreeKey = tuple[str, int | None, int | None, tuple[int, ...]]
+
+
+class Channels:
+    """Opens a channel when a shape is first wanted, and closes it when nobody wants it any more.
+
+    MIN and MAX over the same columns share one tree; all joins on one column of a table share its index.
+    """
+
+    def __init__(self, interner: Interner, event_limit: int) -> None:
+        self._interner = interner
+        self._event_limit = event_limit
+        self._open: dict[Shape, Channel] = {}
+        self._named: dict[str, Channel] = {}
+        self._readers: dict[str, list[tuple[Channel, int]]] = {}
+        self._keepers: dict[TreeKey, tuple[TreeKeeper, set[Shape]]] = {}
+        self._keys_of: dict[Shape, list[TreeKey]] = {}
+
+    def __iter__(self) -> Iterator[Channel]:
+        return iter(self._open.values())
+
+    def reading(self, table: str) -> list[tuple[Channel, int]]:
+        """The channels that read a table, and as which side."""
+        return self._readers.get(table, [])
+
+    def named(self, name: str) -> Channel:
+        """The open channel of that name."""
+        if name not in self._named:
+            raise UnknownChannel(name)
+        return self._named[name]
+
+    def find(self, shape: Shape) -> Channel | None:
+        """The channel of a shape, if it is open."""
+        return self._open.get(shape)
+
+    def open(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
+        """The channel of a shape, opened if it is not; `load` must then bring it up to the present."""
+        channel = self._open.get(shape)
+        if channel is None:
+            channel = self._make(shape, stores)
+            self._open[shape] = self._named[channel.name] = channel
+            for side, table in enumerate(shape.tables):
+                self._readers.setdefault(table, []).append((channel, side))
+        return channel
+
+    def load(self, channel: Channel, rows: int) -> bool:
+        """Let a channel that was opened take in the next rows of its tables; returns whether it has them all."""
+        for keeper, store in channel.loading():
+            keeper.load(store, rows)
+            break
+        return not channel.loading()
+
+    def close_if_unused(self, channel: Channel) -> None:
+        """Close a channel that nobody holds, attends or listens to."""
+        if channel.holders or channel.attended or len(channel.audience) or self._open.get(channel.shape) is not channel:
+            return
+        channel.release()
+        del self._open[channel.shape], self._named[channel.name]
+        for table in channel.shape.tables:
+            self._readers[table] = [reader for reader in self._readers[table] if reader[0] is not channel]
+        for key in self._keys_of.pop(channel.shape, ()):
+            users = self._keepers[key][1]
+            users.discard(channel.shape)
+            if not users:
+                del self._keepers[key]
+
+    def memory_bytes(self) -> int:
+        """About what channels hold, shared trees counted once."""
+        trees = sum(keeper.tree.memory_bytes() for keeper, _ in self._keepers.values())
+        return trees + sum(channel.memory_bytes() for channel in self)
+
+    def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
+        name = channel_name(shape, [store.table for store in stores])
+        opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit)
+        match shape.kind:
+            case Kind.MIN | Kind.MAX:
+                assert shape.y is not None, "S2"
+                x = shape.ranges[0].column if shape.ranges else None
+                groups = tuple(ref.column for ref in shape.partition)
+                return ExtremumChannel(opening, self._keeper(shape, stores[0], x, shape.y.column, groups))
+            case Kind.DISTINCT:
+                return DistinctChannel(opening)
+            case Kind.COUNT | Kind.SUM | Kind.AVG:
+                return AggregateChannel(opening)
+            case Kind.SELECT:
+                return SelectionChannel(opening)
+            case Kind.JOIN:
+                assert shape.on is not None, "S3"
+                left = self._keeper(shape, stores[0], shape.on.left, None, ())
+                right = self._keeper(shape, stores[1], shape.on.right, None, ())
+                return JoinChannel(opening, (left, right))
+
+    def _keeper(
+        self, shape: Shape, store: TableStore, x: int | None, y: int | None, groups: tuple[int, ...]
+    ) -> TreeKeeper:
+        key = (store.table.name, x, y, groups)
+        if key not in self._keepers:
+            keeper = TreeKeeper(x, y, groups)
+            keeper.begin_load(store)
+            self._keepers[key] = (keeper, set())
+        keeper, users = self._keepers[key]
+        users.add(shape)
+        self._keys_of.setdefault(shape, []).append(key)
+        return keeper
+
+
+def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
+    """A channel's name: the query with its constants taken out, e.g. `MIN(PER) FROM STOCK OVER RISK BY SECTOR`."""
+
+    def name(ref: Ref) -> str:
+        column = quoted(tables[ref.side].columns[ref.column].name)
+        return f"{quoted(tables[ref.side].name)}.{column}" if len(tables) > 1 else column
+
+    match shape.kind:
+        case Kind.SELECT | Kind.JOIN:
+            what = f"SELECT {', '.join(map(name, shape.projection))}"
+        case Kind.DISTINCT:
+            what = f"DISTINCT {name(shape.y)}" if shape.y else ""
+        case _:
+            what = f"{shape.kind.value}({name(shape.y) if shape.y else '*'})"
+    text = f"{what} FROM {quoted(tables[0].name)}"
+    if shape.on is not None:
+        left, right = name(Ref(0, shape.on.left)), name(Ref(1, shape.on.right))
+        meeting = f"{right} - {left}" if shape.on.band else f"{left} = {right}"
+        text += f" JOIN {quoted(tables[1].name)} ON {meeting}"
+    if shape.ranges:
+        text += f" OVER {', '.join(map(name, shape.ranges))}"
+    if shape.partition:
+        text += f" BY {', '.join(map(name, shape.partition))}"
+    return text
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it: as it is, or in quotes where it is not a plain word. Keeps channel names distinct."""
+    return name if name.isidentifier() and name.isascii() else f'"{name}"'

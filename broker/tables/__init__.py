@@ -1,0 +1,1 @@
+"""Tables: what a row is, how its values become codes, where it is kept, and the feed of what changed."""

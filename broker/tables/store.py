@@ -1,0 +1,202 @@
+"""The current rows of one table, as columns of codes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hullcast.broker.tables.ingest import KEEP, Encoded
+from hullcast.broker.tables.keys import KeyMap
+from hullcast.broker.tables.schema import Table
+from hullcast.network.compiled import kernel
+from hullcast.network.wire.errors import BadValue, InvariantBroken
+
+SMALLEST_CAPACITY = 64
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Updates:
+    """What a batch did, one entry per row of the batch, in its order.
+
+    `old` and `new` have shape (columns, n); NaN throughout where the row did not exist before, or does not
+    after. A key that occurs twice in a batch finds the first occurrence's `new` as its second `old`.
+    Removing an absent key is an entry with neither, and slot -1.
+    """
+
+    slots: NDArray[np.int64]
+    existed: NDArray[np.bool_]
+    exists: NDArray[np.bool_]
+    old: NDArray[np.float64]
+    new: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """The number of updates."""
+        return len(self.slots)
+
+
+class TableStore:
+    """Rows live in slots: columns of `cells`, found by the code of their key.
+
+        slot     0     1     2     3        capacity 4, high water 3
+        key      A     -     C     .        keys A: 0, C: 2
+        PER     3.0   NaN   7.0   NaN       _free [1]; slot 3 was never used
+        alive    x           x
+
+    A row keeps its slot as long as it lives. A freed slot is given out again at the earliest by the next
+    batch, so within one `Updates` a slot means one row.
+
+    Invariants (`check` tests them; every property test calls it after every step):
+      S1  `_keys` maps the key codes of the live rows, and only those, to their slots.
+      S2  a slot that is not alive holds NaN in every column (so an absent row's `old` needs no branch).
+      S3  live slots and `_free` divide 0.._high_water-1 without overlap.
+      S4  no cell is infinite (KEEP was resolved), and no live row has NULL in a NOT NULL column or the key.
+
+    Cost: `apply` and `remove` one hash lookup and O(columns) a row, compiled; growth by doubling.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.version = 0  # batches applied so far
+        self.cells: NDArray[np.float64] = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
+        self.alive: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
+        self._keys = KeyMap()
+        self._free: list[int] = []
+        self._high_water = 0
+        self._required = [
+            position for position, column in enumerate(table.columns) if column.not_null and position != table.key
+        ]
+
+    def __len__(self) -> int:
+        """The number of live rows."""
+        return len(self._keys)
+
+    def apply(self, encoded: Encoded) -> Updates:
+        """Insert or change rows in order; BadValue before any change if a new row lacks a NOT NULL column."""
+        given = np.ascontiguousarray(encoded.cells)
+        width, n = given.shape
+        slots = self._slots_for(encoded)
+        existed = np.empty(n, np.bool_)
+        exists = np.empty(n, np.bool_)
+        old = np.empty((width, n))
+        new = np.empty((width, n))
+        _write(self.cells, self.alive, slots, given, existed, exists, old, new)
+        self.version += 1
+        return Updates(slots, existed, exists, old, new)
+
+    def remove(self, key_codes: NDArray[np.float64]) -> Updates:
+        """Delete rows by key, in order; an absent key is an update that changes nothing."""
+        n = len(key_codes)
+        slots = self._keys.remove(np.ascontiguousarray(key_codes))
+        existed = slots >= 0
+        freed = slots[existed]
+        old = np.full((len(self.table.columns), n), np.nan)
+        old[:, existed] = self.cells[:, freed]
+        self.cells[:, freed] = np.nan
+        self.alive[freed] = False
+        self._free.extend(freed.tolist())
+        self.version += 1
+        return Updates(slots, existed, np.zeros(n, dtype=np.bool_), old, np.full_like(old, np.nan))
+
+    def live_slots(self) -> NDArray[np.int64]:
+        """The slots of all rows, ascending."""
+        return np.flatnonzero(self.alive[: self._high_water])
+
+    @property
+    def high_water(self) -> int:
+        """All slots ever used are below this."""
+        return self._high_water
+
+    def memory_bytes(self) -> int:
+        """About what the store holds, in bytes."""
+        arrays = self.cells.nbytes + self.alive.nbytes
+        return arrays + self._keys.memory_bytes() + sys.getsizeof(self._free) + 32 * len(self._free)
+
+    def check(self) -> None:
+        """InvariantBroken unless S1 to S4 hold."""
+        live = self.live_slots()
+        keys = self.cells[self.table.key, live]
+        self._keys.check()
+        if not np.array_equal(self._keys.find(keys), live) or len(live) != len(self):
+            raise InvariantBroken("S1: keys and live slots do not match")
+        if not np.isnan(self.cells[:, ~self.alive]).all():
+            raise InvariantBroken("S2: a dead slot holds a value")
+        if sorted(live.tolist() + self._free) != list(range(self._high_water)):
+            raise InvariantBroken("S3: live and free slots do not divide the used ones")
+        required = self.cells[[*self._required, self.table.key]][:, live]
+        if np.isinf(self.cells).any() or np.isnan(required).any():
+            raise InvariantBroken("S4: a KEEP or a forbidden NULL was stored")
+
+    def _slots_for(self, encoded: Encoded) -> NDArray[np.int64]:
+        """The slot of each row, giving new keys one; refuses before anything changed."""
+        codes = np.ascontiguousarray(encoded.cells[self.table.key])
+        slots = self._keys.find(codes)
+        if (slots[0] if len(slots) == 1 else slots.min(initial=0)) >= 0:
+            return slots
+        missing = np.flatnonzero(slots < 0)
+        if encoded.partial and self._required:
+            _, first = np.unique(codes[missing], return_index=True)  # later occurrences are not new rows
+            self._refuse_incomplete(encoded.cells, np.sort(missing[first]))
+        fresh = self._allocate(len(missing))  # too many, if a new key occurs more than once
+        slots, taken = self._keys.assign(codes, np.array(fresh, np.int64))
+        self._free.extend(fresh[taken:])
+        return slots
+
+    def _refuse_incomplete(self, given: NDArray[np.float64], new_rows: NDArray[np.int64]) -> None:
+        """BadValue for the first of these rows, which start a life, that leaves out a NOT NULL column."""
+        lacking = given[self._required][:, new_rows] == KEEP
+        if lacking.any():
+            at = int(np.argmax(lacking.any(axis=0)))
+            column = self.table.columns[self._required[int(np.argmax(lacking[:, at]))]]
+            reason = "a new row needs a value here (NOT NULL)"
+            raise BadValue(self.table.name, int(new_rows[at]), column.name, reason)
+
+    def _allocate(self, count: int) -> list[int]:
+        """Slots for new rows: freed ones first, latest first (they are warm in the cache)."""
+        left = max(0, len(self._free) - count)
+        slots = self._free[left:][::-1]
+        del self._free[left:]
+        if len(slots) < count:
+            end = self._high_water + count - len(slots)
+            slots.extend(range(self._high_water, end))
+            self._high_water = end
+            if end > len(self.alive):
+                self._grow(end)
+        return slots
+
+    def _grow(self, needed: int) -> None:
+        capacity = len(self.alive)
+        while capacity < needed:
+            capacity *= 2
+        extra = capacity - len(self.alive)
+        self.cells = np.hstack((self.cells, np.full((len(self.table.columns), extra), np.nan)))
+        self.alive = np.concatenate((self.alive, np.zeros(extra, dtype=np.bool_)))
+
+
+@kernel
+def _write(
+    cells: NDArray[np.float64],
+    alive: NDArray[np.bool_],
+    slots: NDArray[np.int64],
+    given: NDArray[np.float64],
+    existed: NDArray[np.bool_],
+    exists: NDArray[np.bool_],
+    old: NDArray[np.float64],
+    new: NDArray[np.float64],
+) -> None:
+    """Write rows in order; in order, because a slot that occurs again must find what was written before."""
+    for i in range(len(slots)):
+        existed[i] = alive[slots[i]]
+        exists[i] = True
+        alive[slots[i]] = True
+    for column in range(cells.shape[0]):
+        for i in range(len(slots)):
+            before = cells[column, slots[i]]  # NaN for a new row, by S2
+            value = given[column, i]
+            if value == -np.inf:  # KEEP
+                value = before
+            old[column, i] = before
+            new[column, i] = value
+            cells[column, slots[i]] = value

@@ -1,0 +1,170 @@
+"""`hullcast bench engine`, `nodes`, `covers` and `live`: measurements beside Xie (2007) and beside baselines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+
+from hullcast.clients.cli.commands.arguments import whole
+from hullcast.clients.cli.commands.progress import bar
+from hullcast.clients.cli.commands.warm import warm_with_bar
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim import XIE
+from hullcast.sim.bench.covers import QUICK_COVERS, CoverSettings, measure_covers
+from hullcast.sim.bench.covers import steps as cover_steps
+from hullcast.sim.bench.covers import to_json as covers_to_json
+from hullcast.sim.bench.engine import run as measure
+from hullcast.sim.bench.engine import steps, write_json, write_plain
+from hullcast.sim.bench.figures import check, draw
+from hullcast.sim.bench.live.measure import STEPS as LIVE_STEPS
+from hullcast.sim.bench.live.measure import live_to_json, run_live
+from hullcast.sim.bench.live.report import show_live
+from hullcast.sim.bench.live.settings import FULL_LIVE, QUICK_LIVE
+from hullcast.sim.bench.nodes import ROWS, SIZES, measure_nodes
+from hullcast.sim.bench.report import show, show_covers
+from hullcast.sim.bench.settings import FULL, QUICK, SECTIONS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of all benchmarks."""
+    parser.set_defaults(bench=None, parser=parser)
+    which = parser.add_subparsers(metavar="engine|nodes|covers|live", dest="bench", required=True)
+    engine = which.add_parser(
+        "engine",
+        help="messages, time, throughput and memory of the engine",
+        description=f"Reproduces Tables 5.2 and 5.3 and Figures 5.6 and 5.7 of {XIE}, and measures throughput. "
+        "Times are medians of interleaved rounds, but for the brute-force baselines and the single row. "
+        "Goals are judged at the end; the exit code is 0 either way.",
+        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in SECTIONS.items()) + ".",
+    )
+    engine.add_argument("--quick", action="store_true", help="fewer sizes and rounds: about a minute")
+    engine.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
+    )
+    engine.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+    engine.add_argument(
+        "--only",
+        action="append",
+        choices=list(SECTIONS),
+        default=[],
+        metavar="SECTION",
+        help="one section; may be repeated",
+    )
+    nodes = which.add_parser(
+        "nodes",
+        help="node size of the A2B-tree",
+        description="Runs the S-CN kernel over copies of the package that differ in the number of entries of a tree's "
+        "node, in processes of their own.",
+    )
+    nodes.add_argument("--sizes", type=whole(4), nargs="+", default=list(SIZES), help="values of INNER")
+    nodes.add_argument("--rows", type=whole(1), nargs="+", default=list(ROWS), help="table sizes")
+    nodes.add_argument("--updates", type=whole(1), default=50_000, help="updates a round (default 50000)")
+    nodes.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+    covers = which.add_parser(
+        "covers",
+        help="routing state and needless messages of the network",
+        description="Splits the subscriptions of Table 5.1 over gateways, at random and by content, and routes real "
+        "messages to them: by every point, by covers of several sizes, and without pruning.",
+    )
+    covers.add_argument("--quick", action="store_true", help="fewer subscriptions, sizes and rounds: some seconds")
+    covers.add_argument("--subscriptions", type=whole(1), help="in total (default 100000, quick: 20000)")
+    covers.add_argument("--gateways", type=whole(1), default=4, help="gateways below the root (default 4)")
+    covers.add_argument("--budgets", type=whole(1), nargs="+", help="boxes a cover may have")
+    covers.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    covers.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+    live = which.add_parser(
+        "live",
+        help="throughput, latency and cost of a cluster of processes",
+        description="Starts a server, a root, two gateways, four clients with 25,000 MIN subscriptions each and a "
+        "publisher, and measures updates/s with every answer checked, latency, CPU by the number of subscriptions, "
+        "installation and durable publishes; beside a bare ZeroMQ chain, the same ranges as intervals, and a server "
+        "that does not prune. Goals are judged at the end; the exit code is 0 either way.",
+    )
+    live.add_argument("--quick", action="store_true", help="shorter phases: about half a minute")
+    live.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    live.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run the benchmark that is asked for."""
+    benches = {"engine": _engine, "nodes": _nodes, "covers": _covers, "live": _live}
+    return benches[arguments.bench](arguments, console)
+
+
+def _engine(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        check()
+    warm_with_bar(console)
+    settings = replace(QUICK if arguments.quick else FULL, seed=arguments.seed)
+    with bar(console, steps(settings, arguments.only)) as tick:
+        report = measure(settings, arguments.only, tick)
+    show(report, console)
+    if arguments.json is not None:
+        write_json(report, arguments.json)
+        paths = [arguments.json, *draw(report, arguments.json.parent)]
+        console.print("written: " + ", ".join(map(str, paths)), soft_wrap=True)
+    return 0
+
+
+def _nodes(arguments: argparse.Namespace, console: Console) -> int:
+    with bar(console, 2 * len(arguments.sizes)) as tick:
+        found = measure_nodes(
+            arguments.sizes, arguments.rows, updates=arguments.updates, seed=arguments.seed, tick=tick
+        )
+    table = Table(title="S-CN kernel, ns an update", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("entries of an inner node")
+    for n in arguments.rows:
+        table.add_column(f"{n:,} rows", justify="right")
+    best = {n: min(size.ns[n] for size in found) for n in arguments.rows}
+    for size in found:
+        cells = [
+            f"[bold]{size.ns[n]:,.0f}[/]" if size.ns[n] == best[n] else f"{size.ns[n]:,.0f}" for n in arguments.rows
+        ]
+        table.add_row(f"{size.inner}{' (as shipped)' if size.shipped else ''}", *cells)
+    console.print(table)
+    return 0
+
+
+def _covers(arguments: argparse.Namespace, console: Console) -> int:
+    warm_with_bar(console)
+    default = QUICK_COVERS if arguments.quick else CoverSettings()
+    settings = replace(
+        default,
+        subscriptions=arguments.subscriptions or default.subscriptions,
+        gateways=arguments.gateways,
+        budgets=tuple(arguments.budgets or default.budgets),
+        seed=arguments.seed,
+    )
+    if settings.subscriptions < settings.gateways:
+        raise UsageError(f"{settings.subscriptions} subscriptions are too few for {settings.gateways} gateways")
+    with bar(console, cover_steps(settings)) as tick:
+        report = measure_covers(settings, tick)
+    show_covers(report, console)
+    if arguments.json is not None:
+        write_plain(covers_to_json(report), arguments.json)
+        console.print(f"written: {arguments.json}", soft_wrap=True)
+    return 0
+
+
+def _live(arguments: argparse.Namespace, console: Console) -> int:
+    warm_with_bar(console)
+    settings = replace(QUICK_LIVE if arguments.quick else FULL_LIVE, seed=arguments.seed)
+    with bar(console, LIVE_STEPS) as tick:
+        report = run_live(settings, tick)
+    show_live(report, console)
+    if arguments.json is not None:
+        write_plain(live_to_json(report), arguments.json)
+        console.print(f"written: {arguments.json}", soft_wrap=True)
+    return 0

@@ -1,0 +1,146 @@
+"""What all client commands have in common: where the server is, bound parameters, and the way in and out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hullcast.clients.cli.commands.arguments import seconds
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import DEFAULT_URL, configure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+#: How long a command waits for somebody to answer, unless --timeout says: a person sits in front of it.
+CONNECT_S = 3.0
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser, json_help: str = "print JSON, for programs") -> None:
+    """Where to connect, and as whom."""
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "--url",
+        help="server or node, or several separated by commas; environment HULLCAST_URL (default " + DEFAULT_URL + ")",
+    )
+    group.add_argument(
+        "--key", metavar="FILE", help="the key pair of this client, a file from `hullcast keygen`; HULLCAST_KEY"
+    )
+    group.add_argument(
+        "--server-key", metavar="KEY", help="the server's public key, or a file that holds it; HULLCAST_SERVER_KEY"
+    )
+    group.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="S",
+        help=f"seconds to wait for a connection (default {CONNECT_S:g}) and for each reply (default 30)",
+    )
+    group.add_argument(
+        "--name", help="name of this client in the server's logs; HULLCAST_NAME (default host and process)"
+    )
+    group.add_argument(
+        "--insecure", action="store_true", default=None, help="allow an unencrypted connection to another host"
+    )
+    parser.add_argument("--json", action="store_true", help=json_help)
+
+
+def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
+    """A SELECT and the values of its placeholders."""
+    parser.add_argument("sql", metavar="SELECT", help="the statement, in quotes; `?` are placeholders")
+    parser.set_defaults(parameters=[])
+    parser.add_argument(
+        "--param",
+        action="append",
+        type=parameter,
+        dest="parameters",
+        metavar="V",
+        help="value of the next `?`: a number if it looks like one, else text; a negative one as --param=-1e3",
+    )
+    parser.add_argument(
+        "--param-text",
+        action="append",
+        dest="parameters",
+        metavar="TEXT",
+        help="value of the next `?`: text, even if it looks like a number",
+    )
+
+
+def parameter(text: str) -> int | float | str:
+    """A number if the whole text is one in decimal notation, else the text itself."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+@asynccontextmanager
+async def connected(arguments: argparse.Namespace) -> AsyncIterator[Client]:
+    """A client, open; ConnectionLost soon if nobody is there."""
+    connection = configure(
+        arguments.url,
+        name=arguments.name,
+        timeout=arguments.timeout,
+        key=arguments.key,
+        server_key=arguments.server_key,
+        insecure=arguments.insecure,
+    )
+    patience_s = connection.timeout_s if arguments.timeout is not None else min(CONNECT_S, connection.timeout_s)
+    client = Client(connection)
+    await client.open(timeout=patience_s)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def as_json(value: object) -> str:
+    """One line of JSON; a TIMESTAMP is ISO-8601 text, a set a sorted list."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, set | frozenset):
+        return in_order(value)
+    if hasattr(value, "item"):  # a NumPy scalar
+        return value.item()
+    raise TypeError(f"no JSON for a {type(value).__name__}")
+
+
+def in_order(values: set[Any] | frozenset[Any]) -> list[Any]:
+    """The values of a set: NULL first, the rest ascending."""
+    return sorted(values, key=lambda value: (value is not None, value if value is not None else 0))
+
+
+def shown(value: object) -> str:
+    """One value as people read it."""
+    match value:
+        case None:
+            return "NULL"
+        case datetime():
+            return value.isoformat()
+        case float():
+            return f"{value:.15g}" if value != int(value) or abs(value) >= 1e15 else f"{value:.1f}"
+        case _:
+            return str(value)
+
+
+def distinct(names: tuple[str, ...]) -> list[str]:
+    """Names as keys of an object: the second X is X_2."""
+    found: list[str] = []
+    for name in names:
+        number, fresh = 1, name
+        while fresh in found:
+            number += 1
+            fresh = f"{name}_{number}"
+        found.append(fresh)
+    return found

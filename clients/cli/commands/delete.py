@@ -1,0 +1,104 @@
+"""`hullcast delete`: rows out of a table, by primary key."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from hullcast.clients.cli.commands.arguments import whole
+from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
+from hullcast.clients.cli.feeds.feeding import Account, Stopped, read_ahead, send_all
+from hullcast.clients.cli.feeds.rows_in import Source
+from hullcast.clients.cli.feeds.rows_typed import KINDS, find_table, text_value
+from hullcast.network.wire.errors import HullcastError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from hullcast.clients.cli.feeds.rows_typed import TableShape
+    from hullcast.clients.sdk.client import Receipt
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Removes rows by primary key. A key that does not exist is not an error. Keys are read by the type of the key "
+        "column."
+    )
+    parser.epilog = "Exit code 0 if all deletes were durable, 2 if not. Put a key that begins with a minus after `--`."
+    parser.add_argument("table", metavar="TABLE", help="the table, in any case")
+    parser.add_argument("keys", nargs="*", metavar="KEY", help="a primary key")
+    parser.add_argument("--file", metavar="FILE", help="keys, one per line; `-` is standard input")
+    parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="keys in a batch (default 1000)")
+    add_connection_arguments(parser, "print the summary as JSON: table, keys, seq")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Delete, and sum up."""
+    if bool(arguments.keys) == (arguments.file is not None):
+        raise UsageError("give keys, or a --file of keys")
+    source = Source(arguments.file) if arguments.file is not None else None
+    account = Account()
+    try:
+        table = asyncio.run(_delete(arguments, source, account))
+    except UsageError as error:
+        raise UsageError(f"{error}; {account.rows:,} keys were done before") if account.rows else error from None
+    finally:
+        if source is not None:
+            source.close()
+    if arguments.json:
+        facts = {"table": table, "keys": account.rows, "seq": account.seq or None}
+        console.file.write(as_json(facts) + "\n")
+    else:
+        keys = "key" if account.rows == 1 else "keys"
+        last = f", last seq {account.seq}" if account.rows else ""
+        console.file.write(f"{table}: deleted {account.rows:,} {keys}{last}\n")
+    return 0
+
+
+async def _delete(arguments: argparse.Namespace, source: Source | None, account: Account) -> str:
+    async with connected(arguments) as client:
+        table = find_table(await client.tables(), arguments.table)
+        texts = _texts(arguments.keys) if source is None else _lines(source)
+
+        async def send(keys: list[Any]) -> Receipt:
+            return await client.delete(table.name, keys)
+
+        try:
+            await send_all(read_ahead(_batches(table, texts, arguments.batch)), send, len, account)
+        except Stopped as stopped:
+            if not isinstance(stopped.__cause__, HullcastError):
+                raise
+            raise stopped.__cause__ from None
+    return table.name
+
+
+def _texts(keys: list[str]) -> Iterator[tuple[str, str]]:
+    for number, key in enumerate(keys, 1):
+        yield f"key {number}", key
+
+
+def _lines(source: Source) -> Iterator[tuple[str, str]]:
+    """Each line that is not empty, and where it is."""
+    for line in source:
+        key = line.rstrip("\r\n")
+        if key:
+            yield f"{source.name} line {source.line}", key
+
+
+def _batches(table: TableShape, texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[Any]]:
+    kind = table.types[table.key]
+    while part := list(islice(texts, size)):
+        keys = []
+        for place, text in part:
+            try:
+                keys.append(text_value(kind, text))
+            except ValueError:
+                raise UsageError(
+                    f"{place}: key column {table.key} is {kind}; {text[:40]!r} is not {KINDS[kind]}"
+                ) from None
+        yield keys

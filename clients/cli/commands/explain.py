@@ -1,0 +1,127 @@
+"""`hullcast explain`: what a subscription becomes, whom it shares messages with, and what traffic to expect."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from hullcast.clients.cli.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+RECTANGLES = ("MIN", "MAX", "DISTINCT")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Shows how a subscription would be served, without subscribing: the point or box it becomes, the channel whose "
+        "messages it shares with all subscriptions of its kind, and the traffic it would have had recently."
+    )
+    parser.epilog = (
+        "Traffic is measured on the recent messages that the server keeps for clients that reconnect, so it is unknown "
+        "while the channel has no subscription."
+    )
+    add_sql_arguments(parser)
+    add_connection_arguments(parser, "print the server's reply as one JSON object; a missing bound is null")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Ask, and put it into words."""
+    told = asyncio.run(_explain(arguments))
+    if arguments.json:
+        ends = {name: [None if abs(end) == inf else end for end in told[name]] for name in ("low", "high")}
+        console.file.write(as_json(told | ends) + "\n")
+        return 0
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for about, text in in_words(told):
+        table.add_row(about, Text(text))
+    console.print(table)
+    return 0
+
+
+async def _explain(arguments: argparse.Namespace) -> dict[str, Any]:
+    async with connected(arguments) as client:
+        return await client.explain(arguments.sql, *arguments.parameters)
+
+
+def in_words(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the server tells, as headings and sentences."""
+    tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in zip(told["tables"], told["rows"], strict=True))
+    lines = [("answer", f"{', '.join(told['answer'])} from {tables}, as of seq {told['seq']}")]
+    lines.append(("becomes", _becomes(told)))
+    lines.append(("channel", told["channel"]))
+    lines.append(("shared", _shared(told)))
+    lines += _traffic(told)
+    return lines
+
+
+def _becomes(told: dict[str, Any]) -> str:
+    if told["never"]:
+        return "nothing: no row can satisfy it, so it will never hear anything"
+    ranges = [*told["ranges"]]
+    ranges += ["the difference"] * (len(told["low"]) - len(ranges))  # the band of a join has no column of its own
+    partition = f", among rows of the same {', '.join(told['partitions'])}" if told["partitions"] else ""
+    if not ranges:
+        return f"the whole table{partition}: every message of the channel concerns it"
+    if told["kind"] in RECTANGLES and len(ranges) == 1:
+        return (
+            f"the point ({_number(told['low'][0])}, {_number(told['high'][0])}) in the plane of all ranges of "
+            f"{ranges[0]}{partition}; a message is a rectangle of ranges, and concerns it if the point is inside"
+        )
+    sides = [
+        f"{name} {_number(low)} .. {_number(high)}"
+        for name, low, high in zip(ranges, told["low"], told["high"], strict=True)
+    ]
+    return (
+        f"the box {' x '.join(sides)}{partition}; a message is a row's place before and after an update, and concerns "
+        "it if one of them is inside"
+    )
+
+
+def _number(end: float) -> str:
+    return {inf: "∞", -inf: "-∞"}.get(end, f"{end:.10g}")
+
+
+def _shared(told: dict[str, Any]) -> str:
+    over = f" over {', '.join(told['ranges'])}" if told["ranges"] else ""
+    by = f" by {', '.join(told['partitions'])}" if told["partitions"] else ""
+    state = "it is open" if told["channel_open"] else "it has no subscription now; the first one opens it"
+    return (
+        f"with every {told['kind']} of {' and '.join(told['tables'])}{over}{by}, whatever its bounds: one set of "
+        f"messages for all of them; {state}"
+    )
+
+
+def _traffic(told: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = []
+    if "messages_per_update" in told:
+        text = f"{told['messages_per_update']:.2f} messages an update, for all subscribers together"
+        seen = f"over {told['updates_seen']:,} updates; {told['ignorable_share']:.0%} of these change no answer"
+        lines.append(("messages", f"{text} ({seen})"))
+    if "recent_messages" not in told:
+        lines.append(("expect", "not known: the server keeps no messages of this channel yet"))
+        return lines
+    matching, kept, span = told["recent_messages_matching"], told["recent_messages"], told["recent_span_updates"]
+    telling = told["recent_updates_telling"]
+    lines.append(
+        (
+            "expect",
+            f"an event in {telling:,} of the last {span:,} updates ({telling / span:.1%}): {matching:,} of the "
+            f"{kept:,} messages kept concern this one",
+        )
+    )
+    each = told["bytes_per_message"]
+    lines.append(
+        ("bytes", f"about {each:.0f} a message, {matching * each / span:.1f} an update on the way to this subscriber")
+    )
+    return lines

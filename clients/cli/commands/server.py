@@ -1,0 +1,57 @@
+"""`hullcast server`: the commit log, the engine and the root of the overlay, in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hullcast.broker.server.metrics import server_metrics
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.broker.server.status import server_status
+from hullcast.clients.cli.commands.arguments import add_process_arguments
+from hullcast.clients.cli.commands.serving import prepare
+from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
+from hullcast.clients.cli.warm.serving import warm_server
+from hullcast.network.settings.flags import add_flags
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A flag for each setting, and how the process shows itself."""
+    parser.description = (
+        "Runs the database server: it keeps the rows, writes the commit log, and feeds nodes and clients. When it "
+        "is ready it prints one line on standard output; logs go to standard error."
+    )
+    parser.epilog = (
+        "SIGTERM and SIGINT stop it: it syncs the log and notifies its children; a second SIGINT stops it at once. "
+        "SIGHUP makes it read the allow list again. Exit code 0 after a requested stop, 2 when it cannot serve."
+    )
+    add_process_arguments(parser)
+    add_flags(parser, ServerSettings)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Serve until told to stop."""
+    prepared = prepare(ServerSettings, arguments)
+    if prepared is None:
+        return 0
+    settings = prepared.settings
+    warm_server()
+    server = Server(settings, prepared.rights, curve=prepared.curve)
+    running = Running(
+        role="server",
+        name=settings.name,
+        service=server,
+        monitor=settings.monitor,
+        allow=settings.security.allow,
+        metrics=lambda: server_metrics(server),
+        status=lambda: server_status(server),
+        missing=server.ready,
+    )
+    place = f", data in {settings.data}" if settings.data is not None else ", in memory only"
+    serve(running, announcer(as_json=arguments.json, text=place))
+    leave(0)

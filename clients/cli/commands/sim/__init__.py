@@ -1,0 +1,51 @@
+"""`hullcast sim topology`, `trace`, `traffic`, `figures`: what a workload costs on the wire, by replay on Spark."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from hullcast.network.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+#: Name, one line about it, and the module that has it.
+SIMULATIONS: tuple[tuple[str, str, str], ...] = (
+    ("topology", "make, measure and compare network topologies", "hullcast.clients.cli.commands.sim.topology"),
+    ("trace", "make a trace of events: from daily prices, or synthetic", "hullcast.clients.cli.commands.sim.trace"),
+    ("traffic", "replay a trace over brokers: messages, bytes, stress", "hullcast.clients.cli.commands.sim.traffic"),
+    ("figures", "reproduce published traffic figures, with a report", "hullcast.clients.cli.commands.sim.figures"),
+)
+#: Packages that a simulation cannot do without; of traces it depends on their kind.
+NEEDED: dict[str, tuple[str, ...]] = {
+    "topology": ("networkx", "scipy"),
+    "trace yahoo": ("pyarrow", "pandas", "pyspark"),
+    "trace market": ("pyarrow", "pandas", "pyspark"),
+    "trace table51": ("pyarrow",),
+    "traffic": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
+    "figures": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of all simulations."""
+    names = "|".join(name for name, _, _ in SIMULATIONS)
+    which = parser.add_subparsers(metavar=names, dest="simulation", required=True)
+    for name, about, module in SIMULATIONS:
+        subparser = which.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
+        import_module(module).add_arguments(subparser)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run the simulation that is asked for."""
+    name = arguments.simulation + (f" {arguments.kind}" if arguments.simulation == "trace" else "")
+    missing = [package for package in NEEDED[name] if find_spec(package) is None]
+    if missing:
+        raise UsageError(f"sim {name} needs {', '.join(missing)}; install them with pip install 'hullcast[sim]'")
+    modules = {name: module for name, _, module in SIMULATIONS}
+    code: int = import_module(modules[arguments.simulation]).run(arguments, console)
+    return code

@@ -1,0 +1,134 @@
+"""`hullcast sim traffic`: what one workload costs on the wire, in each placement and approach."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hullcast.clients.cli.commands.arguments import whole
+from hullcast.network.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from hullcast.sim.experiments.traffic import Traffic, TrafficSettings
+
+#: As `sim.overlay.placement.PLACEMENTS`, which is not imported here: help must not wait for numba (a test compares).
+PLACEMENTS = ("can", "tree-content", "tree-nearest", "tree-random")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Replays a trace of events (default: a synthetic stock market) over a simulated network of brokers, and counts "
+        "messages, bytes and stress of every event in four ways: S-CN (Hullcast), S-UN (the server sends a message to "
+        "each affected subscription or, aggregated, broker) and CN (each changed row goes to all ranges that hold it)."
+    )
+    parser.add_argument("trace", nargs="?", type=Path, metavar="TRACE_DIR", help="made by `hullcast sim trace`")
+    parser.add_argument("--subscriptions", type=whole(1), metavar="N", help="default 500000 (quick: 50000)")
+    parser.add_argument("--brokers", type=whole(1), metavar="N", help="default 1000 (quick: 200)")
+    parser.add_argument("--nodes", type=whole(3), metavar="N", help="nodes of the network; default 20000 (quick: 4000)")
+    parser.add_argument(
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="read the network from a file (GraphML, edge list, INET)",
+    )
+    parser.add_argument(
+        "--placement",
+        action="append",
+        choices=PLACEMENTS,
+        default=[],
+        help="how brokers are connected and subscriptions placed; may be repeated (default: all)",
+    )
+    parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees (default 9)")
+    parser.add_argument(
+        "--entry", choices=("map", "greedy"), default="map",
+        help="how messages enter a CAN: directly (map, default), or from neighbour to neighbour (greedy)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
+    parser.add_argument(
+        "--chunks", type=whole(1), metavar="N", help="pieces replayed in parallel; does not change the result"
+    )
+    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("traffic"), metavar="DIR", help="for results (default ./traffic)"
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller network and workload, where no size is given")
+    parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Replay, and show the summary."""
+    from hullcast.clients.cli.commands.progress import steps_bar
+    from hullcast.clients.cli.commands.sim.interrupts import continuable
+    from hullcast.sim.experiments.traffic import STEPS, run_traffic
+
+    settings = settings_of(arguments)
+    with continuable(arguments.out), steps_bar(console, STEPS) as progress:
+        found = run_traffic(
+            settings,
+            arguments.out,
+            progress,
+            master=arguments.master,
+            chunks=arguments.chunks,
+            resume=arguments.resume,
+        )
+    if arguments.json:
+        sys.stdout.write(json.dumps([asdict(line) for line in found.lines], indent=1) + "\n")
+    else:
+        show(found, console)
+    return 0
+
+
+def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
+    """What was asked for, and defaults for the rest."""
+    if arguments.topology is not None and arguments.nodes is not None:
+        raise UsageError(
+            "--topology reads a network with all its nodes, so --nodes has no effect; give only one of the two"
+        )
+    from hullcast.sim.experiments.settings import FULL, QUICK
+    from hullcast.sim.experiments.traffic import TrafficSettings
+
+    sizes = QUICK if arguments.quick else FULL
+    given = {name: getattr(arguments, name) for name in ("nodes", "brokers", "fanout") if getattr(arguments, name)}
+    greedy = {"can": "can-greedy"} if arguments.entry == "greedy" else {}
+    return TrafficSettings(
+        network=replace(sizes.network, seed=arguments.seed, **given),
+        subscriptions=arguments.subscriptions or sizes.growing[-1],
+        placements=tuple(greedy.get(name, name) for name in dict.fromkeys(arguments.placement or PLACEMENTS)),
+        trace=arguments.trace,
+        topology=arguments.topology,
+        stocks=sizes.stocks,
+        days=sizes.days,
+    )
+
+
+def show(found: Traffic, console: Console) -> None:
+    """The summary on the terminal."""
+    from hullcast.sim.bench.report import plain_table
+    from hullcast.sim.experiments.traffic import COLUMNS, LEGEND, about, rows_of
+
+    console.print(about(found.lines) + ".")
+    rows = rows_of(found.lines)
+    # Two tables, because one with all columns would be wider than a terminal of 80.
+    for title, columns in (("traffic, mean per event", range(2, 6)), ("stress, mean, p99 and most", range(6, 12))):
+        table = plain_table(title, *(COLUMNS[i].replace(" ", "\n", 1) for i in (0, 1, *columns)))
+        table.columns[1].justify = "left"
+        placement = ""
+        for row in rows:
+            if placement and row[0] != placement:
+                table.add_section()
+            table.add_row("" if row[0] == placement else row[0], *(row[i] for i in (1, *columns)))
+            placement = row[0]
+        console.print()
+        console.print(table)
+    console.print()
+    console.print(LEGEND, style="dim")
+    console.print(f"written: {found.events}, {found.summary}, and beside it summary.parquet and .png", soft_wrap=True)

@@ -1,0 +1,178 @@
+"""`hullcast up`: a whole cluster on this host, as separate processes, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hullcast.clients.cli.commands.arguments import whole
+from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.network.settings.common import LEVELS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from hullcast.clients.cli.processes.child import Child
+    from hullcast.clients.cli.processes.cluster import Told
+
+LISTEN = "tcp://127.0.0.1:7600"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Starts a server, a root node and gateways below it, each as a process of its own, and shows their endpoints. "
+        "A node that dies is restarted; when the server dies, everything stops. Ctrl-C stops everything."
+    )
+    parser.epilog = (
+        "Settings of the processes may be given as HULLCAST_* variables; `hullcast server --print-config` and "
+        "`hullcast node --print-config` list them. Exit code 0 after Ctrl-C or SIGTERM, 2 when something failed."
+    )
+    parser.add_argument(
+        "--nodes",
+        type=whole(0),
+        default=3,
+        metavar="N",
+        help="how many nodes: 0 starts the server alone, 1 adds a root node, each further one is a gateway (default 3)",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder of the commit log (default: a temporary one, removed at the end)",
+    )
+    parser.add_argument(
+        "--listen", default=LISTEN, metavar="ENDPOINT", help=f"the server's endpoint (default {LISTEN})"
+    )
+    parser.add_argument("--monitor", action="store_true", help="give each process a monitor: health, metrics, status")
+    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="of all processes (default warning)")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object per line: `ready` first, then events"
+    )
+    parser.add_argument(
+        "--until-input-ends", action="store_true", help="end, as by SIGTERM, when standard input is closed"
+    )
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run the cluster until a signal, or until it fails."""
+    if arguments.until_input_ends:
+        from hullcast.clients.cli.processes.running import (
+            stop_when_input_ends,  # here: it takes half a second, and is seldom wanted
+        )
+
+        stop_when_input_ends()
+    folder = None if arguments.data is not None else Path(tempfile.mkdtemp(prefix="hullcast-"))
+    layout = Layout(
+        nodes=arguments.nodes,
+        data=str(arguments.data or folder),
+        listen=arguments.listen,
+        monitor=arguments.monitor,
+        log_level=arguments.log_level,
+    )
+    try:
+        return asyncio.run(_run(layout, arguments.json, console))
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _run(layout: Layout, as_json: bool, console: Console) -> int:
+    def tell(told: Told) -> None:
+        if told.is_log:
+            sys.stderr.write(f"[{told.name}] {told.text}\n")
+        elif as_json:
+            child = cluster.children.get(told.name)
+            _out({"event": told.text, "name": told.name, "pid": child.pid if child is not None else None})
+        else:
+            console.print(f"{told.name}: {told.text}", markup=False, soft_wrap=True)
+
+    cluster = Cluster(layout, tell)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    if not as_json:
+        console.print(f"starting a server and {layout.nodes} nodes ..")
+    running = asyncio.create_task(_live(cluster, as_json, console), name="up.cluster")
+    asked = asyncio.create_task(stop.wait(), name="up.stop")
+    try:
+        await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
+        if not as_json and stop.is_set():
+            console.print("stopping ..")
+    finally:
+        asked.cancel()
+        running.cancel()
+        ended = (await asyncio.gather(running, asked, return_exceptions=True))[0]
+        await cluster.stop()
+    if isinstance(ended, Exception):
+        raise ended
+    return 0
+
+
+async def _live(cluster: Cluster, as_json: bool, console: Console) -> None:
+    await cluster.start()
+    if as_json:
+        _out(_facts(cluster))
+    else:
+        console.print(_welcome(cluster), markup=False, soft_wrap=True)
+    await cluster.watch()
+
+
+def _facts(cluster: Cluster) -> dict[str, object]:
+    return {
+        "ready": True,
+        "role": "cluster",
+        "endpoint": cluster.gateways[0].endpoint,
+        "pid": os.getpid(),
+        "data": cluster.layout.data,
+        "server": dict(cluster.server.facts),
+        "nodes": [dict(child.facts) for child in cluster.nodes],
+    }
+
+
+def _out(facts: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def _welcome(cluster: Cluster) -> str:
+    at = cluster.gateways[0].endpoint
+    lines = [f"  {child.name:<10} {_place(child)}" for child in (cluster.server, *cluster.nodes)]
+    return "\n".join((*lines, "", _TRY.format(at=at, create=_CREATE)))
+
+
+def _place(child: Child) -> str:
+    return f"{child.endpoint}  process {child.pid}" + (f"  {child.monitor}/metrics" if child.monitor else "")
+
+
+#: As in the README and in `sim/stocks.py`, so that one may go on with what another began.
+_CREATE = "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, RECO REAL, PER REAL)"
+
+_TRY = """Try this in other terminals (Ctrl-C here ends everything):
+
+  hullcast execute "{create}" --url {at}
+  hullcast subscribe "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN 20 AND 60" --url {at}
+  echo '{{"SYMBOL": "ACME", "RISK": 42, "PER": 12.5}}' | hullcast publish STOCK --jsonl - --url {at}
+
+or from Python:
+
+  import asyncio, hullcast
+
+  async def main():
+      async with hullcast.connect("{at}") as hc:
+          async with hc.subscribe("SELECT COUNT(*) FROM STOCK WHERE PER < ?", 20, snapshot=True) as sub:
+              print(await anext(sub))  # the answer to begin with; then one event for each change
+
+  asyncio.run(main())
+"""

@@ -1,0 +1,117 @@
+"""The command `hullcast`: finds the subcommand, runs it, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Exit codes: 0 fine, 1 the command ran and its answer is no, 2 it could not run, 130 interrupted (as shells do).
+FINE, NO, FAILED, INTERRUPTED = 0, 1, 2, 130
+
+WIDTH_IN_A_FILE = 120  # where there is no terminal to ask
+
+#: The subcommands, in the order of the help text: a module of `commands`, and one line about it.
+#: The module is imported only when its command runs, so that `hullcast --help` does not wait for numba.
+COMMANDS: tuple[tuple[str, str], ...] = (
+    ("up", "a whole cluster on this host: server, root and gateways"),
+    ("server", "run the database server: rows, commit log, root of the overlay"),
+    ("node", "run one broker node, between the server and clients"),
+    ("status", "the tree of server and nodes: clients, lag, queues, rates"),
+    ("execute", "create or drop a table"),
+    ("publish", "rows from CSV, JSON lines or Parquet into a table"),
+    ("delete", "remove rows by primary key"),
+    ("query", "run a SELECT once"),
+    ("subscribe", "print the answer of a SELECT, and each change of it"),
+    ("explain", "what a subscription becomes, and what traffic to expect"),
+    ("replay", "publish a trace at a given rate, and measure"),
+    ("demo", "a cluster here, live answers, a gateway killed, every answer checked"),
+    ("keygen", "make a key pair, for encrypted links and for the allow list"),
+    ("bench", "measure the engine beside published figures and baselines"),
+    ("sim", "what a workload costs on the wire: topologies, traces, traffic"),
+    ("log", "check and show the commit log of a data directory"),
+    ("warm", "compile the kernels now, rather than at the first update"),
+)
+
+
+class Command(Protocol):
+    """What a module of `clients/cli/commands` offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+
+    def run(self, arguments: argparse.Namespace, console: Console) -> int:
+        """Do it; the exit code."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH_IN_A_FILE
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        parser, wanted = _parser(words)
+        arguments = parser.parse_args(words)
+        if wanted is None:
+            parser.print_help()
+            return FAILED if words else FINE
+        return wanted.run(arguments, console)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away (`hullcast ... | head`): not our failure
+        sys.stderr.close()  # or Python complains when it flushes at exit
+        return FINE
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        line = " ".join(str(error).split())
+        sys.stderr.write(f"hullcast: {line}\n")
+        return FAILED
+
+
+def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Command | None]:
+    """The parser, with the arguments of the one command that is asked for, and that command."""
+    parser = argparse.ArgumentParser(
+        prog="hullcast",
+        description="Subscribe to SQL: publish/subscribe whose subscriptions are SQL queries.",
+        epilog="`hullcast COMMAND --help` tells more about a command. Start with `hullcast demo`.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    subparsers = parser.add_subparsers(metavar="COMMAND", dest="command")
+    name = next((word for word in words if not word.startswith("-")), None)
+    wanted: Command | None = None
+    for command, about in COMMANDS:
+        subparser = subparsers.add_parser(command, help=about, description=about[0].upper() + about[1:] + ".")
+        if command == name:
+            wanted = _load(command)
+            wanted.add_arguments(subparser)
+    return parser, wanted
+
+
+def _load(command: str) -> Command:
+    return import_module(f"hullcast.clients.cli.commands.{command}")
+
+
+class _Version(argparse.Action):
+    """Prints the version; asks for it only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from hullcast import __version__
+
+        sys.stdout.write(f"hullcast {__version__}\n")
+        parser.exit()
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether an error is one that Hullcast raises on purpose."""
+    from hullcast.network.wire.errors import HullcastError
+
+    return isinstance(error, HullcastError)

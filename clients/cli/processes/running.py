@@ -1,0 +1,248 @@
+"""Run a server or a node as a process: its monitor, its ready line, and what signals do.
+
+SIGTERM, SIGINT   stop: no more requests, sync the log, answer what is synced, say BYE; exit code 0
+SIGINT again      stop at once; what was acknowledged is on disk, nothing else was promised
+SIGHUP            read the allow list again; a bad one is reported, and the old one stays
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from hullcast.network.monitor.http import Monitor
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire.errors import BadSetting, HullcastError, InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from hullcast.network.monitor.metrics import Metric
+    from hullcast.network.node.children import Children
+
+log = logging.getLogger(__name__)
+
+#: How long a requested stop may take before the process ends anyway; and one whose starter is gone.
+STOP_S = 10.0
+#: How often a process that is about to be ready looks whether it is, and says that it still waits.
+LOOK_S, REMIND_S = 0.02, 10.0
+FAILED, INTERRUPTED = 2, 130
+
+
+class Service(Protocol):
+    """A server or a node."""
+
+    children: Children
+
+    @property
+    def endpoint(self) -> str:
+        """Where children dial."""
+
+    async def run(self, started: asyncio.Event | None = None) -> None:
+        """Serve until cancelled."""
+
+    def take_rights(self, rights: Rights) -> None:
+        """Take over a new allow list."""
+
+    def ready(self) -> str | None:
+        """Why it cannot serve, if it cannot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A service and how its process shows it."""
+
+    role: str
+    name: str
+    service: Service
+    monitor: str  # its address, or empty
+    allow: Path | None  # the allow list, for SIGHUP
+    metrics: Callable[[], Iterable[Metric]]
+    status: Callable[[], Mapping[str, object]]
+    missing: Callable[[], str | None]  # before the first time it serves: what for; raises when waiting is pointless
+
+
+def serve(running: Running, announce: Callable[[dict[str, object]], None]) -> None:
+    """Run until a signal says stop, or raise what went wrong; `announce` is called once, when it serves."""
+    try:
+        asyncio.run(_serve(running, announce))
+    except HullcastError:
+        raise
+    except Exception as error:
+        log.error("stopped by a bug", exc_info=error)
+        raise InvariantBroken(f"the {running.role} stopped: {type(error).__name__}: {error}") from error
+
+
+async def _serve(running: Running, announce: Callable[[dict[str, object]], None]) -> None:
+    """The service and what is beside it: whichever ends first ends the other."""
+    started, stop = asyncio.Event(), asyncio.Event()
+    with _signals(running, stop):
+        service = asyncio.create_task(running.service.run(started), name=f"{running.role}.run")
+        beside = asyncio.create_task(_beside(running, started, stop, announce), name=f"{running.role}.beside")
+        try:
+            await asyncio.wait((service, beside), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            service.cancel()
+            beside.cancel()
+            results = await asyncio.gather(service, beside, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):  # not CancelledError, which is how a requested stop looks
+            raise result
+    log.info("stopped", extra={"role": running.role})
+
+
+def leave(code: int) -> NoReturn:
+    """End this process with that exit code, now: Python would first take apart half a second of compiled code.
+
+    Sockets, files and threads of ours are closed by then; what is left is memory, which the system takes back faster.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _beside(
+    running: Running, started: asyncio.Event, stop: asyncio.Event, announce: Callable[[dict[str, object]], None]
+) -> None:
+    """Answer the monitor's callers, say when it serves, and wait for the stop."""
+    await started.wait()
+    monitor = None
+    if running.monitor:
+        monitor = Monitor(running.monitor, ready=running.service.ready, metrics=running.metrics, status=running.status)
+        await monitor.start()
+    try:
+        if await _wait_ready(running, stop):
+            gc.freeze()  # what is here stays: a full collection would go through all the compiler's objects, for 40 ms
+            announce(
+                {
+                    "ready": True,
+                    "role": running.role,
+                    "name": running.name,
+                    "endpoint": running.service.endpoint,
+                    "monitor": f"http://{monitor.address}" if monitor is not None else None,
+                    "pid": os.getpid(),
+                }
+            )
+        await stop.wait()
+    finally:
+        if monitor is not None:
+            await monitor.stop()
+
+
+async def _wait_ready(running: Running, stop: asyncio.Event) -> bool:
+    """Whether it came so far before the stop."""
+    remind_at = time.monotonic() + REMIND_S
+    while not stop.is_set():
+        missing = running.missing()
+        if missing is None:
+            return True
+        if time.monotonic() >= remind_at:
+            remind_at += REMIND_S
+            log.warning("not ready yet", extra={"why": missing})
+        await asyncio.sleep(LOOK_S)
+    return False
+
+
+# --- signals -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _signals(running: Running, stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    had_terminal = os.isatty(0)
+    watchdog = threading.Timer(STOP_S, _end, (f"the {running.role} did not stop within {STOP_S:g} s",))
+    watchdog.daemon = True
+
+    def ask_to_stop(number: signal.Signals) -> None:
+        if not stop.is_set():
+            log.info("stopping", extra={"signal": number.name})
+            stop.set()
+            watchdog.start()
+        elif number == signal.SIGINT:
+            log.warning("stopped at once")
+            os._exit(INTERRUPTED)
+
+    def hang_up() -> None:
+        if had_terminal and not os.isatty(0):  # the terminal was closed: nobody asked for a new allow list
+            ask_to_stop(signal.SIGHUP)
+        else:
+            reload(running)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask_to_stop, number)
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+
+def reload(running: Running) -> None:
+    """Read the allow list again, and part with those who are not on it any more."""
+    children = running.service.children
+    if running.allow is None:
+        log.warning("no allow list to read again")
+        return
+    try:
+        rights = Rights.load(running.allow)
+    except BadSetting as error:
+        log.error("allow list refused, the old one stays", extra={"why": str(error)})
+        return
+    running.service.take_rights(rights)
+    gone = 0
+    for peer in list(children.peers.values()):
+        identity = rights.who(peer.key, peer.name)
+        if not identity.known or (peer.role == "node" and not identity.node):
+            peer.close("denied", "the allow list has changed")
+            gone += 1
+    log.info("allow list read", extra={"file": str(running.allow), "closed": gone})
+
+
+def stop_when_input_ends() -> None:
+    """Stop this process when whoever started it is gone, however it went: its end of our standard input closes.
+
+    A thread, so that this holds from the first moment on, also while the log is replayed or kernels are compiled.
+    """
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(STOP_S + 1.0)
+        _end("nobody is there any more")
+
+    threading.Thread(target=wait, name="hullcast-input", daemon=True).start()
+
+
+def _end(why: str) -> None:
+    log.error("ended by force", extra={"why": why})
+    os._exit(FAILED)
+
+
+# --- the ready line ------------------------------------------------------------------------------------------
+
+
+def announcer(*, as_json: bool, text: str = "") -> Callable[[dict[str, object]], None]:
+    """What prints the one line that says a process serves."""
+
+    def announce(facts: dict[str, object]) -> None:
+        monitor = f", monitor {facts['monitor']}" if facts["monitor"] else ""
+        line = f"hullcast {facts['role']} {facts['name']} ready at {facts['endpoint']}{text}{monitor}"
+        sys.stdout.write((json.dumps(facts) if as_json else line) + "\n")
+        sys.stdout.flush()
+
+    return announce

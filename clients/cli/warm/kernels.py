@@ -1,0 +1,299 @@
+"""Compile the engine's kernels before they are needed, and say how far it is.
+
+Numba compiles a kernel on its first call and keeps it on disk (network/compiling.py says where), so this is slow
+once per machine and version. On an empty cache two processes compile one half each, at the same time; then this
+one runs every kind of subscription once, which loads what they left and compiles what they may have missed. Where
+nothing can be kept, this process compiles everything itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba.core import event as numba_event
+from numba.core.dispatcher import Dispatcher
+
+from hullcast.broker.engine.engine import Engine
+from hullcast.broker.index.a2b import A2BTree
+from hullcast.clients.cli.processes.child import environment
+from hullcast.network import compiled
+from hullcast.network.answers.aggregate import AVG, COUNT, AggregateAnswers, answers_of, same
+from hullcast.network.answers.audience import Audience
+from hullcast.network.answers.extremum import heard
+from hullcast.network.answers.newest import replace_newest, settle, take_newest
+from hullcast.network.compiling import KernelCache, do_not_announce
+from hullcast.network.matching.duality import NO_PARTITIONS
+from hullcast.network.routing.router import Router
+from hullcast.network.routing.table import MANY
+from hullcast.network.wire.frames import Install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Told after each function compiled: (functions done, functions there are, name of the latest).
+Progress = Callable[[int, int, str], None]
+
+PACKAGES = ("hullcast.broker.", "hullcast.network.")
+#: Two thirds of the time, and some of each half.
+DEAR = {"carve", "reformulate", "rebuild", "report_many", "update_many"}
+
+CREATES = (
+    "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, PER REAL, SHARES INTEGER)",
+    "CREATE TABLE ANALYST (ID INTEGER PRIMARY KEY, SECTOR TEXT, TARGET REAL)",
+)
+RANGE = "FROM STOCK WHERE RISK BETWEEN ? AND ?"
+EXTREMA = (f"SELECT MIN(PER) {RANGE}", f"SELECT MAX(PER) {RANGE} AND SECTOR = 'X'", f"SELECT DISTINCT SECTOR {RANGE}")
+SUMS_AND_ROWS = (
+    f"SELECT COUNT(*) {RANGE}",
+    f"SELECT SUM(SHARES) {RANGE}",
+    f"SELECT AVG(PER) {RANGE}",
+    f"SELECT SYMBOL, PER {RANGE}",
+)
+JOINS = (
+    "SELECT SYMBOL, TARGET FROM STOCK JOIN ANALYST USING (SECTOR) WHERE RISK BETWEEN ? AND ?",
+    "SELECT SYMBOL, TARGET FROM STOCK JOIN ANALYST ON TARGET - PER BETWEEN ? AND ?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """How warming went."""
+
+    compiled: int  # functions that had to be compiled, here or in a helper process
+    seconds: float
+
+    @property
+    def was_cached(self) -> bool:
+        """Whether everything was there already."""
+        return self.compiled == 0
+
+
+def is_cold() -> bool:
+    """Whether one of the kernels that take long to compile has no code on disk, without running any."""
+    return not all(cache.holds_code() for cache in _dear())
+
+
+def warm(progress: Progress | None = None) -> Warmth:
+    """Make every kernel ready to run in this process."""
+    started = time.perf_counter()
+    report = progress or (lambda done, total, name: None)
+    if progress is not None:
+        do_not_announce()
+    total = len(_functions())
+    done = _compile_in_parts(report, total) if is_cold() and all(cache.keeps_code() for cache in _dear()) else 0
+    with _watched(lambda name: report(min(total, done), total, name)) as here:
+        run_everything()
+    report(total, total, "")
+    return Warmth(done + len(here), time.perf_counter() - started)
+
+
+def run_everything() -> None:
+    """One subscription of each kind and a bulk of each, through inserts, changes and deletes."""
+    for queries in ((*EXTREMA, *SUMS_AND_ROWS), JOINS):
+        engine = _small_engine()
+        one = [engine.subscribe(sql, 1, 2) for sql in queries]
+        many = [engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1) for sql in queries]
+        _touch(engine)
+        for subscription in one:
+            _ = subscription.answer
+            subscription.drain()
+            subscription.close()
+        for subscriptions in many:
+            subscriptions.close()
+    run_newest()
+    run_routing()
+
+
+def run_trees() -> None:
+    """The first half: describing updates. No subscription here, so nothing is matched."""
+    engine = _small_engine()
+    for sql in (*EXTREMA, *JOINS):
+        engine.open_channel(sql, 1, 2)
+    _touch(engine)
+    A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
+
+
+def run_matching() -> None:
+    """The second half: finding and telling subscriptions, by kinds that need no tree."""
+    engine = _small_engine()
+    one = [engine.subscribe(sql, 1, 2) for sql in SUMS_AND_ROWS]
+    for sql in SUMS_AND_ROWS:
+        engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1).close()
+    _touch(engine)
+    for subscription in one:
+        _ = subscription.answer
+        subscription.drain()
+        subscription.close()
+    audience = Audience(2, 16)  # rectangles are matched here too, without a tree to make them
+    audience.admit(np.array([[0.0, 1.0]]))
+    edge = np.zeros(1)
+    for _ in heard(audience, edge, edge, edge - 1, edge + 2, NO_PARTITIONS):
+        pass
+    run_newest()
+    run_routing()
+
+
+def run_newest() -> None:
+    """Messages to a client that keeps newest answers only."""
+    audience = Audience(2, 16)
+    audience.admit(np.array([[0.0, 1.0]]))
+    edge, seqs, latest, fresh = np.zeros(1), *(np.zeros(1, np.int64) for _ in range(3))
+    sides = (edge, edge, edge - 1, edge + 2, NO_PARTITIONS)
+    replace_newest(audience.index.arrays, *sides, seqs, edge, edge.copy(), latest, fresh)
+    news, told = settle(seqs, seqs, latest, fresh), np.zeros(1)
+    take_newest(news, *answers_of(COUNT, np.zeros((1, 4)), news), told, told.copy(), fresh, latest, seqs)
+    same(0.0, 0.0, 0.0, 0.0)
+    AggregateAnswers(AVG).values(seqs)
+
+
+def run_routing() -> None:
+    """Messages on their way to a small client, a large one and a node."""
+    router = Router(1)  # the second point already asks for a box too many
+    x = np.arange(float(MANY))
+    for peer, points in enumerate((1, MANY, 2, MANY)):
+        router.join(peer, exact=peer < 2)
+        router.install(peer, Install(0, 0, "rectangles", False, np.column_stack((x, x))[:points]))
+    edge = np.zeros(1)
+    router.route(0, {"seq": np.zeros(1, np.int64), "il": edge, "ir": edge, "ol": edge - 1, "or": edge + 1})
+
+
+PARTS = (run_trees, run_matching)
+
+
+def _small_engine() -> Engine:
+    engine = Engine()
+    for sql in CREATES:
+        engine.execute(sql)
+    stocks = [dict(zip(("SYMBOL", "SECTOR", "RISK", "PER", "SHARES"), row, strict=True)) for row in _STOCKS]
+    engine.upsert("STOCK", stocks)
+    engine.upsert("ANALYST", {"ID": [1, 2], "SECTOR": ["X", "Y"], "TARGET": [5.0, 6.0]})
+    return engine
+
+
+_STOCKS = (("A", "X", 1.0, 5.0, 10), ("B", "Y", 1.5, 6.0, 20), ("C", "X", 2.0, 7.0, 30))
+
+
+def _touch(engine: Engine) -> None:
+    engine.upsert("STOCK", {"SYMBOL": ["A", "B"], "PER": [9.0, 4.0]})
+    engine.upsert("STOCK", {"SYMBOL": "A", "PER": 5.0})
+    engine.upsert("ANALYST", {"ID": [1], "TARGET": [7.0]})
+    engine.delete("STOCK", ["A"])
+    engine.delete("STOCK", ["B", "C"])
+
+
+# --- what numba has compiled ---------------------------------------------------------------------------------------
+
+
+def _functions() -> list[Any]:
+    """Every compiled function of our packages that is imported now."""
+    compiled.load()
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.startswith(PACKAGES):
+            for value in vars(module).values():
+                if isinstance(value, Dispatcher):
+                    found[id(value)] = value
+    return list(found.values())
+
+
+def _dear() -> list[KernelCache]:
+    """Where the code of the kernels that take long to compile is kept."""
+    return [function._cache for function in _functions() if function.py_func.__name__ in DEAR]
+
+
+@contextmanager
+def _watched(report: Callable[[str], None]) -> Iterator[list[str]]:
+    """Collect (and report) the names of the functions compiled meanwhile; those loaded from disk are not."""
+    names: list[str] = []
+
+    class Watcher(numba_event.Listener):
+        def on_start(self, event: Any) -> None:
+            pass
+
+        def on_end(self, event: Any) -> None:
+            names.append(event.data["dispatcher"].py_func.__name__)
+            report(names[-1])
+
+    with numba_event.install_listener("numba:compile", Watcher()):
+        yield names
+
+
+# --- two processes -------------------------------------------------------------------------------------------------
+
+
+def part_command(part: int) -> list[str]:
+    """What compiles one part, in a process of its own."""
+    return [sys.executable, "-m", "hullcast.clients.cli.warm.kernels", "--part", str(part)]
+
+
+def _compile_in_parts(report: Progress, total: int) -> int:
+    """Let a process a part compile, and report what they say; how many functions they compiled."""
+    said: SimpleQueue[str | None] = SimpleQueue()
+    helpers = [
+        subprocess.Popen(
+            part_command(part),
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # whatever goes wrong there comes up here again, when this process compiles
+            text=True,
+        )
+        for part in range(len(PARTS))
+    ]
+    listeners = [threading.Thread(target=_listen, args=(helper, said), daemon=True) for helper in helpers]
+    done, running = 0, len(helpers)
+    try:
+        for listener in listeners:
+            listener.start()
+        while running:
+            name = said.get()
+            if name is None:
+                running -= 1
+            else:
+                done += 1
+                report(min(done, total - 1), total, name)
+    finally:
+        for helper in helpers:
+            if helper.poll() is None:
+                helper.terminate()
+            helper.wait()
+        for listener in listeners:
+            listener.join()
+    return done
+
+
+def _listen(helper: subprocess.Popen[str], said: SimpleQueue[str | None]) -> None:
+    assert helper.stdout is not None, "opened as a pipe"
+    with helper.stdout:
+        for line in helper.stdout:
+            said.put(line.strip())
+    helper.wait()
+    said.put(None)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description="Compile a part of the kernels (a helper of `hullcast warm`).")
+    parser.add_argument("--part", type=int, choices=range(len(PARTS)), required=True)
+    part = parser.parse_args().part
+    do_not_announce()  # whoever started this does
+
+    def say(name: str) -> None:
+        sys.stdout.write(name + "\n")
+        sys.stdout.flush()
+
+    with _watched(say):
+        PARTS[part]()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,173 @@
+"""Hullcast: subscribe to SQL. Everything a user needs, under one name.
+
+Names are imported when they are first used: `import hullcast` is quick, and a client does not load the engine.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.engine.subscription import Subscription
+    from hullcast.broker.engine.subscriptions import Subscriptions
+    from hullcast.broker.reformulate.channel import ChannelStatistics
+    from hullcast.broker.reformulate.messages import Batch, Messages
+    from hullcast.clients.sdk import blocking, testing
+    from hullcast.clients.sdk.blocking import BlockingClient
+    from hullcast.clients.sdk.blocking import connect as connect_blocking
+    from hullcast.clients.sdk.client import Client, ClientStatistics, Receipt, connect
+    from hullcast.clients.sdk.publishing import PartlyPublished
+    from hullcast.clients.sdk.subscription import LiveSubscription
+    from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+    from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot
+    from hullcast.network.answers.named import QueryRows
+    from hullcast.network.wire.errors import (
+        BadBatch,
+        BadDirectory,
+        BadFrame,
+        BadParameter,
+        BadSetting,
+        BadValue,
+        CheckpointFailed,
+        ClientClosed,
+        ConnectionLost,
+        DirectoryInUse,
+        DuplicateTable,
+        HullcastError,
+        InvariantBroken,
+        LogBroken,
+        LogDamaged,
+        NotPermitted,
+        OutOfTurn,
+        Overloaded,
+        PeerClosed,
+        PeerError,
+        RetryTooOld,
+        SqlError,
+        SubscriptionClosed,
+        SubscriptionOverflow,
+        Superseded,
+        TableInUse,
+        TimedOut,
+        TooLarge,
+        Unavailable,
+        UnknownChannel,
+        UnknownColumn,
+        UnknownTable,
+        UsageError,
+        VersionMismatch,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadBatch",
+    "BadDirectory",
+    "BadFrame",
+    "BadParameter",
+    "BadSetting",
+    "BadValue",
+    "Batch",
+    "BlockingClient",
+    "Change",
+    "Changed",
+    "ChannelStatistics",
+    "CheckpointFailed",
+    "Client",
+    "ClientClosed",
+    "ClientStatistics",
+    "ConnectionLost",
+    "DirectoryInUse",
+    "DuplicateTable",
+    "Engine",
+    "Event",
+    "HullcastError",
+    "InvariantBroken",
+    "LiveSubscription",
+    "LiveSubscriptions",
+    "LogBroken",
+    "LogDamaged",
+    "Messages",
+    "NotPermitted",
+    "OutOfTurn",
+    "Overloaded",
+    "PartlyPublished",
+    "PeerClosed",
+    "PeerError",
+    "Progress",
+    "QueryRows",
+    "Receipt",
+    "Resync",
+    "RetryTooOld",
+    "Snapshot",
+    "SqlError",
+    "Subscription",
+    "SubscriptionClosed",
+    "SubscriptionOverflow",
+    "Subscriptions",
+    "Superseded",
+    "TableInUse",
+    "TimedOut",
+    "TooLarge",
+    "Unavailable",
+    "UnknownChannel",
+    "UnknownColumn",
+    "UnknownTable",
+    "UsageError",
+    "VersionMismatch",
+    "__version__",
+    "blocking",
+    "connect",
+    "connect_blocking",
+    "testing",
+]
+
+#: Where the names are, `module:name` if it has another one there; all others are errors.
+_HOMES = {
+    "Batch": "broker.reformulate.messages",
+    "BlockingClient": "clients.sdk.blocking",
+    "Change": "network.answers.events",
+    "Changed": "clients.sdk.subscriptions",
+    "ChannelStatistics": "broker.reformulate.channel",
+    "Client": "clients.sdk.client",
+    "ClientStatistics": "clients.sdk.client",
+    "Engine": "broker.engine.engine",
+    "Event": "network.answers.events",
+    "LiveSubscription": "clients.sdk.subscription",
+    "LiveSubscriptions": "clients.sdk.subscriptions",
+    "Messages": "broker.reformulate.messages",
+    "PartlyPublished": "clients.sdk.publishing",
+    "Progress": "network.answers.events",
+    "QueryRows": "network.answers.named",
+    "Receipt": "clients.sdk.client",
+    "Resync": "network.answers.events",
+    "Snapshot": "network.answers.events",
+    "Subscription": "broker.engine.subscription",
+    "Subscriptions": "broker.engine.subscriptions",
+    "blocking": "clients.sdk.blocking:",
+    "connect": "clients.sdk.client",
+    "connect_blocking": "clients.sdk.blocking:connect",
+    "testing": "clients.sdk.testing:",
+}
+
+if not TYPE_CHECKING:  # a type checker would take any name at all to be there
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home, renamed, own = _HOMES.get(name, "network.wire.errors").partition(":")
+        module = import_module(f"{__name__}.{home}")
+        globals()[name] = found = getattr(module, own or name) if own or not renamed else module
+        return found
+
+    def __dir__() -> list[str]:
+        return list(__all__)
+
+
+# In a checkout the four folders beside this one are linked here, for tools that look at files. Python imports them from
+# where they are, so that tracebacks and breakpoints name the files that people edit.
+if (Path(__file__).parent / "broker").is_symlink():
+    __path__.insert(0, str(Path(__file__).parent.parent))
