@@ -452,5 +452,5 @@ def test_columns_to_rows_gives_the_rows_back() -> None:
 
 def test_neither_pandas_nor_arrow_is_imported_by_the_wire() -> None:
     for name in ("values", "conversion", "containers"):
-        module = sys.modules[f"network.wire.{name}"]
+        module = sys.modules[f"hullcast.network.wire.{name}"]
         assert not {"pandas", "pyarrow", "pd", "pa"} & set(vars(module))
