@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.channel import ChannelStatistics
     from hullcast.broker.reformulate.messages import Batch, Messages
     from hullcast.clients.sdk import blocking, testing
-    from hullcast.clients.sdk.blocking import BlockingClient
+    from hullcast.clients.sdk.blocking import BlockingClient, BlockingSubscription, BlockingSubscriptions
     from hullcast.clients.sdk.blocking import connect as connect_blocking
     from hullcast.clients.sdk.client import Client, ClientStatistics, Receipt, connect
     from hullcast.clients.sdk.publishing import PartlyPublished
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
     from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot
     from hullcast.network.answers.named import QueryRows
+    from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.errors import (
         BadBatch,
         BadDirectory,
@@ -72,6 +73,8 @@ __all__ = [
     "BadValue",
     "Batch",
     "BlockingClient",
+    "BlockingSubscription",
+    "BlockingSubscriptions",
     "Change",
     "Changed",
     "ChannelStatistics",
@@ -86,6 +89,7 @@ __all__ = [
     "Event",
     "HullcastError",
     "InvariantBroken",
+    "LinkLimits",
     "LiveSubscription",
     "LiveSubscriptions",
     "LogBroken",
@@ -129,6 +133,8 @@ __all__ = [
 _HOMES = {
     "Batch": "broker.reformulate.messages",
     "BlockingClient": "clients.sdk.blocking",
+    "BlockingSubscription": "clients.sdk.blocking",
+    "BlockingSubscriptions": "clients.sdk.blocking",
     "Change": "network.answers.events",
     "Changed": "clients.sdk.subscriptions",
     "ChannelStatistics": "broker.reformulate.channel",
@@ -136,6 +142,7 @@ _HOMES = {
     "ClientStatistics": "clients.sdk.client",
     "Engine": "broker.engine.engine",
     "Event": "network.answers.events",
+    "LinkLimits": "network.link.limits",
     "LiveSubscription": "clients.sdk.subscription",
     "LiveSubscriptions": "clients.sdk.subscriptions",
     "Messages": "broker.reformulate.messages",

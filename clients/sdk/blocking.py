@@ -1,7 +1,8 @@
 """Hullcast without asyncio: the same client for programs and notebooks that block.
 
 A thread of its own runs an event loop with the client in it; every call here waits for the coroutine of the same name
-there. Safe for use from several threads, except that a subscription's events are for one of them at a time.
+there, and has its signature. Safe for use from several threads, except that a subscription's events are for one of them
+at a time.
 """
 
 from __future__ import annotations
@@ -9,23 +10,31 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.connecting import configure
+from hullcast.clients.sdk.client import connect as connect_async
+from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.clients.sdk.subscriptions import LiveSubscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
 
     import numpy.typing as npt
 
-    from hullcast.clients.sdk.client import ClientStatistics, Receipt
-    from hullcast.clients.sdk.subscription import LiveSubscription
-    from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+    from hullcast.clients.sdk.client import ClientStatistics
+    from hullcast.clients.sdk.subscriptions import Changed
     from hullcast.network.answers.events import Event
-    from hullcast.network.wire.containers import Nan
 
+
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+Inner = TypeVar("Inner", bound=_Closes)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -114,21 +123,11 @@ def run_in_thread(service: AbstractAsyncContextManager[T], name: str) -> Iterato
         thread.stop()
 
 
-class BlockingClient:
-    """What `hullcast.connect_blocking(..)` returns: open, to be closed or used in a `with`."""
+class _Face(Generic[Inner]):
+    """An object of the asyncio client, used from other threads."""
 
-    def __init__(self, url: Any = None, **settings: Any) -> None:
-        connection = configure(url, **settings)
-        self._thread = LoopThread(f"hullcast {connection.name}")
-
-        async def opened() -> Client:
-            return await Client(connection)
-
-        try:
-            self._client: Client = self._thread.wait(opened())
-        except BaseException:
-            self._thread.stop()
-            raise
+    def __init__(self, thread: LoopThread, inner: Inner) -> None:
+        self._thread, self._inner = thread, inner
 
     def __enter__(self) -> Self:
         return self
@@ -137,107 +136,119 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """End all subscriptions and hang up. Closing twice is fine."""
-        if self._thread.alive:
+        """Hear no more."""
+        self._thread.wait(self._inner.close())
+
+    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """What an asynchronous iterator gives, as it comes."""
+
+        async def one() -> tuple[T, ...]:
             try:
-                self._thread.wait(self._client.close())
-            finally:
-                self._thread.stop()
+                return (await anext(items),)
+            except StopAsyncIteration:  # cannot leave a coroutine
+                return ()
 
-    def drain(self) -> None:
-        """Let callbacks have what is queued, wait for calls, then hang up."""
-        try:
-            self._thread.wait(self._client.drain())
-        finally:
-            self._thread.stop()
+        while found := self._thread.wait(one()):
+            yield found[0]
 
-    def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:
-        """Run CREATE TABLE or DROP TABLE."""
-        return self._thread.wait(self._client.execute(sql, timeout=timeout))
 
-    def publish(self, table: str, rows: object, *, nan: Nan = "refuse", timeout: float | None = None) -> Receipt:
-        """Insert or change rows; durable when it returns. `nan="null"` takes NaN for NULL instead of refusing it."""
-        return self._thread.wait(self._client.publish(table, rows, nan=nan, timeout=timeout))
+def _waiting(
+    method: Callable[Concatenate[Inner, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Face[Inner], P], T]:
+    """A coroutine of the asyncio client as a method that waits for it, with the same arguments."""
 
-    def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:
-        """Remove rows by primary key."""
-        return self._thread.wait(self._client.delete(table, keys, timeout=timeout))
+    @wraps(method)
+    def call(self: _Face[Inner], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return self._thread.wait(method(self._inner, *arguments, **options))
 
-    def query(self, sql: str, *parameters: object, timeout: float | None = None) -> list[Any]:
-        """Read the rows once; rows as named tuples."""
-        return self._thread.wait(self._client.query(sql, *parameters, timeout=timeout))
+    return call
 
-    def tables(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """The tables by name."""
-        return self._thread.wait(self._client.tables(timeout=timeout))
 
-    def status(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """How the server and its nodes are doing."""
-        return self._thread.wait(self._client.status(timeout=timeout))
+async def _opened(opening: Callable[[], Awaitable[T]]) -> T:
+    return await opening()
 
-    def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:
-        """How a subscription would be served."""
-        return self._thread.wait(self._client.explain(sql, *parameters, timeout=timeout))
 
-    def sync(self, *, timeout: float | None = None) -> int:
-        """Wait until all that the server has applied is in all answers here."""
-        return self._thread.wait(self._client.sync(timeout=timeout))
+def _opening(
+    subscribe: Callable[Concatenate[Client, P], Awaitable[Inner]], face: Callable[[LoopThread, Inner], T]
+) -> Callable[Concatenate[_Face[Client], P], T]:
+    """A way to subscribe, with the same arguments; open when it returns. Callbacks run in the client's thread."""
 
-    def statistics(self) -> ClientStatistics:
-        """Counters, and what is there now."""
-        return self._thread.look(self._client.statistics)
+    @wraps(subscribe)
+    def call(self: _Face[Client], /, *arguments: P.args, **options: P.kwargs) -> T:
+        opened = self._thread.wait(_opened(lambda: subscribe(self._inner, *arguments, **options)))
+        return face(self._thread, opened)
+
+    return call
+
+
+class BlockingSubscription(_Face[LiveSubscription]):
+    """A subscription; iterate to wait for events without end, or take them with a timeout."""
+
+    @property
+    def sql(self) -> str:
+        """The text that was subscribed to."""
+        return self._inner.sql
+
+    @property
+    def answer(self) -> Any:
+        """The answer as it is now."""
+        return self._thread.look(lambda: self._inner.answer)
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which all answers here are right."""
-        return self._client.seq
+        """Up to where the answer is right."""
+        return self._thread.look(lambda: self._inner.seq)
 
-    def subscribe(self, sql: str, *parameters: object, **options: Any) -> BlockingSubscription:
-        """As `Client.subscribe`, and open at once. A callback is called in the client's thread."""
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self._thread.look(lambda: self._inner.columns)
 
-        async def opened() -> LiveSubscription:
-            return await self._client.subscribe(sql, *parameters, **options)
+    @property
+    def pending(self) -> int:
+        """Events that wait to be taken."""
+        return self._thread.look(lambda: self._inner.pending)
 
-        return BlockingSubscription(self._thread, self._thread.wait(opened()))
+    @property
+    def dropped(self) -> int:
+        """Events dropped because nobody took them in time."""
+        return self._thread.look(lambda: self._inner.dropped)
 
-    def subscribe_many(self, sql: str, *columns: object, **options: Any) -> BlockingSubscriptions:
-        """As `Client.subscribe_many`, and open at once."""
+    @property
+    def conflated(self) -> int:
+        """Events that a newer one replaced."""
+        return self._thread.look(lambda: self._inner.conflated)
 
-        async def opened() -> LiveSubscriptions:
-            return await self._client.subscribe_many(sql, *columns, **options)
+    @property
+    def lag(self) -> int:
+        """How many updates the oldest event that waits is behind."""
+        return self._thread.look(lambda: self._inner.lag)
 
-        return BlockingSubscriptions(self._thread, self._thread.wait(opened()))
+    @property
+    def token(self) -> str:
+        """Where to go on later: for `resume` of another subscription to the same SELECT."""
+        return self._thread.look(lambda: self._inner.token)
 
-
-class BlockingSubscription:
-    """A subscription; iterate to wait for events without end, or take them with a timeout."""
-
-    def __init__(self, thread: LoopThread, subscription: LiveSubscription) -> None:
-        self._thread, self._subscription = thread, subscription
-        self.sql = subscription.sql
-
-    def __getattr__(self, name: str) -> Any:
-        """What `LiveSubscription` shows (`answer`, `seq`, `pending`, `token` ..), read in the client's thread."""
-        if name not in ("answer", "seq", "pending", "dropped", "conflated", "lag", "token", "columns", "closed"):
-            raise AttributeError(name)
-        return self._thread.look(lambda: getattr(self._subscription, name))
+    @property
+    def closed(self) -> bool:
+        """Whether it is over."""
+        return self._thread.look(lambda: self._inner.closed)
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None after `timeout` seconds without one. StopIteration when the subscription is over."""
 
-        async def taken() -> tuple[bool, Event | None]:
+        async def taken() -> tuple[Event | None, ...]:
             try:
                 async with asyncio.timeout(timeout):
-                    return True, await anext(self._subscription)
+                    return (await anext(self._inner),)
             except TimeoutError:
-                return True, None
+                return (None,)
             except StopAsyncIteration:  # cannot leave a coroutine
-                return False, None
+                return ()
 
-        alive, event = self._thread.wait(taken())
-        if not alive:
-            raise StopIteration
-        return event
+        for event in self._thread.wait(taken()):
+            return event
+        raise StopIteration
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
         """Events as they come, until none came for `timeout` seconds or the subscription is over."""
@@ -253,58 +264,114 @@ class BlockingSubscription:
     def __iter__(self) -> Iterator[Event]:
         return self.events()
 
-    def close(self) -> None:
-        """Hear no more."""
-        self._thread.wait(self._subscription.close())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> Iterator[list[Event]]:
+        """Events in lists of up to `max_events`, gathered for `max_wait` seconds at most."""
+        return self._iterate(self._inner.batches(max_events, max_wait))
 
 
-class BlockingSubscriptions:
+class BlockingSubscriptions(_Face[LiveSubscriptions]):
     """Many subscriptions, as columns."""
 
-    def __init__(self, thread: LoopThread, subscriptions: LiveSubscriptions) -> None:
-        self._thread, self._subscriptions = thread, subscriptions
-        self.sql = subscriptions.sql
+    next_changes = _waiting(LiveSubscriptions.next_changes)
 
     def __len__(self) -> int:
-        return len(self._subscriptions)
+        return len(self._inner)
 
     def __getitem__(self, i: int) -> BlockingSubscription:
-        return BlockingSubscription(self._thread, self._thread.look(lambda: self._subscriptions[i]))
+        return BlockingSubscription(self._thread, self._thread.look(lambda: self._inner[i]))
+
+    @property
+    def sql(self) -> str:
+        """The text that was subscribed to."""
+        return self._inner.sql
 
     @property
     def answers(self) -> npt.NDArray[Any]:
         """All answers as a column."""
-        return self._thread.look(lambda: self._subscriptions.answers)
+        return self._thread.look(lambda: self._inner.answers)
 
     @property
     def seq(self) -> int:
         """Up to where the answers are right."""
-        return self._thread.look(lambda: self._subscriptions.seq)
+        return self._thread.look(lambda: self._inner.seq)
 
-    def next_changes(self, timeout: float | None = None) -> Changed | None:
-        """Who has a new answer since last told; None if nobody has within `timeout` seconds."""
-        return self._thread.wait(self._subscriptions.next_changes(timeout))
+    @property
+    def conflated(self) -> int:
+        """Events that a newer one replaced."""
+        return self._thread.look(lambda: self._inner.conflated)
+
+    @property
+    def closed(self) -> bool:
+        """Whether they are over."""
+        return self._thread.look(lambda: self._inner.closed)
+
+    def changes(self) -> Iterator[Changed]:
+        """Which subscriptions have new answers, as these come, until the subscriptions are over."""
+        return self._iterate(self._inner.changes())
+
+
+class BlockingClient(_Face[Client]):
+    """What `hullcast.connect_blocking(..)` returns: open, to be closed or used in a `with`."""
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        thread = LoopThread("hullcast client")
+        try:
+            super().__init__(thread, thread.wait(_opened(make)))
+        except BaseException:
+            thread.stop()
+            raise
 
     def close(self) -> None:
-        """Hear no more."""
-        self._thread.wait(self._subscriptions.close())
+        """End all subscriptions and hang up. Closing twice is fine."""
+        if self._thread.alive:
+            try:
+                self._thread.wait(self._inner.close())
+            finally:
+                self._thread.stop()
 
-    def __enter__(self) -> Self:
-        return self
+    def drain(self) -> None:
+        """Let callbacks have what is queued, wait for calls, then hang up."""
+        try:
+            self._thread.wait(self._inner.drain())
+        finally:
+            self._thread.stop()
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    execute = _waiting(Client.execute)
+    publish = _waiting(Client.publish)
+    delete = _waiting(Client.delete)
+    query = _waiting(Client.query)
+    tables = _waiting(Client.tables)
+    status = _waiting(Client.status)
+    explain = _waiting(Client.explain)
+    sync = _waiting(Client.sync)
+    subscribe = _opening(Client.subscribe, BlockingSubscription)
+    subscribe_many = _opening(Client.subscribe_many, BlockingSubscriptions)
+
+    def statistics(self) -> ClientStatistics:
+        """Counters, and what is there now."""
+        return self._thread.look(self._inner.statistics)
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the update up to which all answers here are right."""
+        return self._inner.seq
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection at the moment, and all subscriptions are subscribed."""
+        return self._thread.look(lambda: self._inner.connected)
 
 
-def connect(url: Any = None, **settings: Any) -> BlockingClient:
-    """Connect, as `hullcast.connect` does, and wait until it is done."""
-    return BlockingClient(url, **settings)
+def _connecting(connect: Callable[P, Client]) -> Callable[P, BlockingClient]:
+    """`hullcast.connect` as a function that waits until it is connected, with the same arguments."""
 
+    @wraps(connect)
+    def call(*arguments: P.args, **options: P.kwargs) -> BlockingClient:
+        return BlockingClient(lambda: connect(*arguments, **options))
+
+    return call
+
+
+connect = _connecting(connect_async)
 
 __all__ = ["BlockingClient", "BlockingSubscription", "BlockingSubscriptions", "connect"]

@@ -204,11 +204,11 @@ class LiveSubscriptions:
                 return
             yield changed
 
-    async def next_changes(self, wait_s: float | None = None) -> Changed | None:
-        """Who has a new answer since last told, as soon as somebody has; None after `wait_s` seconds, or at the end."""
+    async def next_changes(self, timeout: float | None = None) -> Changed | None:  # noqa: ASYNC109
+        """Wait for new answers, and say which subscriptions have one; None after `timeout` seconds, or at the end."""
         self._check_open()
         listening, group = self._listening, self._groups[0].number  # stands for all of them
-        until = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
+        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
         while not self.closed:
             if group not in listening.mailbox.noticed:
                 listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
