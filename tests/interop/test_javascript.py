@@ -93,8 +93,10 @@ def _install(npm: str, folder: Path) -> None:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=INSTALL_S)
     except subprocess.TimeoutExpired:
         pytest.skip(f"npm did not install zeromq within {INSTALL_S:g} s (is the registry reachable?)")
-    if done.returncode and any(code in done.stderr for code in UNREACHABLE):
-        pytest.skip(f"npm does not reach its registry: {done.stderr[-500:]}")
+    if done.returncode:
+        for line in done.stderr.splitlines():
+            if any(code in line for code in UNREACHABLE):
+                pytest.skip(f"npm cannot reach its registry: {line}")
     assert done.returncode == 0, done.stderr
 
 

@@ -13,7 +13,7 @@ import { readColumns, readMatrix, readMessages } from "./columns.mjs";
 import { Link } from "./link.mjs";
 
 const RETRY_MS = 100;
-const TRY_AGAIN = new Set(["Unavailable", "ConnectionLost", "Overloaded"]);
+const TRY_AGAIN = new Set(["Unavailable", "ConnectionLost", "TimedOut", "Overloaded"]);
 
 /** A refusal of the server: its code (PROTOCOL.md, section 8) and arguments. */
 export class HullcastError extends Error {
@@ -124,7 +124,10 @@ export class Client {
 
   /** The sequence number up to which everything was heard; it includes all that was applied before this call. */
   sync() {
-    return this.#request(["sync"], ([, seq]) => seq);
+    return this.#request(["sync"], ([, seq]) => {
+      this.#advance(seq);
+      return seq;
+    });
   }
 
   // ---- the link ----

@@ -14,6 +14,7 @@ import { Dealer } from "zeromq";
 const VERSION = 1;
 const MESSAGE_BYTES = 64 * 1024 * 1024;
 const WELCOME_WITHIN_MS = 3000;
+const NEVER_MS = 3_600_000;
 const ACK_AFTER_PAYLOADS = 64;
 const ACK_AFTER_BYTES = 512 * 1024;
 
@@ -21,7 +22,7 @@ export class Link {
   endpoint;
   reason = null;
 
-  #socket = new Dealer({ linger: 0, reconnectInterval: -1 }); // a new connection is a new link, with its own hello
+  #socket = new Dealer({ linger: 0, reconnectInterval: NEVER_MS }); // a new connection is a new link, with its own hello
   #sending = Promise.resolve(); // a zeromq.js socket takes one send at a time
   #timers = [];
   #heartbeatMs = Infinity;
