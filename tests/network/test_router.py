@@ -11,9 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from broker.server.settings import ServerSettings
 from network.matching.messages import unreachable
+from network.node.settings import NodeSettings
 from network.routing import carve, cover, hits
-from network.routing.router import Router
+from network.routing.router import BUDGET, Router
 from network.routing.table import MANY
 from network.wire.columns import take
 from network.wire.errors import BadFrame
@@ -462,3 +464,7 @@ def test_every_kernel_of_routing_is_compiled_once() -> None:
     for module in (carve, cover, hits):
         for value in vars(module).values():
             assert len(getattr(value, "signatures", ())) <= 1, value
+
+
+def test_the_budget_that_is_measured_is_the_one_that_servers_and_nodes_have() -> None:
+    assert ServerSettings().cover_budget == NodeSettings(parent=("tcp://127.0.0.1:1",)).cover_budget == BUDGET
