@@ -41,7 +41,7 @@ def test_text_has_time_level_logger_event_and_fields() -> None:
         log.debug("not shown")
     line = stream.getvalue()
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    network\.node joined"
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    hullcast\.network\.node joined"
         r' parent=tcp://10\.0\.0\.1:7600 after_s=0\.25 why="two words" none=""\n',
         line,
     )

@@ -11,9 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from hullcast.broker.server.settings import ServerSettings
 from hullcast.network.matching.messages import unreachable
+from hullcast.network.node.settings import NodeSettings
 from hullcast.network.routing import carve, cover, hits
-from hullcast.network.routing.router import Router
+from hullcast.network.routing.router import BUDGET, Router
 from hullcast.network.routing.table import MANY
 from hullcast.network.wire.columns import take
 from hullcast.network.wire.errors import BadFrame
@@ -462,3 +464,7 @@ def test_every_kernel_of_routing_is_compiled_once() -> None:
     for module in (carve, cover, hits):
         for value in vars(module).values():
             assert len(getattr(value, "signatures", ())) <= 1, value
+
+
+def test_the_budget_that_is_measured_is_the_one_that_servers_and_nodes_have() -> None:
+    assert ServerSettings().cover_budget == NodeSettings(parent=("tcp://127.0.0.1:1",)).cover_budget == BUDGET

@@ -1,7 +1,7 @@
 """Logging of the commands: one line an event on standard error, as text or as JSON, with the fields of `extra`.
 
-2026-03-01T12:00:00.123Z INFO    network.node.node joined parent=tcp://10.0.0.1:7600
-{"time": "2026-03-01T12:00:00.123Z", "level": "info", "logger": "network.node.node", "event": "joined", "parent": ..}
+2026-03-01T12:00:00.123Z INFO    hullcast.network.node.node joined parent=tcp://10.0.0.1:7600
+{"time": "2026-03-01T12:00:00.123Z", "level": "info", "logger": "hullcast.network.node.node", "event": "joined", ..}
 """
 
 from __future__ import annotations

@@ -1,0 +1,198 @@
+// One link to a parent (PROTOCOL.md, section 3): reliable, ordered payloads over a ZeroMQ DEALER socket.
+//
+//   const link = await Link.dial("tcp://127.0.0.1:5701", "ann");
+//   link.send(["sync"]);
+//   for await (const frame of link) ...      // ends when the link does; `link.reason` says why
+//
+// Every link is a new session. To resume one after a short cut is a convenience of the protocol that this client does
+// without: it subscribes again with its position (section 5.2, reset), which works at any gateway.
+
+import { randomBytes } from "node:crypto";
+import { decode, encode } from "@msgpack/msgpack";
+import { Dealer } from "zeromq";
+
+const VERSION = 1;
+const MESSAGE_BYTES = 64 * 1024 * 1024;
+const WELCOME_WITHIN_MS = 3000;
+const NEVER_MS = 3_600_000;
+const ACK_AFTER_PAYLOADS = 64;
+const ACK_AFTER_BYTES = 512 * 1024;
+
+export class Link {
+  endpoint;
+  reason = null;
+
+  #socket = new Dealer({ linger: 0, reconnectInterval: NEVER_MS }); // a new connection is a new link, with its own hello
+  #sending = Promise.resolve(); // a zeromq.js socket takes one send at a time
+  #timers = [];
+  #heartbeatMs = Infinity;
+  #silenceMs = Infinity;
+  #lastSpoke = 0;
+  #lastHeard = 0;
+
+  #sent = 0; // the last payload we numbered
+  #kept = []; // payloads not acknowledged yet: [seq, bytes]
+  #obeyedResendAt = -Infinity;
+
+  #received = 0; // the last payload that came in order
+  #unacknowledged = { payloads: 0, bytes: 0 };
+  #askedResendAt = -Infinity;
+
+  /** Connects, says hello and waits for welcome. */
+  static async dial(endpoint, name) {
+    const link = new Link();
+    link.endpoint = endpoint;
+    try {
+      await link.#greet(name);
+    } catch (error) {
+      link.close(error.message);
+      throw new Error(`no link to ${endpoint}: ${link.reason}`, { cause: error });
+    }
+    return link;
+  }
+
+  async #greet(name) {
+    this.#socket.connect(this.endpoint);
+    this.#socket.events.on("disconnect", () => this.close("the connection was cut"));
+    const hello = {
+      session: randomBytes(16),
+      received: -1,
+      role: "client",
+      name,
+      id: new Uint8Array(0),
+      listen: null,
+      message_bytes: MESSAGE_BYTES,
+    };
+    this.#post([VERSION, "hello", hello]);
+    this.#every(WELCOME_WITHIN_MS, () => this.close(`no welcome within ${WELCOME_WITHIN_MS / 1000} s`));
+    const [version, kind, ...fields] = decode((await this.#socket.receive())[0]);
+    this.#stopTimers();
+    if (kind === "bye") throw new Error(`${fields[0]}: ${fields[1]}`);
+    if (version !== VERSION || kind !== "welcome") throw new Error(`expected welcome, got ${kind}, version ${version}`);
+
+    const [welcome] = fields;
+    this.#heartbeatMs = welcome.heartbeat_s * 1000;
+    this.#silenceMs = welcome.silence_s * 1000;
+    this.#lastHeard = performance.now();
+    this.#every(this.#heartbeatMs / 4, () => this.#beat());
+  }
+
+  /** Numbers a payload frame, keeps it until it is acknowledged, and sends it. */
+  send(frame) {
+    const payload = encode(frame);
+    this.#sent += 1;
+    this.#kept.push([this.#sent, payload]);
+    this.#post([VERSION, "data", this.#sent, this.#received], payload);
+  }
+
+  /** The payload frames of the parent, each once and in order, until the link ends. */
+  async *[Symbol.asyncIterator]() {
+    try {
+      for await (const [header, payload] of this.#socket) {
+        const frame = this.#hear(decode(header), payload);
+        if (frame !== null) yield frame;
+        if (this.reason !== null) return;
+      }
+    } catch (error) {
+      if (this.reason === null) throw error;
+    } finally {
+      this.close("closed here");
+    }
+  }
+
+  close(reason) {
+    if (this.reason !== null) return;
+    this.reason = reason;
+    this.#stopTimers();
+    this.#socket.close();
+  }
+
+  #hear([version, kind, ...fields], payload) {
+    this.#lastHeard = performance.now();
+    if (version !== VERSION) throw new Error(`the parent speaks version ${version}`);
+    switch (kind) {
+      case "data": {
+        const [seq, ack] = fields;
+        this.#forgetUpTo(ack);
+        return this.#inOrder(seq, payload);
+      }
+      case "ack": {
+        const [ack, sent] = fields;
+        this.#forgetUpTo(ack);
+        if (sent > this.#received) this.#askAgain();
+        return null;
+      }
+      case "resend":
+        this.#sendAgain(fields[0]);
+        return null;
+      case "bye":
+        this.close(`${fields[0]}: ${fields[1]}`);
+        return null;
+      default:
+        throw new Error(`a link header of unknown kind ${kind}`);
+    }
+  }
+
+  #inOrder(seq, payload) {
+    if (seq <= this.#received) return null; // had it
+    if (seq > this.#received + 1) {
+      this.#askAgain();
+      return null;
+    }
+    this.#received = seq;
+    this.#unacknowledged.payloads += 1;
+    this.#unacknowledged.bytes += payload.length;
+    const { payloads, bytes } = this.#unacknowledged;
+    if (payloads >= ACK_AFTER_PAYLOADS || bytes >= ACK_AFTER_BYTES) this.#acknowledge();
+    return decode(payload);
+  }
+
+  #acknowledge() {
+    this.#post([VERSION, "ack", this.#received, this.#sent]);
+  }
+
+  #forgetUpTo(ack) {
+    while (this.#kept.length > 0 && this.#kept[0][0] <= ack) this.#kept.shift();
+  }
+
+  #askAgain() {
+    const now = performance.now();
+    if (now - this.#askedResendAt < this.#heartbeatMs) return;
+    this.#askedResendAt = now;
+    this.#post([VERSION, "resend", this.#received + 1]);
+  }
+
+  #sendAgain(start) {
+    const now = performance.now();
+    if (now - this.#obeyedResendAt < this.#heartbeatMs) return;
+    this.#obeyedResendAt = now;
+    for (const [seq, payload] of this.#kept) {
+      if (seq >= start) this.#post([VERSION, "data", seq, this.#received], payload);
+    }
+  }
+
+  #beat() {
+    const now = performance.now();
+    if (now - this.#lastHeard > this.#silenceMs) this.close(`not heard for ${this.#silenceMs / 1000} s`);
+    else if (now - this.#lastSpoke >= this.#heartbeatMs) this.#acknowledge();
+  }
+
+  /** Hands a message to ZeroMQ. Data and ACK both carry what we received, so both acknowledge it. */
+  #post(header, payload) {
+    this.#lastSpoke = performance.now();
+    this.#unacknowledged = { payloads: 0, bytes: 0 };
+    const parts = payload === undefined ? [encode(header)] : [encode(header), payload];
+    this.#sending = this.#sending
+      .then(() => this.reason === null && this.#socket.send(parts))
+      .catch((error) => this.close(error.message));
+  }
+
+  #every(ms, action) {
+    this.#timers.push(setInterval(action, ms));
+  }
+
+  #stopTimers() {
+    this.#timers.forEach(clearInterval);
+    this.#timers = [];
+  }
+}
