@@ -38,7 +38,7 @@ class Lines:
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_globals.get("__name__", "")
-        return self._ran if name.startswith(("clients.", "network.", "broker.")) else None
+        return self._ran if name.startswith("hullcast.") else None
 
     def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:
         self.count += event == "line"
