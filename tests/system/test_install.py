@@ -119,8 +119,8 @@ def python(wheel: Path) -> Path:
     # What the wheel needs is borrowed. No .pth file of a borrowed folder is read, so the checkout stays unknown.
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    for folder in FOLDERS:  # and code that is compiled already; what is missing takes longer
-        for compiled in (ROOT / folder).rglob("*.nb[ci]"):
+    for name in FOLDERS:  # and code that is compiled already; what is missing takes longer
+        for compiled in (ROOT / name).rglob("*.nb[ci]"):
             target = site / "hullcast" / compiled.relative_to(ROOT)
             target.parent.mkdir(exist_ok=True)
             shutil.copy(compiled, target)
