@@ -208,6 +208,10 @@ class _Connection(web.RequestHandler):
         transport.set_write_buffer_limits(0)  # writing then waits until the system has taken everything
         super().connection_made(transport)
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp always hangs up, and then has nobody to answer
+        """Go on: a client may close its side once its request is sent. An incomplete one ends with its time."""
+        return True
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """The end, with or without a response."""
         self._monitor.connections.pop(self, None)

@@ -197,10 +197,16 @@ async def test_what_is_not_a_request_gets_400(data: bytes, caplog: pytest.LogCap
 
 @pytest.mark.parametrize("data", [b"", b"\r\n\r\n", b"GET /healthz HTTP/1.1\r\n"])
 async def test_a_request_cut_off_gets_nothing_and_is_counted(data: bytes) -> None:
-    async with watching(Watched()) as monitor:
+    async with watching(Watched(), MonitorLimits(request_s=0.3)) as monitor:
         assert await raw(monitor, data, end=True) == b""
         while 'code="none"' not in (await get(monitor, "/metrics")).text:
             pass
+
+
+async def test_a_client_that_sends_no_more_gets_its_response() -> None:
+    async with watching(Watched()) as monitor:
+        reply = await raw(monitor, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", end=True)
+        assert reply.endswith(b"\r\n\r\nok\n")
 
 
 async def test_an_oversized_request_is_cut() -> None:
