@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager, suppress
@@ -266,9 +267,19 @@ async def test_a_connection_too_many_is_closed_at_once_and_a_place_comes_free_ag
             pass
 
 
-async def test_somebody_who_does_not_read_the_answer_is_cut() -> None:
+def taken_by_the_system() -> int:
+    """How many bytes can be sent to a process that does not read."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
+        sending, _ = listening.accept()
+        with sending:
+            sending.setblocking(False)
+            return sending.send(bytes(30_000_000))
+
+
+@pytest.mark.parametrize("beyond", [20_000, 30_000_000])  # what asyncio would keep without waiting, and much more
+async def test_somebody_who_does_not_read_the_answer_is_cut(beyond: int) -> None:
     watched = Watched()
-    watched.reason = "x" * 30_000_000
+    watched.reason = "x" * (taken_by_the_system() + beyond)
     async with (
         watching(watched, MonitorLimits(response_s=0.2)) as monitor,
         dialed(monitor) as (reader, writer),
@@ -277,7 +288,7 @@ async def test_somebody_who_does_not_read_the_answer_is_cut() -> None:
         while 'code="none"' not in (await get(monitor, "/metrics")).text:
             pass
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await reader.readexactly(30_000_000)
+            await reader.readexactly(len(watched.reason))
 
 
 async def test_a_failing_number_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
