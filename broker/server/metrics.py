@@ -1,15 +1,16 @@
-"""The server in numbers, for its monitor."""
+"""The server's metrics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.network.monitor.metrics import Metric, Sample, counter, gauge
-from hullcast.network.monitor.process import pause_metrics, process_metrics
-from hullcast.network.node.children_metrics import children_metrics
+from prometheus_client.metrics_core import CounterMetricFamily as Counter
+from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
+
+from hullcast.network.node.metrics import each, shared_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from prometheus_client.metrics_core import Metric
 
     from hullcast.broker.server.service import Server
 
@@ -21,58 +22,54 @@ def server_metrics(server: Server) -> list[Metric]:
     lag = engine.seq - server.children.through
     queries, working = server.queries, server.working.statistics()
     return [
-        counter("hullcast_updates_total", "Updates since the database began: its sequence number.", engine.seq),
-        gauge("hullcast_lag_updates", "Updates applied whose messages have not left yet.", lag),
-        counter("hullcast_requests_total", "Requests of clients and reports of nodes.", server.requests),
-        counter(
+        Counter("hullcast_updates_total", "Updates since the database began: its sequence number.", engine.seq),
+        Gauge("hullcast_lag_updates", "Updates applied whose messages have not left yet.", lag),
+        Counter("hullcast_requests_total", "Requests of clients and reports of nodes.", server.requests),
+        Counter(
             "hullcast_requests_refused_total", "Requests that their senders had no right to make.", server.brain.refused
         ),
-        counter(
+        Counter(
             "hullcast_requests_failed_total",
             "Requests that failed because of a bug in the server.",
             server.brain.failures,
         ),
-        gauge("hullcast_requests_in_work", "Requests answered in several turns, not done yet.", working.waiting),
-        counter("hullcast_queries_total", "One-time queries answered.", queries.answered),
-        counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
-        gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
-        gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
-        counter("hullcast_query_processes_total", "Query processes started.", queries.processes),
-        gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
-        gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
-        *pause_metrics(server.pauses),
-        _each("hullcast_table_rows", "Rows.", "table", {name: engine.rows(name) for name in engine.tables}),
-        gauge(
+        Gauge("hullcast_requests_in_work", "Requests answered in several turns, not done yet.", working.waiting),
+        Counter("hullcast_queries_total", "One-time queries answered.", queries.answered),
+        Counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
+        Gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
+        Gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
+        Counter("hullcast_query_processes_total", "Query processes started.", queries.processes),
+        Gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
+        Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
+        each(
+            Gauge("hullcast_table_rows", "Rows.", labels=["table"]), {name: engine.rows(name) for name in engine.tables}
+        ),
+        Gauge(
             "hullcast_channels", "Channels that subscribers elsewhere attend, or did lately.", len(server.attendance)
         ),
-        gauge("hullcast_engine_memory_bytes", "Rows, trees and subscriptions.", engine.memory_bytes()),
-        gauge(
+        Gauge("hullcast_engine_memory_bytes", "Rows, trees and subscriptions.", engine.memory_bytes()),
+        Gauge(
             "hullcast_retention_bytes", "Recent messages kept for clients that reconnect.", server.retention.size_bytes
         ),
-        gauge("hullcast_pending_bytes", "Requests that wait for the disk.", waiting),
-        gauge("hullcast_log_synced_seq", "Update up to which everything is on disk.", log.synced_seq),
-        gauge("hullcast_log_pending_records", "Records not on disk yet.", log.pending_records),
-        gauge("hullcast_log_pending_bytes", "Bytes of these records.", log.pending_bytes),
-        gauge("hullcast_log_broken", "1 when the log can no longer be written.", log.broken),
-        counter("hullcast_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
-        counter("hullcast_log_groups_total", "Groups of records synced together.", log.groups),
-        counter("hullcast_checkpoints_total", "Checkpoints written.", server.checkpoints),
+        Gauge("hullcast_pending_bytes", "Requests that wait for the disk.", waiting),
+        Gauge("hullcast_log_synced_seq", "Update up to which everything is on disk.", log.synced_seq),
+        Gauge("hullcast_log_pending_records", "Records not on disk yet.", log.pending_records),
+        Gauge("hullcast_log_pending_bytes", "Bytes of these records.", log.pending_bytes),
+        Gauge("hullcast_log_broken", "1 when the log can no longer be written.", log.broken),
+        Counter("hullcast_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
+        Counter("hullcast_log_groups_total", "Groups of records synced together.", log.groups),
+        Counter("hullcast_checkpoints_total", "Checkpoints written.", server.checkpoints),
         _nodes(server),
-        *children_metrics(server.children),
-        *process_metrics(),
+        *shared_metrics(server.children, server.pauses),
     ]
 
 
 def _nodes(server: Server) -> Metric:
     """How far behind each node was when it last reported; at most a second old, so never quite 0 under load."""
-    samples = []
+    lag = Gauge("hullcast_node_lag_updates", "Updates a node had not seen at its report.", labels=["node", "id"])
     for report in server.live_reports():
         through = report.get("through")
         if isinstance(through, int):
-            labels = (("node", str(report.get("name", ""))), ("id", str(report.get("id", ""))))
-            samples.append(Sample(max(0, server.engine.seq - through), labels))
-    return Metric("hullcast_node_lag_updates", "gauge", "Updates a node had not seen at its report.", tuple(samples))
-
-
-def _each(name: str, about: str, label: str, values: Mapping[str, float]) -> Metric:
-    return Metric(name, "gauge", about, tuple(Sample(value, ((label, key),)) for key, value in values.items()))
+            labels = [str(report.get("name", "")), str(report.get("id", ""))]
+            lag.add_metric(labels, max(0, server.engine.seq - through))
+    return lag

@@ -1,6 +1,6 @@
 """Settings of the server: `hullcast server`."""
 
-# ruff: noqa: RUF009  `option` and `part` make fields, as `dataclasses.field` does
+# ruff: noqa: RUF009  `option` makes a field, as `dataclasses.field` does
 
 from __future__ import annotations
 
@@ -8,52 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hullcast.network.settings.common import (
-    GIB,
-    KIB,
-    MIB,
-    LinkSettings,
-    LogSettings,
-    SecuritySettings,
-    check_advertise,
-    check_listen,
-    check_monitor,
-    check_name,
-    check_reachable,
-)
-from hullcast.network.settings.declaring import Settings, option, part
+from hullcast.network.settings.common import GIB, KIB, MIB, ProcessSettings, listen_option, name_option
+from hullcast.network.settings.declaring import option
 from hullcast.network.wire.limits import DEFAULT as WIRE
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(Settings):
+class ServerSettings(ProcessSettings):
     """Where the server listens and keeps its data, and how much of everything it keeps."""
 
     section: ClassVar[str] = "server"
 
-    listen: str = option(
-        "tcp://127.0.0.1:7600",
-        "endpoint for nodes and clients; port 0 lets the system choose",
-        metavar="ENDPOINT",
-        check=check_listen,
-    )
-    advertise: str = option(
-        "",
-        "endpoint that others should connect to; empty: the one it listens on (needed when that is tcp://*)",
-        metavar="ENDPOINT",
-        check=check_advertise,
-    )
+    listen: str = listen_option("tcp://127.0.0.1:7600", "nodes and clients")
+    name: str = name_option("server")
     data: Path | None = option(
         None,
-        "folder of the commit log and its checkpoints; empty: memory only, and gone with the process",
+        "folder of the commit log and its checkpoints; empty: in memory only, lost when the process ends",
         metavar="DIR",
-    )
-    name: str = option("server", "name in logs and `hullcast status`", check=check_name)
-    monitor: str = option(
-        "",
-        "HTTP address of /healthz, /readyz, /metrics and /status; empty: none",
-        metavar="HOST:PORT",
-        check=check_monitor,
     )
     prune: bool = option(
         True,
@@ -62,15 +33,15 @@ class ServerSettings(Settings):
     )
     retention_bytes: int = option(
         64 * MIB,
-        "recent messages kept for subscribers that come back, over all channels",
-        raised="longer absences end without a new snapshot, but it takes that much memory",
+        "recent messages kept for clients that reconnect, over all channels",
+        raised="clients may be away longer without a new snapshot, but it takes that much memory",
         least=0,
         most=1024 * GIB,
     )
     retention_s: float = option(
         600.0,
-        "age at which such a message is let go",
-        raised="longer absences end without a new snapshot, within retention_bytes",
+        "age at which such a message is dropped",
+        raised="clients may be away longer without a new snapshot, within retention_bytes",
         least=0,
         most=30 * 86400,
     )
@@ -91,23 +62,16 @@ class ServerSettings(Settings):
     segment_bytes: int = option(
         64 * MIB,
         "size at which the log begins a new file",
-        raised="fewer files, but space is given back in larger pieces and later",
+        raised="fewer files, but disk space is freed later and in larger pieces",
         least=64 * KIB,
         most=64 * GIB,
     )
     pending_bytes: int = option(
         64 * MIB,
         "requests waiting for the disk before publishers are refused as Overloaded",
-        raised="longer bursts pass, but they take memory, and what waits is later",
+        raised="longer bursts are accepted, but they take memory and wait longer",
         least=64 * KIB,
         most=64 * GIB,
-    )
-    cover_budget: int = option(
-        256,
-        "boxes that stand for the interests of one child node in one channel",
-        raised="fewer needless messages, but matching and memory cost more",
-        least=1,
-        most=1_000_000,
     )
     batch_rows: int = option(
         100_000,
@@ -119,7 +83,7 @@ class ServerSettings(Settings):
     subscribe_rows: int = option(
         100_000,
         "subscriptions in one request; larger ones are refused (the SDK asks for at most 25,000 at once)",
-        raised="fewer round trips, but everybody else waits while the subscriptions of one are entered",
+        raised="fewer round trips, but all other clients wait while they are entered",
         least=1,
         most=10_000_000,
     )
@@ -154,7 +118,7 @@ class ServerSettings(Settings):
     channel_linger_s: float = option(
         30.0,
         "time a channel stays open after its last subscription",
-        raised="subscribers that come back find it warm, but the server computes what is not used meanwhile",
+        raised="clients that come back find it open, but the server computes results that no client uses",
         least=0,
         most=86400,
     )
@@ -165,18 +129,3 @@ class ServerSettings(Settings):
         least=1,
         most=1_000_000,
     )
-    max_children: int = option(
-        10_000,
-        "clients and nodes that may be connected at once; more are refused",
-        raised="more fit on one server, but each takes memory and a socket",
-        least=1,
-        most=1_000_000,
-    )
-    link: LinkSettings = part(LinkSettings)
-    security: SecuritySettings = part(SecuritySettings)
-    log: LogSettings = part(LogSettings)
-
-    def check(self) -> None:
-        """Others can dial it, and nothing goes in plain text beyond loopback unless asked for."""
-        check_reachable(self.listen, self.advertise)
-        self.security.check_plain("listen", self.listen, listening=True)

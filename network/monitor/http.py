@@ -1,13 +1,15 @@
-"""A tiny HTTP server for those who watch a process: load balancers, Prometheus, people with curl.
+"""What a process shows over HTTP, for load balancers, Prometheus and people with curl.
 
     GET /healthz   200 while the process runs its event loop
     GET /readyz    200 when it serves; 503 and the reason until then
-    GET /metrics   Prometheus text format
+    GET /metrics   Prometheus text format, or OpenMetrics if the client asks for it
     GET /status    JSON
 
-Only GET, one request a connection, no body. A request has to arrive within a few seconds and a few kilobytes, and
-connections are few, so that whoever holds them open holds nothing else up. There is no authentication: listen on
-loopback, or where only those can connect who may read the names of tables and clients.
+aiohttp parses and writes; what it does not bound is bounded here: the number of connections, and the time a client has
+to read its response. Each connection is for one request. There is no authentication: listen on loopback, or where only
+those can connect who may read the names of tables and clients.
+
+This module imports aiohttp and prometheus_client (a few tenths of a second), so only a process that serves imports it.
 """
 
 from __future__ import annotations
@@ -17,65 +19,41 @@ import errno
 import json
 import logging
 import os
+from collections import Counter
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import CounterMetricFamily
 
 from hullcast.network.link.endpoints import bracketed, parse_address
-from hullcast.network.monitor.metrics import CONTENT_TYPE, Counters, render
 from hullcast.network.wire.errors import BadSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from hullcast.network.monitor.metrics import Metric
+    from prometheus_client.metrics_core import Metric
 
 log = logging.getLogger(__name__)
 
-TEXT, JSON = "text/plain; charset=utf-8", "application/json"
-PATHS = ("/healthz", "/readyz", "/metrics", "/status")
+HEADERS = {"Cache-Control": "no-store", "Server": "hullcast", "X-Content-Type-Options": "nosniff"}
+#: How long responses that are being written may delay the end of the process.
+STOP_S = 0.5
+UNANSWERED = "none"  # counted where a response would have had a code
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorLimits:
-    """What one who asks may take."""
+    """What one client may use."""
 
-    request_bytes: int = 8192
+    request_bytes: int = 8192  # of the first line, and of each header
+    request_headers: int = 64
     request_s: float = 5.0  # for the request to arrive
-    response_s: float = 10.0  # for the response to be taken
-    connections: int = 32  # more are closed at once
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What goes back."""
-
-    status: HTTPStatus
-    body: str
-    content_type: str = TEXT
-
-    def encode(self) -> bytes:
-        """The bytes on the wire."""
-        body = self.body.encode("utf-8", "replace")
-        lines = [
-            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
-            f"Content-Type: {self.content_type}",
-            f"Content-Length: {len(body)}",
-            "Cache-Control: no-store",
-            "X-Content-Type-Options: nosniff",
-            "Connection: close",
-        ]
-        if self.status is HTTPStatus.METHOD_NOT_ALLOWED:
-            lines.append("Allow: GET")
-        return "\r\n".join([*lines, "", ""]).encode("ascii") + body
-
-
-class _Refused(Exception):
-    """The request cannot be served; the response says why."""
-
-    def __init__(self, status: HTTPStatus, text: str) -> None:
-        super().__init__(status, text)
-        self.response = Response(status, text + "\n")
+    response_s: float = 10.0  # for the response to be read
+    connections: int = 32  # further ones are closed at once
 
 
 class Monitor:
@@ -95,11 +73,12 @@ class Monitor:
     ) -> None:
         self._host, self._port = parse_address(address, setting="monitor")
         self._ready, self._metrics, self._status = ready, metrics, status
-        self._limits = limits or MonitorLimits()
-        self._answered = Counters(
-            "hullcast_monitor_requests_total", "Requests to this monitor by response code.", "code"
-        )
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.limits = limits or MonitorLimits()
+        self.answered: Counter[str] = Counter()  # by status code
+        self.connections: dict[_Connection, asyncio.Transport] = {}
+        self._registry = CollectorRegistry()  # of this process: the global one has collectors that nobody asked for
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
         self._server: asyncio.Server | None = None
 
     @property
@@ -108,12 +87,17 @@ class Monitor:
         return f"{bracketed(self._host)}:{self._port}"
 
     async def start(self) -> None:
-        """Listen; raises BadSetting if the address cannot be had."""
+        """Listen; raises BadSetting if that is not possible."""
+        app = web.Application(middlewares=[self._respond])
+        app.add_routes([web.get(path, handler) for path, handler in self._pages().items()])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_S)
+        await self._runner.setup()
         try:
-            self._server = await asyncio.start_server(
-                self._serve, None if self._host == "*" else self._host, self._port, limit=self._limits.request_bytes
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: _Connection(self, self._runner), None if self._host == "*" else self._host, self._port
             )
         except OSError as error:
+            await self._runner.cleanup()
             reason = f"cannot listen there: {os.strerror(error.errno) if error.errno else error}"
             if error.errno == errno.EADDRINUSE:
                 reason += "; stop the process that listens there, or choose another port"
@@ -122,88 +106,136 @@ class Monitor:
         log.info("monitor listening", extra={"address": self.address})
 
     async def stop(self) -> None:
-        """Close what is open, at once."""
+        """Close what is open; a response that is being written has `STOP_S` to arrive."""
         if self._server is None:
             return
         server, self._server = self._server, None
         server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._runner.cleanup()
+        for transport in self.connections.values():
+            transport.abort()  # `close` would wait for a client that does not read
         await server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            if len(self._tasks) <= self._limits.connections:
-                await self._exchange(reader, writer)
-            else:
-                self._answered.add("none")
-        except asyncio.CancelledError:
-            if self._server is not None:  # not by `stop`, which waits for this task and knows
-                raise
-        except (OSError, TimeoutError):  # went away, or does not take its answer
-            self._answered.add("none")
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()  # `close` would wait for a peer that does not read
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of this process but those that every process has."""
+        yield from self._metrics()
+        own = CounterMetricFamily(
+            "hullcast_monitor_requests_total", "Requests to this monitor by response code.", labels=["code"]
+        )
+        for code, count in sorted(self.answered.items()):
+            own.add_metric([code], count)
+        yield own
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(self._limits.request_s):
-                response = self._answer(await self._read_path(reader))
-        except TimeoutError:
-            response = Response(HTTPStatus.REQUEST_TIMEOUT, "the request took too long\n")
-        except _Refused as refused:
-            response = refused.response
-        self._answered.add(str(response.status.value))
-        try:
-            async with asyncio.timeout(self._limits.response_s):
-                writer.write(response.encode())
-                writer.write_eof()
-                await self._wait_taken(reader)
-        except TimeoutError:
-            if writer.transport.get_write_buffer_size():  # else it has everything, and only forgets to close
-                raise
+    def _pages(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
+        async def healthz(_: web.Request) -> web.Response:
+            return text(200, "ok")
 
-    async def _wait_taken(self, reader: asyncio.StreamReader) -> None:
-        """Until the other side closes, having read all: if we closed before, what it still sends would cut us off."""
-        taken = 0
-        while taken < 8 * self._limits.request_bytes and (data := await reader.read(self._limits.request_bytes)):
-            taken += len(data)
+        async def readyz(_: web.Request) -> web.Response:
+            reason = self._ready()
+            return text(200, "ready") if reason is None else text(503, reason)
 
-    async def _read_path(self, reader: asyncio.StreamReader) -> str:
-        """The path of a GET request, without its query."""
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError as error:
-            text = f"the request has more than {self._limits.request_bytes} bytes"
-            raise _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text) from error
-        except asyncio.IncompleteReadError as error:
-            raise _Refused(HTTPStatus.BAD_REQUEST, "the request ends too early") from error
-        words = head.partition(b"\r\n")[0].split(b" ")
-        if len(words) != 3 or words[2] not in (b"HTTP/1.0", b"HTTP/1.1") or not words[1].startswith(b"/"):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
-        if words[0] != b"GET":
-            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
-        return words[1].partition(b"?")[0].decode("latin-1")
+        async def metrics(request: web.Request) -> web.Response:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+            return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
 
-    def _answer(self, path: str) -> Response:
+        async def status(_: web.Request) -> web.Response:
+            body = json.dumps(self._status(), default=str) + "\n"
+            return web.Response(body=body.encode("utf-8", "replace"), content_type="application/json")
+
+        return {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics, "/status": status}
+
+    @web.middleware
+    async def _respond(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """The response, written within its time."""
         try:
-            match path:
-                case "/healthz":
-                    return Response(HTTPStatus.OK, "ok\n")
-                case "/readyz":
-                    reason = self._ready()
-                    status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
-                    return Response(status, (reason or "ready") + "\n")
-                case "/metrics":
-                    return Response(HTTPStatus.OK, render([*self._metrics(), self._answered.metric()]), CONTENT_TYPE)
-                case "/status":
-                    return Response(HTTPStatus.OK, json.dumps(self._status(), default=str) + "\n", JSON)
+            response = await handler(request)
+        except web.HTTPNotFound:
+            response = text(404, f"there is no {request.path}; there are {', '.join(self._pages())}")
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            response = text(405, f"{request.method} is not supported; use GET", Allow=allowed)
         except Exception:
-            log.exception("monitor failed", extra={"path": path})
-            return Response(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the log says why\n")
-        return Response(HTTPStatus.NOT_FOUND, f"there are {', '.join(PATHS)}\n")
+            log.exception("monitor failed", extra={"path": request.path})
+            response = text(500, "failed; the log of this process says why")
+        cast("_Connection", request.protocol).answer(response)
+        try:
+            async with asyncio.timeout(self.limits.response_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except (OSError, TimeoutError):  # the client went away, or does not read
+            self.answered[UNANSWERED] += 1
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+
+class _Connection(web.RequestHandler):
+    """A connection as aiohttp handles it; one too many is closed, and garbage is answered without a traceback."""
+
+    __slots__ = ("_answered", "_monitor")
+
+    def __init__(self, monitor: Monitor, runner: web.AppRunner) -> None:
+        limits, server = monitor.limits, runner.server
+        assert server is not None, "the runner is set up before a connection can be made"
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=cast("logging.Logger", None),  # none; aiohttp's type does not say that it may be
+            max_line_size=limits.request_bytes,
+            max_field_size=limits.request_bytes,
+            max_headers=limits.request_headers,
+            keepalive_timeout=limits.request_s,  # runs from the start of the connection to its first request
+            lingering_time=limits.request_s,  # for the rest of a body that nobody reads
+        )
+        self._monitor, self._answered = monitor, False
+
+    def answer(self, response: web.StreamResponse) -> None:
+        """Count the response, and make it the last one of this connection: nobody holds one as long as they like."""
+        self._answered = True
+        self._monitor.answered[str(response.status)] += 1
+        response.headers.update(HEADERS)
+        response.force_close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, if there is room."""
+        assert isinstance(transport, asyncio.Transport)
+        if len(self._monitor.connections) >= self._monitor.limits.connections:
+            transport.abort()
+            return
+        self._monitor.connections[self] = transport
+        transport.set_write_buffer_limits(0)  # writing then waits until the system has taken everything
+        super().connection_made(transport)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp always hangs up, and then has nobody to answer
+        """Go on: a client may close its side once its request is sent. An incomplete one ends with its time."""
+        return True
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The end, with or without a response."""
+        self._monitor.connections.pop(self, None)
+        if not self._answered:
+            self._monitor.answered[UNANSWERED] += 1
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The response to what is not a request; aiohttp would log it as an error of this process."""
+        if isinstance(exc, LineTooLong):
+            response = text(431, f"the first line or a header has more than {self.max_line_size:,} bytes")
+        else:
+            response = text(status, "this is not an HTTP/1.1 request")
+        self.answer(response)
+        return response
+
+
+def text(status: int, line: str, **headers: str) -> web.Response:
+    """A response of one line."""
+    body = f"{line}\n".encode("utf-8", "replace")
+    return web.Response(status=status, body=body, content_type="text/plain", charset="utf-8", headers=headers)

@@ -1,4 +1,4 @@
-"""Sections that servers and nodes share: [link], [security] and [log]."""
+"""Settings that servers and nodes share: the sections [link], [security] and [log], and a part of their own."""
 
 # ruff: noqa: RUF009  `option` and `part` make fields, as `dataclasses.field` does
 
@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from hullcast.network.link.endpoints import parse_address, parse_endpoint
 from hullcast.network.link.limits import ACK_BYTES, LinkLimits
-from hullcast.network.settings.declaring import Settings, option
+from hullcast.network.settings.declaring import SettingsBase, option, part
 from hullcast.network.wire.errors import BadSetting
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 EVERY_ADDRESS = ("*", "0.0.0.0", "::")
-PLAIN = "this leaves the host, and links are plain text; give a key (`hullcast keygen`), or say --insecure"
+PLAIN = "other hosts can reach this, and links are plain text; use a key (`hullcast keygen`), or --insecure"
 UNGUARDED = (
     "give an allow list of the keys that may connect (--allow FILE; `hullcast keygen --allow FILE` adds keys to it), "
     "or --open to let every client do everything"
@@ -26,22 +26,22 @@ _LINK = LinkLimits()
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkSettings(Settings):
+class LinkSettings(SettingsBase):
     """Limits of each link between a parent and a child; of heartbeat and silence, a child takes its parent's."""
 
     section: ClassVar[str] = "link"
 
     heartbeat_s: float = option(
         _LINK.heartbeat_s,
-        "time between two signs of life on a quiet link",
+        "time between two heartbeats on an idle link",
         raised="less traffic, but a lost peer is noticed later",
         least=0.01,
         most=600,
     )
     silence_s: float = option(
         _LINK.silence_s,
-        "silence after which a peer is taken for lost, and time it has to come back without losing its session",
-        raised="long pauses and short cuts are survived, but a dead node's children move later",
+        "time without a heartbeat after which a peer counts as lost; until then it may reconnect and keep its session",
+        raised="longer pauses and cuts do no harm, but a dead node's children move later",
         least=0.03,
         most=3600,
     )
@@ -92,7 +92,7 @@ class LinkSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecuritySettings(Settings):
+class SecuritySettings(SettingsBase):
     """Who may connect, and what they may do.
 
     Without a key, links are plain text: allowed on loopback, elsewhere only with `insecure`. With a key there must
@@ -125,7 +125,7 @@ class SecuritySettings(Settings):
                 "an allow list needs a key (--key): without encryption clients cannot prove which key they have",
             )
         if self.allow is not None and self.open:
-            raise BadSetting("open", True, f"there is an allow list too ({self.allow}); give one of the two")
+            raise BadSetting("open", True, f"there is an allow list too ({self.allow}); use one of the two")
         if self.key is not None and self.allow is None and not self.open:
             raise BadSetting("key", str(self.key), UNGUARDED)
 
@@ -138,7 +138,7 @@ class SecuritySettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogSettings(Settings):
+class LogSettings(SettingsBase):
     """What the process says on its standard error."""
 
     section: ClassVar[str] = "log"
@@ -147,32 +147,76 @@ class LogSettings(Settings):
     format: str = option("text", "one line per event, as text or as JSON", choices=FORMATS, flag="log-format")
 
 
-def check_listen(endpoint: str) -> None:
-    """The check of an endpoint to listen on."""
+def _check_listen(endpoint: str) -> None:
     parse_endpoint(endpoint, listening=True)
 
 
-def check_advertise(endpoint: str) -> None:
-    """The check of an endpoint that others are told to dial; empty means the one listened on."""
+def _check_advertise(endpoint: str) -> None:
     if endpoint:
         parse_endpoint(endpoint)
 
 
-def check_reachable(listen: str, advertise: str) -> None:
-    """`*` is every address of this host, so none that others could dial; they need one for when a node dies."""
-    if not advertise and parse_endpoint(listen, listening=True).host in EVERY_ADDRESS:
-        raise BadSetting(
-            "listen", listen, "others cannot dial this; say with --advertise tcp://HOST:PORT what they can"
-        )
-
-
-def check_monitor(address: str) -> None:
-    """The check of the monitor's address; empty means none."""
+def _check_monitor(address: str) -> None:
     if address:
         parse_address(address)
 
 
-def check_name(name: str) -> None:
-    """The check of a name that logs and `hullcast status` show."""
+def _check_name(name: str) -> None:
     if not (name.isprintable() and len(name) <= 64 and name == name.strip()):
-        raise BadSetting("name", name, "it takes at most 64 printable characters, no space at the ends")
+        raise BadSetting("name", name, "must be at most 64 printable characters, without a space at either end")
+
+
+def listen_option(default: str, whom: str) -> str:
+    """Where a process listens."""
+    about = f"endpoint for {whom}; port 0 lets the system choose"
+    return option(default, about, metavar="ENDPOINT", check=_check_listen)
+
+
+def name_option(default: str) -> str:
+    """What a process is called."""
+    return option(default, "name in logs and `hullcast status`", check=_check_name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings(SettingsBase):
+    """What servers and nodes have in common."""
+
+    listen: str = listen_option("tcp://127.0.0.1:0", "children")
+    advertise: str = option(
+        "",
+        "endpoint that others should connect to; empty: the one it listens on (needed when that is tcp://*)",
+        metavar="ENDPOINT",
+        check=_check_advertise,
+    )
+    name: str = name_option("node")
+    monitor: str = option(
+        "",
+        "HTTP address of /healthz, /readyz, /metrics and /status; empty: none",
+        metavar="HOST:PORT",
+        check=_check_monitor,
+    )
+    max_children: int = option(
+        10_000,
+        "clients and nodes that may be connected at once; more are refused",
+        raised="more fit on one process, but each takes memory and a socket",
+        least=1,
+        most=1_000_000,
+    )
+    cover_budget: int = option(
+        256,
+        "boxes that stand for the interests of one child node in one channel",
+        raised="fewer needless messages, but matching and memory cost more",
+        least=1,
+        most=1_000_000,
+    )
+    link: LinkSettings = part(LinkSettings)
+    security: SecuritySettings = part(SecuritySettings)
+    log: LogSettings = part(LogSettings)
+
+    def check(self) -> None:
+        """Others can connect, and no plain text leaves this host unless asked for."""
+        # `*` is every address of this host, so not one that others could dial; they need one for when a node dies.
+        if not self.advertise and parse_endpoint(self.listen, listening=True).host in EVERY_ADDRESS:
+            reason = "others cannot connect to this; give an address that they can use: --advertise tcp://HOST:PORT"
+            raise BadSetting("listen", self.listen, reason)
+        self.security.check_plain("listen", self.listen, listening=True)

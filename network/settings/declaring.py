@@ -1,9 +1,9 @@
 """How settings are declared: one frozen object a process, whose fields carry their own documentation and limits.
 
-A process declares a `Settings` class. Each field is an `option`, which says what it is for, what gets better and worse
-when it is raised, and what range it takes; a field that is itself a `Settings` class is a section of the file::
+A process declares a subclass of `SettingsBase`. Each field is an `option`, which says what it is for, what gets better
+and worse when it is raised, and its range; a field whose type is such a class is a section of the file::
 
-    class NodeSettings(Settings):                        node.toml              environment            flag
+    class NodeSettings(SettingsBase):                    node.toml              environment            flag
         section = "node"                                 [node]
         listen: str = option("tcp://..", "..")           listen = "tcp://.."    HULLCAST_LISTEN        --listen
         link: LinkSettings = part(LinkSettings)          [link]
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_type_hints
 
-from hullcast.network.settings.values import Kind, kind_of, shown
+from hullcast.network.settings.values import ValueType, shown, type_of
 from hullcast.network.wire.errors import BadSetting, InvariantBroken
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ PREFIX = "HULLCAST_"
 
 _KEY = "hullcast.option"
 T = TypeVar("T")
-S = TypeVar("S", bound="Settings")
+S = TypeVar("S", bound="SettingsBase")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def option(
     metavar: str = "",
     check: Callable[[Any], None] | None = None,
 ) -> T:
-    """A field of a `Settings` class; typed as its default, as `dataclasses.field` is."""
+    """A field of a `SettingsBase` class; typed as its default, as `dataclasses.field` is."""
     known = Option(
         about=about,
         raised=raised,
@@ -78,7 +78,7 @@ def part(kind: type[S]) -> S:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class SettingsBase:
     """Base of the settings of a process or of a section. An instance is always in range, however it was made."""
 
     section: ClassVar[str] = ""
@@ -98,7 +98,7 @@ class Declared:
 
     section: str
     path: tuple[str, ...]  # the attributes that lead to it: ("link", "heartbeat_s")
-    kind: Kind
+    kind: ValueType
     default: Value
     option: Option
 
@@ -120,7 +120,7 @@ class Declared:
     @property
     def when_raised(self) -> str:
         """The word before what gets better and worse."""
-        return "on" if self.kind is Kind.YES_OR_NO else "raised"
+        return "on" if self.kind is ValueType.YES_OR_NO else "raised"
 
     @property
     def variable(self) -> str:
@@ -128,7 +128,7 @@ class Declared:
         return PREFIX + self.destination.upper()
 
 
-def declared(kind: type[Settings]) -> tuple[Declared, ...]:
+def declared(kind: type[SettingsBase]) -> tuple[Declared, ...]:
     """All settings of a process, its own section first."""
     found = tuple(_declared(kind, (), kind.section))
     if len({each.flag for each in found}) < len(found):
@@ -136,25 +136,26 @@ def declared(kind: type[Settings]) -> tuple[Declared, ...]:
     return found
 
 
-def _declared(kind: type[Settings], path: tuple[str, ...], section: str) -> Iterator[Declared]:
+def _declared(kind: type[SettingsBase], path: tuple[str, ...], section: str) -> Iterator[Declared]:
     for each in _own_options(kind):
         yield Declared(section, (*path, *each.path), each.kind, each.default, each.option)
     for name, inner in parts(kind):
         yield from _declared(inner, (*path, name), inner.section or name)
 
 
-def _own_options(kind: type[Settings]) -> Iterator[Declared]:
+def _own_options(kind: type[SettingsBase]) -> Iterator[Declared]:
     hints = get_type_hints(kind)
     for each in fields(kind):
         if each.default_factory is not MISSING:
             continue
-        known, value_kind = each.metadata.get(_KEY), kind_of(hints[each.name])
+        known, value_kind = each.metadata.get(_KEY), type_of(hints[each.name])
         if known is None or value_kind is None:
-            raise InvariantBroken(f"{kind.__name__}.{each.name} is no option of a type that settings can have")
+            raise InvariantBroken(f"{kind.__name__}.{each.name} is not an option, or has an unknown type")
         yield Declared(kind.section, (each.name,), value_kind, cast("Value", each.default), known)
 
 
-def parts(kind: type[Settings]) -> Iterator[tuple[str, type[Settings]]]:
+def parts(kind: type[SettingsBase]) -> Iterator[tuple[str, type[SettingsBase]]]:
+    """The sections inside, by their fields."""
     hints = get_type_hints(kind)
     for each in fields(kind):
         if each.default_factory is not MISSING:
@@ -164,11 +165,11 @@ def parts(kind: type[Settings]) -> Iterator[tuple[str, type[Settings]]]:
 def _check_range(each: Declared, value: Any) -> None:
     known = each.option
     if known.choices and value not in known.choices:
-        raise BadSetting(each.name, value, f"it takes one of {', '.join(known.choices)}")
+        raise BadSetting(each.name, value, f"must be one of {', '.join(known.choices)}")
     if known.least is not None and not value >= known.least:  # this way round, NaN is refused too
-        raise BadSetting(each.name, value, f"it takes {shown(each.name, known.least)} or more")
+        raise BadSetting(each.name, value, f"must be {shown(each.name, known.least)} or more")
     if known.most is not None and not value <= known.most:
-        raise BadSetting(each.name, value, f"it takes {shown(each.name, known.most)} or less")
+        raise BadSetting(each.name, value, f"must be {shown(each.name, known.most)} or less")
     if known.check is not None:
         try:
             known.check(value)

@@ -1,8 +1,8 @@
 """Settings from outside: defaults, then a TOML file, then HULLCAST_*, then flags; each value knows where it came from.
 
-The later wins, value by value, and `Loaded.values` says where each came from. A key that does not exist is an error
-with a suggestion; a variable only if it looks like a misspelt one, because the other processes of a host have variables
-of their own (`Loaded.unused` names those). Relative paths in a file start from the file's folder.
+Later ones override earlier ones, one by one (`LoadedSettings.values`). An unknown key is refused, with a suggestion.
+An unknown variable is refused only if it looks misspelt, because other processes of a host have variables of their own
+(`LoadedSettings.unused`). Relative paths in a file start from the file's folder.
 """
 
 from __future__ import annotations
@@ -44,20 +44,13 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Generic[S]):
+class LoadedSettings(Generic[S]):
     """The settings, and what an operator may ask about them."""
 
     settings: S
     values: tuple[Setting, ...]
     file: Path | None = None
-    unused: tuple[str, ...] = ()  # HULLCAST_ variables that mean nothing to this process
-
-    def source(self, name: str) -> str:
-        """Where a value came from, by its key in the file or its dotted path."""
-        for setting in self.values:
-            if name in (setting.declared.name, ".".join(setting.declared.path)):
-                return setting.source
-        raise BadSetting(name, "", "there is no such setting")
+    unused: tuple[str, ...] = ()  # HULLCAST_ variables that this process does not use
 
 
 def load(
@@ -66,7 +59,7 @@ def load(
     file: Path | str | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
-) -> Loaded[S]:
+) -> LoadedSettings[S]:
     """Build the settings; `flags` by destination (`heartbeat_s`), None or absent where not given.
 
     Raises BadSetting, whose text names the place to correct: the file and section, the variable or the flag.
@@ -88,7 +81,7 @@ def load(
         if flags.get(each.destination) is not None:
             setting = _read(each, flags[each.destination], each.flag)
         settings.append(setting)
-    return Loaded(_build(kind, settings), tuple(settings), path, unused)
+    return LoadedSettings(_build(kind, settings), tuple(settings), path, unused)
 
 
 # --- building -----------------------------------------------------------------------------------------------
@@ -127,15 +120,15 @@ def _read_file(path: Path, known: tuple[Declared, ...]) -> dict[tuple[str, str],
     except OSError as error:
         raise BadSetting("config", str(path), f"cannot read it: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadSetting("config", str(path), f"this is not TOML: {error}") from error
+        raise BadSetting("config", str(path), f"not valid TOML: {error}") from error
     ours = {each.section for each in known}
     written: dict[tuple[str, str], object] = {}
     for section, table in content.items():
         if section not in SECTIONS:
-            hint = _suggest(section, SECTIONS) or f"; there are {', '.join(SECTIONS)}"
-            raise BadSetting(f"{path} [{section}]", table, f"there is no such section{hint}")
+            hint = _suggest(section, SECTIONS) or f"; sections are {', '.join(SECTIONS)}"
+            raise BadSetting(f"{path} [{section}]", table, f"unknown section{hint}")
         if not isinstance(table, dict):
-            raise BadSetting(f"{path} {section}", table, f"this is a section; write [{section}] on a line of its own")
+            raise BadSetting(f"{path} {section}", table, f"{section} is a section; write [{section}] on its own line")
         if section not in ours:
             continue
         names = [each.name for each in known if each.section == section]
@@ -143,19 +136,19 @@ def _read_file(path: Path, known: tuple[Declared, ...]) -> dict[tuple[str, str],
             name = key.replace("-", "_")
             label = f"{path} [{section}] {key}"
             if name not in names:
-                raise BadSetting(label, value, f"there is no such setting{_elsewhere(name, section, known)}")
+                raise BadSetting(label, value, _unknown(name, section, known))
             if (section, name) in written:
-                raise BadSetting(label, value, f"{name} is there twice")
+                raise BadSetting(label, value, f"{name} is given twice")
             written[section, name] = value
     return written
 
 
-def _elsewhere(name: str, section: str, known: tuple[Declared, ...]) -> str:
+def _unknown(name: str, section: str, known: tuple[Declared, ...]) -> str:
     for each in known:
         if each.name == name:
-            return f" here; it belongs to [{each.section}]"
+            return f"this setting belongs to [{each.section}]"
     names = [each.name for each in known if each.section == section]
-    return _suggest(name, names) or f"; [{section}] has {', '.join(names)}"
+    return "unknown setting" + (_suggest(name, names) or f"; [{section}] has {', '.join(names)}")
 
 
 def _unused_variables(environment: Mapping[str, str], known: tuple[Declared, ...]) -> tuple[str, ...]:
@@ -166,7 +159,7 @@ def _unused_variables(environment: Mapping[str, str], known: tuple[Declared, ...
         if name == variable or variable == CONFIG_VARIABLE or name in names:
             continue
         if get_close_matches(name, names, n=1, cutoff=0.85):
-            raise BadSetting(variable, value, f"there is no such setting{_suggest(name, names, PREFIX)}")
+            raise BadSetting(variable, value, f"unknown setting{_suggest(name, names, PREFIX)}")
         unused.append(variable)
     return tuple(sorted(unused))
 

@@ -24,7 +24,7 @@ _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 Value = bool | int | float | str | Path | tuple[str, ...] | None
 
 
-class Kind(Enum):
+class ValueType(Enum):
     """The types a setting may have; the value says what to write."""
 
     YES_OR_NO = "true or false"
@@ -39,43 +39,43 @@ class Unreadable(ValueError):
     """Not a value of that type; the text says what would be."""
 
 
-def kind_of(hint: object) -> Kind | None:
-    """The kind behind a field's type; None where a setting cannot have that type."""
-    kinds: dict[object, Kind] = {
-        bool: Kind.YES_OR_NO,
-        int: Kind.WHOLE,
-        float: Kind.NUMBER,
-        str: Kind.TEXT,
-        Path | None: Kind.FILE,
-        tuple[str, ...]: Kind.TEXTS,
+def type_of(hint: object) -> ValueType | None:
+    """What a field's annotation stands for; None if a setting cannot have that type."""
+    types: dict[object, ValueType] = {
+        bool: ValueType.YES_OR_NO,
+        int: ValueType.WHOLE,
+        float: ValueType.NUMBER,
+        str: ValueType.TEXT,
+        Path | None: ValueType.FILE,
+        tuple[str, ...]: ValueType.TEXTS,
     }
-    return kinds.get(hint)
+    return types.get(hint)
 
 
-def read(kind: Kind, name: str, given: object, folder: Path | None = None) -> Value:
+def read(kind: ValueType, name: str, given: object, folder: Path | None = None) -> Value:
     """The value; `folder` is what a relative path starts from, if not from the current directory."""
     match kind:
-        case Kind.YES_OR_NO:
+        case ValueType.YES_OR_NO:
             return _yes_or_no(given)
-        case Kind.WHOLE:
+        case ValueType.WHOLE:
             number = _number(name, given, kind)
             if isinstance(number, float) and not number.is_integer():
                 raise Unreadable(_expected(name, kind))
             return int(number)
-        case Kind.NUMBER:
+        case ValueType.NUMBER:
             return float(_number(name, given, kind))
-        case Kind.TEXT:
+        case ValueType.TEXT:
             if not isinstance(given, str):
-                raise Unreadable("it takes text; put it in quotes")
+                raise Unreadable("must be text, in quotes")
             return given
-        case Kind.FILE:
+        case ValueType.FILE:
             if not isinstance(given, str | Path):
-                raise Unreadable("it takes a path, as text in quotes")
+                raise Unreadable("must be a path, in quotes")
             if not str(given):
                 return None
             path = Path(given).expanduser()
             return folder / path if folder is not None else path
-        case Kind.TEXTS:
+        case ValueType.TEXTS:
             return _texts(given)
 
 
@@ -96,10 +96,10 @@ def _yes_or_no(given: object) -> bool:
         return True
     if word in _NO:
         return False
-    raise Unreadable(f"it takes {Kind.YES_OR_NO.value}")
+    raise Unreadable(f"must be {ValueType.YES_OR_NO.value}")
 
 
-def _number(name: str, given: object, kind: Kind) -> int | float:
+def _number(name: str, given: object, kind: ValueType) -> int | float:
     if isinstance(given, int | float) and not isinstance(given, bool):
         if not isfinite(given):
             raise Unreadable(_expected(name, kind))
@@ -124,9 +124,9 @@ def _units(name: str) -> MappingProxyType[str, float] | dict[str, float]:
     return next((units for ending, units in UNITS.items() if name.endswith(ending)), {"": 1.0})
 
 
-def _expected(name: str, kind: Kind) -> str:
+def _expected(name: str, kind: ValueType) -> str:
     units = [unit for unit in _units(name) if unit]
-    return f"it takes {kind.value}" + (f", if need be with a unit ({', '.join(units)})" if units else "")
+    return f"must be {kind.value}" + (f"; it may have a unit ({', '.join(units)})" if units else "")
 
 
 def _texts(given: object) -> tuple[str, ...]:
@@ -134,5 +134,5 @@ def _texts(given: object) -> tuple[str, ...]:
     if isinstance(given, str):
         given = [given]
     if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
-        raise Unreadable("it takes a list of texts, or one text with commas")
+        raise Unreadable("must be a list of texts, or one text with commas")
     return tuple(word for part in given for text in part.split(",") if (word := text.strip()))

@@ -26,6 +26,8 @@ HEAVY = (
     "hullcast.broker.sql",
     "pandas",
     "pyarrow",
+    "aiohttp",
+    "prometheus_client",
 )
 
 PUBLISHER = """
@@ -63,12 +65,12 @@ async def test_a_client_that_publishes_and_queries_imports_neither_numba_nor_the
 
 
 @pytest.mark.parametrize("words", ["status", "publish", "query", "execute", "keygen", "up", "subscribe"])
-def test_commands_that_compile_nothing_do_not_wait_for_numba(words: str) -> None:
+def test_commands_that_compile_and_serve_nothing_do_not_wait_for_numba_or_aiohttp(words: str) -> None:
     program = (
         "import sys, contextlib; from hullcast.clients.cli import main as cli\nwith contextlib.suppress(SystemExit):"
     )
     program += f"cli.main([{words!r}, '--help'])\n"
-    program += "print([name for name in ('numba', 'sqlglot') if name in sys.modules])"
+    program += "print([name for name in ('numba', 'sqlglot', 'aiohttp', 'prometheus_client') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily
 
 from hullcast.network.monitor.http import Monitor, MonitorLimits
-from hullcast.network.monitor.metrics import CONTENT_TYPE, gauge
 from hullcast.network.wire.errors import BadSetting
-from tests.support.exposition import read_exposition
+from tests.support.exposition import OPENMETRICS, only_value, read_metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from hullcast.network.monitor.metrics import Metric
+    from prometheus_client.metrics_core import Metric
 
 PATIENCE_S = 20
 ODD = 'a "quoted"\\name\nof two lines'
@@ -45,7 +46,9 @@ class Watched:
     def metrics(self) -> Iterable[Metric]:
         if self.broken:
             raise RuntimeError("no numbers today")
-        return [gauge("hullcast_children", "Children connected.", 2, name=ODD)]
+        children = GaugeMetricFamily("hullcast_children", "Children connected.", labels=["name"])
+        children.add_metric([ODD], 2)
+        return [children]
 
     def status(self) -> dict[str, object]:
         return {"name": ODD, "children": [1, 2]}
@@ -65,8 +68,8 @@ async def watching(watched: Watched, limits: MonitorLimits | None = None) -> Asy
         assert asyncio.all_tasks() <= before
 
 
-def fetch(url: str, method: str = "GET") -> Answer:
-    request = urllib.request.Request(url, method=method)
+def fetch(url: str, method: str = "GET", accept: str = "*/*") -> Answer:
+    request = urllib.request.Request(url, method=method, headers={"Accept": accept})
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
             return Answer(response.status, response.headers["Content-Type"], response.read().decode())
@@ -75,8 +78,8 @@ def fetch(url: str, method: str = "GET") -> Answer:
             return Answer(error.code, error.headers["Content-Type"], error.read().decode())
 
 
-async def get(monitor: Monitor, path: str, method: str = "GET") -> Answer:
-    return await asyncio.to_thread(fetch, f"http://{monitor.address}{path}", method)
+async def get(monitor: Monitor, path: str, method: str = "GET", accept: str = "*/*") -> Answer:
+    return await asyncio.to_thread(fetch, f"http://{monitor.address}{path}", method, accept)
 
 
 @asynccontextmanager
@@ -117,15 +120,32 @@ async def test_a_process_is_alive_before_it_is_ready() -> None:
         assert (await get(monitor, "/readyz?verbose=1"))[::2] == (200, "ready\n")
 
 
-async def test_metrics_are_in_prometheus_format_and_count_the_monitor_itself() -> None:
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+        (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"),
+    ],
+)
+async def test_metrics_are_in_the_format_asked_for_and_count_the_monitor_itself(accept: str, content_type: str) -> None:
     async with watching(Watched()) as monitor:
         await get(monitor, "/nothing")
-        answer = await get(monitor, "/metrics")
-        assert (answer.status, answer.content_type) == (200, CONTENT_TYPE)
-        families = read_exposition(answer.text)
-        assert families["hullcast_children"].samples == {("hullcast_children", (("name", ODD),)): 2}
-        name = "hullcast_monitor_requests_total"
-        assert families[name].samples == {(name, (("code", "404"),)): 1}
+        answer = await get(monitor, "/metrics", accept=accept)
+        assert (answer.status, answer.content_type) == (200, content_type)
+        families = read_metrics(answer.text)
+        (children,) = families["hullcast_children"].samples
+        assert (children.labels, children.value) == ({"name": ODD}, 2)
+        (requests,) = families["hullcast_monitor_requests_total"].samples
+        assert (requests.labels, requests.value) == ({"code": "404"}, 1)
+
+
+async def test_metrics_tell_what_every_process_is_asked_for_and_nothing_of_python() -> None:
+    async with watching(Watched()) as monitor:
+        families = read_metrics((await get(monitor, "/metrics")).text)
+    assert only_value(families["process_cpu_seconds_total"]) > 0
+    assert only_value(families["process_resident_memory_bytes"]) > 1 << 20
+    assert only_value(families["process_open_fds"]) >= 3
+    assert {name.split("_")[0] for name in families} == {"hullcast", "process"}
 
 
 async def test_status_is_json() -> None:
@@ -138,38 +158,62 @@ async def test_status_is_json() -> None:
 async def test_other_paths_and_methods_are_refused() -> None:
     async with watching(Watched()) as monitor:
         answer = await get(monitor, "/etc/passwd")
-        assert (answer.status, "/metrics" in answer.text) == (404, True)
+        assert answer == Answer(
+            404,
+            "text/plain; charset=utf-8",
+            "there is no /etc/passwd; there are /healthz, /readyz, /metrics, /status\n",
+        )
         for method in ("POST", "DELETE", "PUT"):
-            assert (await get(monitor, "/metrics", method)).status == 405
-        assert b"\r\nAllow: GET\r\n" in await raw(monitor, b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")
+            answer = await get(monitor, "/metrics", method)
+            assert (answer.status, answer.text) == (405, f"{method} is not supported; use GET\n")
+        assert b"\r\nAllow: GET, HEAD\r\n" in await raw(
+            monitor, b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+        )
+
+
+async def test_head_is_get_without_the_body() -> None:
+    async with watching(Watched()) as monitor:
+        for path in ("/healthz", "/readyz", "/status"):
+            asked, told = await get(monitor, path, "HEAD"), await get(monitor, path)
+            assert asked == told._replace(text="")
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b"\r\n\r\n",
         b"hello\r\n\r\n",
-        b"GET /\r\n\r\n",
+        b"GET\r\n\r\n",
         b"GET / HTTP/2\r\n\r\n",
-        b"GET x HTTP/1.1\r\n\r\n",
+        b"GET x HTTP/1.1\r\nHost: x\r\n\r\n",
         b"\xff\0\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_gets_400(data: bytes) -> None:
+async def test_what_is_not_a_request_gets_400(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with watching(Watched()) as monitor:
-        assert (await raw(monitor, data)).startswith(b"HTTP/1.1 400 ")
+        with caplog.at_level(logging.WARNING):
+            assert (await raw(monitor, data)).split(b" ")[1] == b"400"
+        assert not caplog.records, "a stranger must not fill the log"
         assert (await get(monitor, "/healthz")).status == 200
 
 
-async def test_a_request_cut_off_gets_400() -> None:
+@pytest.mark.parametrize("data", [b"", b"\r\n\r\n", b"GET /healthz HTTP/1.1\r\n"])
+async def test_a_request_cut_off_gets_nothing_and_is_counted(data: bytes) -> None:
+    async with watching(Watched(), MonitorLimits(request_s=0.3)) as monitor:
+        assert await raw(monitor, data, end=True) == b""
+        while 'code="none"' not in (await get(monitor, "/metrics")).text:
+            pass
+
+
+async def test_a_client_that_sends_no_more_gets_its_response() -> None:
     async with watching(Watched()) as monitor:
-        assert (await raw(monitor, b"GET /healthz HTTP/1.1\r\n", end=True)).startswith(b"HTTP/1.1 400 ")
+        reply = await raw(monitor, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", end=True)
+        assert reply.endswith(b"\r\n\r\nok\n")
 
 
 async def test_an_oversized_request_is_cut() -> None:
     async with watching(Watched(), MonitorLimits(request_bytes=1000)) as monitor:
         data = b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 4000 + b"\r\n\r\n"
-        assert (await raw(monitor, data, end=True)).startswith(b"HTTP/1.1 431 ")
+        assert (await raw(monitor, data)).split(b" ")[1] == b"431"
 
 
 async def test_somebody_who_never_stops_sending_is_cut() -> None:
@@ -185,19 +229,28 @@ async def test_somebody_who_never_stops_sending_is_cut() -> None:
             await flood()
 
 
-async def test_a_slow_request_is_cut_and_nobody_else_waits() -> None:
+@pytest.mark.parametrize(
+    ("begin", "code"),
+    [
+        (b"", b""),
+        (b"GET /healthz HTTP/1.1\r\nX: ", b""),
+        (b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\n", b"405"),
+    ],
+)
+async def test_a_slow_request_is_cut_and_nobody_else_waits(begin: bytes, code: bytes) -> None:
     limits = MonitorLimits(request_s=0.3)
     async with watching(Watched(), limits) as monitor, dialed(monitor) as (reader, writer):
-        writer.write(b"GET /healthz HTTP/1.1\r\nX: ")
+        writer.write(begin)
         assert await is_open(monitor)
 
         async def drip() -> None:
             while True:
-                writer.write(b"x")
+                writer.write(b"x" if begin else b"\r\n")
                 await asyncio.sleep(0.02)
 
         dripping = asyncio.create_task(drip())
-        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 408 ")
+        with suppress(ConnectionError):
+            assert (await reader.read())[9:12] == code
         dripping.cancel()
         await asyncio.gather(dripping, return_exceptions=True)
 
@@ -209,23 +262,33 @@ async def test_a_connection_too_many_is_closed_at_once_and_a_place_comes_free_ag
             while await is_open(monitor):  # until the monitor has seen the two
                 pass
             for reader in (first, second):
-                assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+                assert await reader.read() == b""
         while not await is_open(monitor):
             pass
 
 
-async def test_somebody_who_does_not_read_the_answer_is_cut() -> None:
+def taken_by_the_system() -> int:
+    """How many bytes can be sent to a process that does not read."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
+        sending, _ = listening.accept()
+        with sending:
+            sending.setblocking(False)
+            return sending.send(bytes(30_000_000))
+
+
+@pytest.mark.parametrize("beyond", [20_000, 30_000_000])  # what asyncio would keep without waiting, and much more
+async def test_somebody_who_does_not_read_the_answer_is_cut(beyond: int) -> None:
     watched = Watched()
-    watched.reason = "x" * 30_000_000
+    watched.reason = "x" * (taken_by_the_system() + beyond)
     async with (
         watching(watched, MonitorLimits(response_s=0.2)) as monitor,
         dialed(monitor) as (reader, writer),
     ):
-        writer.write(b"GET /readyz HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
         while 'code="none"' not in (await get(monitor, "/metrics")).text:
             pass
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await reader.readexactly(30_000_000)
+            await reader.readexactly(len(watched.reason))
 
 
 async def test_a_failing_number_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -247,6 +310,18 @@ async def test_stopping_closes_connections_that_are_open() -> None:
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
         assert not await is_open(monitor)
+
+
+async def test_stopping_does_not_wait_for_a_client_that_does_not_read() -> None:
+    watched = Watched()
+    watched.reason = "x" * 30_000_000
+    limits = MonitorLimits(response_s=PATIENCE_S)
+    async with watching(watched, limits) as monitor, dialed(monitor) as (_, writer):
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        while 'code="503"' not in (await get(monitor, "/metrics")).text:
+            pass
+        async with asyncio.timeout(PATIENCE_S / 2):
+            await monitor.stop()
 
 
 async def test_an_address_that_is_taken_is_named() -> None:

@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.node.settings import NodeSettings
-from hullcast.network.settings.declaring import Settings, declared, option
-from hullcast.network.settings.flags import add_flags, from_arguments, loaded_or_text
-from hullcast.network.settings.loading import SECTIONS, Loaded, load
-from hullcast.network.settings.text import as_json, example, report, toml
-from hullcast.network.settings.values import Kind, Unreadable, read
+from hullcast.network.settings.declaring import SettingsBase, declared, option
+from hullcast.network.settings.flags import add_flags, example, from_arguments, report, toml
+from hullcast.network.settings.loading import SECTIONS, load
+from hullcast.network.settings.values import Unreadable, ValueType, read
 from hullcast.network.wire.errors import BadSetting, InvariantBroken
 
 if TYPE_CHECKING:
     from hullcast.network.settings.values import Value
 
-KINDS: tuple[type[Settings], ...] = (ServerSettings, NodeSettings)
+KINDS: tuple[type[SettingsBase], ...] = (ServerSettings, NodeSettings)
 
 
 def write(folder: Path, text: str) -> Path:
@@ -34,7 +33,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def parsed(kind: type[Settings], *words: str) -> argparse.Namespace:
+def parsed(kind: type[SettingsBase], *words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_flags(parser, kind)
     return parser.parse_args(words)
@@ -56,11 +55,12 @@ def test_the_environment_wins_over_the_file_and_flags_win_over_both(tmp_path: Pa
         parsed(ServerSettings, "--config", str(file), "--name", "flag"),
         {"HULLCAST_NAME": "environment", "HULLCAST_BATCH_ROWS": "2", "PATH": "/bin"},
     )
-    assert (loaded.settings.name, loaded.source("name")) == ("flag", "--name")
-    assert (loaded.settings.batch_rows, loaded.source("batch_rows")) == (2, "HULLCAST_BATCH_ROWS")
-    assert (loaded.settings.pending_bytes, loaded.source("pending_bytes")) == (1 << 20, f"{file} [server]")
-    assert (loaded.settings.link.silence_s, loaded.source("link.silence_s")) == (9.0, f"{file} [link]")
-    assert (loaded.settings.prune, loaded.source("prune")) == (True, "default")
+    sources = {".".join(value.declared.path): value.source for value in loaded.values}
+    assert (loaded.settings.name, sources["name"]) == ("flag", "--name")
+    assert (loaded.settings.batch_rows, sources["batch_rows"]) == (2, "HULLCAST_BATCH_ROWS")
+    assert (loaded.settings.pending_bytes, sources["pending_bytes"]) == (1 << 20, f"{file} [server]")
+    assert (loaded.settings.link.silence_s, sources["link.silence_s"]) == (9.0, f"{file} [link]")
+    assert (loaded.settings.prune, sources["prune"]) == (True, "default")
 
 
 def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
@@ -103,32 +103,32 @@ def test_a_switch_has_a_flag_for_both_ways() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[server]\nlissten = 'x'", "[server] lissten = 'x': there is no such setting; did you mean listen?"),
-        ("[server]\nheartbeat_s = 1", "heartbeat_s = 1: there is no such setting here; it belongs to [link]"),
-        ("[server]\nzzz = 1", "there is no such setting; [server] has listen, "),
-        ("[sever]\nname = 'x'", "there is no such section; did you mean server?"),
-        ("[zzz]", "there is no such section; there are server, "),
-        ("name = 'x'", "there is no such section"),
-        ("server = 3", "this is a section; write [server]"),
-        ("[server]\nbatch_rows = 1\nbatch-rows = 2", "batch_rows is there twice"),
-        ("[server]\nname = 3", "it takes text"),
-        ("[server]\ndata = 3", "it takes a path"),
-        ("[server]\nprune = 1", "it takes true or false"),
-        ("[server]\nbatch_rows = true", "it takes a whole number"),
-        ("[server]\nbatch_rows = 1.5", "it takes a whole number"),
-        ("[server]\nbatch_rows = 0", "[server] batch_rows = 0: it takes 1 or more"),
-        ("[server]\npending_bytes = '9XiB'", "with a unit (B, KiB, MiB"),
-        ("[server]\nsegment_bytes = '1TiB'", "it takes 64GiB or less"),
-        ("[link]\nheartbeat_s = nan", "it takes a number"),
-        ("[link]\nheartbeat_s = inf", "it takes a number"),
-        ("[link]\nheartbeat_s = 0", "[link] heartbeat_s = 0.0: it takes 0.01 or more"),
+        ("[server]\nlissten = 'x'", "[server] lissten = 'x': unknown setting; did you mean listen?"),
+        ("[server]\nheartbeat_s = 1", "heartbeat_s = 1: this setting belongs to [link]"),
+        ("[server]\nzzz = 1", "unknown setting; [server] has listen, "),
+        ("[sever]\nname = 'x'", "unknown section; did you mean server?"),
+        ("[zzz]", "unknown section; sections are server, "),
+        ("name = 'x'", "unknown section"),
+        ("server = 3", "server is a section; write [server]"),
+        ("[server]\nbatch_rows = 1\nbatch-rows = 2", "batch_rows is given twice"),
+        ("[server]\nname = 3", "must be text"),
+        ("[server]\ndata = 3", "must be a path"),
+        ("[server]\nprune = 1", "must be true or false"),
+        ("[server]\nbatch_rows = true", "must be a whole number"),
+        ("[server]\nbatch_rows = 1.5", "must be a whole number"),
+        ("[server]\nbatch_rows = 0", "[server] batch_rows = 0: must be 1 or more"),
+        ("[server]\npending_bytes = '9XiB'", "may have a unit (B, KiB, MiB"),
+        ("[server]\nsegment_bytes = '1TiB'", "must be 64GiB or less"),
+        ("[link]\nheartbeat_s = nan", "must be a number"),
+        ("[link]\nheartbeat_s = inf", "must be a number"),
+        ("[link]\nheartbeat_s = 0", "[link] heartbeat_s = 0.0: must be 0.01 or more"),
         ("[link]\nsilence_s = 1\nheartbeat_s = 0.9", "[link] silence_s = 1.0: needs at least three heartbeats"),
         ("[link]\nqueue_bytes = '1MiB'", "[link] queue_bytes = 1048576: needs at least 8388608"),
-        ("[log]\nlevel = 'loud'", "[log] level = 'loud': it takes one of debug, info, warning, error"),
+        ("[log]\nlevel = 'loud'", "[log] level = 'loud': must be one of debug, info, warning, error"),
         ("[server]\nlisten = 'tcp://x'", "[server] listen = 'tcp://x': the port is missing"),
-        ("[server]\nlisten = 'tcp://10.0.0.1:1'", "[server] listen = 'tcp://10.0.0.1:1': this leaves the host"),
+        ("[server]\nlisten = 'tcp://10.0.0.1:1'", "[server] listen = 'tcp://10.0.0.1:1': other hosts can reach this"),
         ("[security]\nallow = 'a.toml'", "an allow list needs a key"),
-        ("[server", "this is not TOML"),
+        ("[server", "not valid TOML"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_place(text: str, what: str, tmp_path: Path) -> None:
@@ -143,16 +143,16 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match=r"none\.toml.*No such file"):
         load(ServerSettings, file=tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_bytes(b"\xff")
-    with pytest.raises(BadSetting, match=r"bad\.toml.*not TOML"):
+    with pytest.raises(BadSetting, match=r"bad\.toml.*not valid TOML"):
         load(ServerSettings, file=tmp_path / "bad.toml")
 
 
 def test_a_mistake_in_a_variable_or_flag_is_named_by_it() -> None:
-    with pytest.raises(BadSetting, match=r"^HULLCAST_BATCH_ROWS = 'many': it takes a whole number$"):
+    with pytest.raises(BadSetting, match=r"^HULLCAST_BATCH_ROWS = 'many': must be a whole number$"):
         load(ServerSettings, environment={"HULLCAST_BATCH_ROWS": "many"})
     with pytest.raises(BadSetting, match=r"^silence_s = 4.0: needs at least three heartbeats"):
         load(ServerSettings, flags={"heartbeat_s": "5"})
-    with pytest.raises(BadSetting, match=r"^--max-children = 0: it takes 1 or more$"):
+    with pytest.raises(BadSetting, match=r"^--max-children = 0: must be 1 or more$"):
         load(NodeSettings, flags={"max_children": "0"})
 
 
@@ -172,7 +172,7 @@ def test_an_object_made_in_code_is_checked_too() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_plain_text_stays_on_loopback_unless_asked_for(kind: type[Settings]) -> None:
+def test_plain_text_stays_on_loopback_unless_asked_for(kind: type[SettingsBase]) -> None:
     far: dict[str, object] = {"listen": "tcp://10.0.0.1:7600"}
     with pytest.raises(BadSetting, match=r"keygen.*--insecure"):
         load(kind, flags=far)
@@ -181,7 +181,7 @@ def test_plain_text_stays_on_loopback_unless_asked_for(kind: type[Settings]) -> 
 
 
 def test_a_node_does_not_dial_a_far_parent_in_plain_text() -> None:
-    with pytest.raises(BadSetting, match=r"^--parent = 'tcp://10.0.0.1:1': this leaves the host"):
+    with pytest.raises(BadSetting, match=r"^--parent = 'tcp://10.0.0.1:1': other hosts can reach this"):
         load(NodeSettings, flags={"parent": ["tcp://10.0.0.1:1"]})
 
 
@@ -199,24 +199,24 @@ def test_who_listens_everywhere_says_where_others_find_it() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "given_text", "expected"),
     [
-        (Kind.WHOLE, "rows", "1_000", 1000),
-        (Kind.WHOLE, "rows", 9_007_199_254_740_993, 9_007_199_254_740_993),
-        (Kind.WHOLE, "rows", "9007199254740993", 9_007_199_254_740_993),
-        (Kind.WHOLE, "x_bytes", "64 MiB", 64 << 20),
-        (Kind.WHOLE, "x_bytes", "1.5KiB", 1536),
-        (Kind.WHOLE, "x_bytes", 12.0, 12),
-        (Kind.NUMBER, "x_s", "500ms", 0.5),
-        (Kind.NUMBER, "x_seconds", "15min", 900.0),
-        (Kind.NUMBER, "x_s", "1e-1", 0.1),
-        (Kind.NUMBER, "x_s", 2, 2.0),
-        (Kind.YES_OR_NO, "x", " Yes ", True),
-        (Kind.YES_OR_NO, "x", "off", False),
-        (Kind.TEXTS, "x", " a,b ,, c", ("a", "b", "c")),
-        (Kind.TEXTS, "x", "", ()),
-        (Kind.FILE, "x", "", None),
+        (ValueType.WHOLE, "rows", "1_000", 1000),
+        (ValueType.WHOLE, "rows", 9_007_199_254_740_993, 9_007_199_254_740_993),
+        (ValueType.WHOLE, "rows", "9007199254740993", 9_007_199_254_740_993),
+        (ValueType.WHOLE, "x_bytes", "64 MiB", 64 << 20),
+        (ValueType.WHOLE, "x_bytes", "1.5KiB", 1536),
+        (ValueType.WHOLE, "x_bytes", 12.0, 12),
+        (ValueType.NUMBER, "x_s", "500ms", 0.5),
+        (ValueType.NUMBER, "x_seconds", "15min", 900.0),
+        (ValueType.NUMBER, "x_s", "1e-1", 0.1),
+        (ValueType.NUMBER, "x_s", 2, 2.0),
+        (ValueType.YES_OR_NO, "x", " Yes ", True),
+        (ValueType.YES_OR_NO, "x", "off", False),
+        (ValueType.TEXTS, "x", " a,b ,, c", ("a", "b", "c")),
+        (ValueType.TEXTS, "x", "", ()),
+        (ValueType.FILE, "x", "", None),
     ],
 )
-def test_values_are_read_as_people_write_them(kind: Kind, name: str, given_text: object, expected: Value) -> None:
+def test_values_are_read_as_people_write_them(kind: ValueType, name: str, given_text: object, expected: Value) -> None:
     value = read(kind, name, given_text)
     assert value == expected
     assert type(value) is type(expected)
@@ -225,13 +225,13 @@ def test_values_are_read_as_people_write_them(kind: Kind, name: str, given_text:
 @pytest.mark.parametrize(
     ("kind", "given_text"),
     [
-        *((Kind.WHOLE, text) for text in ("", "x", "1.5", "1MiB", "0x10", "1__0", "1_", None, [1], "9" * 5000)),
-        *((Kind.NUMBER, text) for text in ("nan", "inf", "1e999", "", None, True, float("nan"))),
-        *((Kind.YES_OR_NO, text) for text in ("", "maybe", 1, None)),
-        *((Kind.TEXTS, text) for text in (3, [1], None)),
+        *((ValueType.WHOLE, text) for text in ("", "x", "1.5", "1MiB", "0x10", "1__0", "1_", None, [1], "9" * 5000)),
+        *((ValueType.NUMBER, text) for text in ("nan", "inf", "1e999", "", None, True, float("nan"))),
+        *((ValueType.YES_OR_NO, text) for text in ("", "maybe", 1, None)),
+        *((ValueType.TEXTS, text) for text in (3, [1], None)),
     ],
 )
-def test_other_values_are_refused(kind: Kind, given_text: object) -> None:
+def test_other_values_are_refused(kind: ValueType, given_text: object) -> None:
     with pytest.raises(Unreadable):
         read(kind, "x", given_text)
 
@@ -245,7 +245,7 @@ def test_text_survives_the_way_through_toml(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_report_is_a_file_that_gives_the_same_settings(kind: type[Settings], tmp_path: Path) -> None:
+def test_the_report_is_a_file_that_gives_the_same_settings(kind: type[SettingsBase], tmp_path: Path) -> None:
     loaded = load(
         kind,
         flags={
@@ -259,56 +259,36 @@ def test_the_report_is_a_file_that_gives_the_same_settings(kind: type[Settings],
     text = report(loaded)
     assert "# --heartbeat-s" in text
     assert load(kind, file=write(tmp_path, text)).settings == loaded.settings
-    assert as_json(loaded)["link"]["heartbeat_s"] == {"value": 0.3, "source": "--heartbeat-s"}
-    assert as_json(loaded)["security"]["key"]["value"] == "/a b/c.key"
 
 
-def test_the_example_has_every_setting_at_its_default_and_is_a_file_one_can_use(tmp_path: Path) -> None:
-    text = example(*KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_has_every_setting_at_its_default_and_is_a_file_one_can_use(
+    kind: type[SettingsBase], tmp_path: Path
+) -> None:
+    text = example(kind)
     assert max(map(len, text.splitlines())) <= 120
     awake = "\n".join(
         line.removeprefix("# ") if " = " in line and "`" not in line else line for line in text.splitlines()
     )
-    file = write(tmp_path, awake)
     content = tomllib.loads(awake)
-    assert sorted(content) == sorted(SECTIONS)
-    for kind in KINDS:
-        loaded = load(kind, file=file)
-        assert loaded.settings == kind()
-        for each in declared(kind):
-            assert each.name in content[each.section]
-            assert each.flag in text
+    assert set(content) == {kind.section, "link", "security", "log"} <= set(SECTIONS)
+    assert load(kind, file=write(tmp_path, awake)).settings == kind()
+    for each in declared(kind):
+        assert each.name in content[each.section]
+        assert each.flag in text
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_setting_has_a_flag_with_help_and_numbers_say_what_raising_them_does(kind: type[Settings]) -> None:
+def test_every_setting_has_a_flag_with_help_and_numbers_say_what_raising_them_does(kind: type[SettingsBase]) -> None:
     parser = argparse.ArgumentParser()
     add_flags(parser, kind)
     text = " ".join(parser.format_help().split())
     for each in declared(kind):
         assert each.flag in text
-        if each.kind in (Kind.WHOLE, Kind.NUMBER):
+        if each.kind in (ValueType.WHOLE, ValueType.NUMBER):
             assert each.option.raised
             assert each.option.least is not None
             assert each.option.most is not None
-
-
-def test_flags_may_be_left_out_for_a_command_that_sets_them_itself() -> None:
-    parser = argparse.ArgumentParser()
-    add_flags(parser, NodeSettings, leave_out=("listen", "parent"))
-    assert "--listen" not in parser.format_help()
-    assert from_arguments(NodeSettings, parser.parse_args([]), {}).settings == NodeSettings()
-
-
-def test_check_config_and_print_config_give_a_text_instead_of_settings() -> None:
-    assert isinstance(loaded_or_text(NodeSettings, parsed(NodeSettings), {}), Loaded)
-    checked = loaded_or_text(NodeSettings, parsed(NodeSettings, "--check-config"), {"HULLCAST_NAME": "me"})
-    assert isinstance(checked, str)
-    assert 'name = "me"' in checked
-    wrong = {"HULLCAST_MAX_CHILDREN": "none"}
-    assert loaded_or_text(NodeSettings, parsed(NodeSettings, "--print-config"), wrong) == example(NodeSettings)
-    with pytest.raises(BadSetting):
-        loaded_or_text(NodeSettings, parsed(NodeSettings, "--check-config"), wrong)
 
 
 # --- declarations -------------------------------------------------------------------------------------------
@@ -322,14 +302,9 @@ def test_settings_lead_to_the_limits_of_the_link() -> None:
 
 def test_an_option_of_a_type_that_cannot_be_written_is_a_bug() -> None:
     @dataclass(frozen=True, kw_only=True)
-    class Wrong(Settings):
+    class Wrong(SettingsBase):
         section: ClassVar[str] = "wrong"
         size: complex = option(1j, "cannot be")
 
     with pytest.raises(InvariantBroken, match=r"Wrong\.size"):
         declared(Wrong)
-
-
-def test_an_unknown_name_has_no_source() -> None:
-    with pytest.raises(BadSetting, match="no such setting"):
-        load(NodeSettings).source("nothing")

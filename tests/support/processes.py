@@ -83,13 +83,13 @@ async def wait_until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def get(url: str) -> tuple[int, str]:
+async def get(url: str, accept: str = "*/*") -> tuple[int, str]:
     """Ask a monitor: status and body."""
     host, _, path = url.removeprefix("http://").partition("/")
     name, _, port = host.rpartition(":")
     reader, writer = await asyncio.open_connection(name, int(port))
     try:
-        writer.write(f"GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        writer.write(f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n\r\n".encode())
         head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     finally:
         writer.close()

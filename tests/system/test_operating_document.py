@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.exposition import read_metrics
 from tests.support.processes import LIMIT_S
 
 if TYPE_CHECKING:
@@ -120,10 +121,12 @@ async def test_the_commands_of_operating_run_word_for_word(tmp_path: Path) -> No
         assert "cluster may: node" in keys
         assert cluster.count(" ready at ") == 2
         assert "ACME" in client
-        metrics = "".join([await here.metrics("127.0.0.1:9600"), await here.metrics("127.0.0.1:9601")])
+        server, node = [read_metrics(await here.metrics(f"127.0.0.1:{port}")) for port in (9600, 9601)]
         named = set(re.findall(r"`(hullcast_\w+)`", OPERATING))
-        assert named <= set(re.findall(r"^# TYPE (\w+) ", metrics, re.MULTILINE))
+        assert named <= server.keys() | node.keys()
         assert len(named) > 10
+        for name, family in (server | node).items():
+            assert family.type == ("counter" if name.endswith("_total") else "gauge"), name
         assert copy.count("the last good record is 2 (update 1)") == 2
         place = "tcp://10.0.0.9:7600"
         await here.run([f"hullcast server --data /backup/monday --listen {place} --key keys/cluster.key --open"])

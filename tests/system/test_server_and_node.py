@@ -12,7 +12,7 @@ import pytest
 import hullcast
 from hullcast.network.security.keys import make_pair, write_pair
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Unavailable
-from tests.support.exposition import read_exposition
+from tests.support.exposition import OPENMETRICS, only_value, read_metrics
 from tests.support.processes import ANYWHERE, get, hull, marked, started, wait_until
 
 if TYPE_CHECKING:
@@ -52,16 +52,15 @@ async def test_a_client_of_a_node_talks_to_the_server(tmp_path: Path) -> None:
 async def _the_monitors_tell(server: str, node: str) -> None:
     for monitor in (server, node):
         assert await get(f"{monitor}/readyz") == (200, "ready\n")
-        _, text = await get(f"{monitor}/metrics")
-        families = read_exposition(text)
-        assert all(name.startswith(("hullcast_", "process_")) for name in families)
-        (delivered,) = families["hullcast_delivered_messages_total"].samples.values()
-        assert delivered == 1
-    _, text = await get(f"{server}/metrics")
-    families = read_exposition(text)
-    assert list(families["hullcast_updates_total"].samples.values()) == [2]
-    assert list(families["hullcast_log_synced_seq"].samples.values()) == [2]
-    assert families["hullcast_table_rows"].samples == {("hullcast_table_rows", (("table", "T"),)): 2}
+        for accept in ("*/*", OPENMETRICS):
+            families = read_metrics((await get(f"{monitor}/metrics", accept))[1])
+            assert all(name.startswith(("hullcast_", "process_")) for name in families)
+            assert only_value(families["hullcast_delivered_messages_total"]) == 1
+    families = read_metrics((await get(f"{server}/metrics"))[1])
+    assert only_value(families["hullcast_updates_total"]) == 2
+    assert only_value(families["hullcast_log_synced_seq"]) == 2
+    (table,) = families["hullcast_table_rows"].samples
+    assert (table.labels, table.value) == ({"table": "T"}, 2)
 
 
 async def test_a_killed_server_comes_back_with_every_acknowledged_row(tmp_path: Path) -> None:

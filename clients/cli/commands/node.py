@@ -8,7 +8,6 @@ from hullcast.clients.cli.commands.arguments import add_process_arguments
 from hullcast.clients.cli.commands.serving import prepare
 from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
 from hullcast.clients.cli.warm.serving import warm_node
-from hullcast.network.node.metrics import node_metrics
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.settings.flags import add_flags
@@ -17,6 +16,7 @@ from hullcast.network.wire.errors import PeerClosed
 if TYPE_CHECKING:
     import argparse
 
+    from prometheus_client.metrics_core import Metric
     from rich.console import Console
 
 #: What a parent says (BYE) to a node that need not come back before somebody has changed something.
@@ -46,13 +46,19 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     settings = prepared.settings
     warm_node()
     node = Node(settings, prepared.rights, curve=prepared.curve, parent_curve=prepared.parent_curve)
+
+    def metrics() -> list[Metric]:
+        from hullcast.network.node.metrics import node_metrics
+
+        return node_metrics(node)
+
     running = Running(
         role="node",
         name=settings.name,
         service=node,
         monitor=settings.monitor,
         allow=settings.security.allow,
-        metrics=lambda: node_metrics(node),
+        metrics=metrics,
         status=node.status,
         missing=lambda: missing(node),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.server.status import server_status
@@ -17,6 +16,7 @@ from hullcast.network.settings.flags import add_flags
 if TYPE_CHECKING:
     import argparse
 
+    from prometheus_client.metrics_core import Metric
     from rich.console import Console
 
 
@@ -42,13 +42,19 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     settings = prepared.settings
     warm_server()
     server = Server(settings, prepared.rights, curve=prepared.curve)
+
+    def metrics() -> list[Metric]:
+        from hullcast.broker.server.metrics import server_metrics
+
+        return server_metrics(server)
+
     running = Running(
         role="server",
         name=settings.name,
         service=server,
         monitor=settings.monitor,
         allow=settings.security.allow,
-        metrics=lambda: server_metrics(server),
+        metrics=metrics,
         status=lambda: server_status(server),
         missing=server.ready,
     )

@@ -13,8 +13,7 @@ from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.curve import Curve
 from hullcast.network.security.keys import load_pair, load_public
 from hullcast.network.security.rights import Rights
-from hullcast.network.settings.flags import from_arguments
-from hullcast.network.settings.text import example, report
+from hullcast.network.settings.flags import example, from_arguments, report
 
 if TYPE_CHECKING:
     import argparse

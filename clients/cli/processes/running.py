@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from hullcast.network.monitor.http import Monitor
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire.errors import BadSetting, HullcastError, InvariantBroken
 
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from hullcast.network.monitor.metrics import Metric
+    from prometheus_client.metrics_core import Metric
+
+    from hullcast.network.monitor.http import Monitor
     from hullcast.network.node.children import Children
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class Running:
     service: Service
     monitor: str  # its address, or empty
     allow: Path | None  # the allow list, for SIGHUP
-    metrics: Callable[[], Iterable[Metric]]
+    metrics: Callable[[], Iterable[Metric]]  # only called if there is a monitor: prometheus_client is imported then
     status: Callable[[], Mapping[str, object]]
     missing: Callable[[], str | None]  # before the first time it serves: what for; raises when waiting is pointless
 
@@ -76,7 +77,7 @@ class Running:
 def serve(running: Running, announce: Callable[[dict[str, object]], None]) -> None:
     """Run until a signal says stop, or raise what went wrong; `announce` is called once, when it serves."""
     try:
-        asyncio.run(_serve(running, announce))
+        asyncio.run(_serve(running, _monitor(running), announce))
     except HullcastError:
         raise
     except Exception as error:
@@ -84,12 +85,21 @@ def serve(running: Running, announce: Callable[[dict[str, object]], None]) -> No
         raise InvariantBroken(f"the {running.role} stopped: {type(error).__name__}: {error}") from error
 
 
-async def _serve(running: Running, announce: Callable[[dict[str, object]], None]) -> None:
+def _monitor(running: Running) -> Monitor | None:
+    """Its monitor, if it has one; made before the event loop runs: importing aiohttp would stop the loop."""
+    if not running.monitor:
+        return None
+    from hullcast.network.monitor.http import Monitor
+
+    return Monitor(running.monitor, ready=running.service.ready, metrics=running.metrics, status=running.status)
+
+
+async def _serve(running: Running, monitor: Monitor | None, announce: Callable[[dict[str, object]], None]) -> None:
     """The service and what is beside it: whichever ends first ends the other."""
     started, stop = asyncio.Event(), asyncio.Event()
     with _signals(running, stop):
         service = asyncio.create_task(running.service.run(started), name=f"{running.role}.run")
-        beside = asyncio.create_task(_beside(running, started, stop, announce), name=f"{running.role}.beside")
+        beside = asyncio.create_task(_beside(running, monitor, started, stop, announce), name=f"{running.role}.beside")
         try:
             await asyncio.wait((service, beside), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -114,13 +124,15 @@ def leave(code: int) -> NoReturn:
 
 
 async def _beside(
-    running: Running, started: asyncio.Event, stop: asyncio.Event, announce: Callable[[dict[str, object]], None]
+    running: Running,
+    monitor: Monitor | None,
+    started: asyncio.Event,
+    stop: asyncio.Event,
+    announce: Callable[[dict[str, object]], None],
 ) -> None:
     """Answer the monitor's callers, say when it serves, and wait for the stop."""
     await started.wait()
-    monitor = None
-    if running.monitor:
-        monitor = Monitor(running.monitor, ready=running.service.ready, metrics=running.metrics, status=running.status)
+    if monitor is not None:
         await monitor.start()
     try:
         if await _wait_ready(running, stop):
