@@ -18,7 +18,9 @@ DOCUMENTS = sorted(
 
 @cache
 def text_of(document: str) -> str:
-    return (ROOT / document).read_text("utf-8")
+    """The text of a document, by its path or its name alone: they may move, and there is one of each name."""
+    (path,) = [path for path in DOCUMENTS if document in (path, Path(path).name)]
+    return (ROOT / path).read_text("utf-8")
 
 
 def section(document: str, heading: str) -> str:

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "includes another. Without --allow, the command prints the lines for the list."
     )
     parser.add_argument("--name", default="hullcast", help="name of the pair and of its files (default hullcast)")
-    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder for them (default: here)")
+    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="their folder (default: this one)")
     parser.add_argument(
         "--force", action="store_true", help="replace an existing pair of that name; the old one is lost"
     )

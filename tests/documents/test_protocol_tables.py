@@ -1,0 +1,158 @@
+"""What PROTOCOL.md lists is what the code declares: headers, frames, bodies, their fields in order, kinds, types.
+
+Its examples, limits and error codes are checked in tests/network/test_protocol_document.py, its numbers in
+tests/documents/test_numbers.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from hullcast.broker.reformulate.channel import RECTANGULAR
+from hullcast.broker.sql.query import Kind
+from hullcast.network.answers import aggregate
+from hullcast.network.link import header
+from hullcast.network.wire import bodies, columns, frames, packing, walk
+from tests.support.documents import section, text_of
+
+PAGE = text_of("PROTOCOL.md")
+#: `**name** `["name", field, ...]``, also where several stand in one paragraph.
+LISTED: dict[str, str] = dict(re.findall(r'\*\*\w+\*\* `\["(\w+)"(?:, )?(.*?)\]`', PAGE, re.DOTALL))
+
+
+def names_of(kind: Any) -> list[str]:
+    """The fields of a dataclass or a NamedTuple."""
+    return [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else list(kind._fields)
+
+
+def split(fields: str) -> list[str]:
+    """The items of an array: what is inside another array or a map is part of its item."""
+    items, depth = [""], 0
+    for sign in " ".join(fields.split()):
+        depth += (sign in "[{") - (sign in "]}")
+        if sign == "," and depth == 0:
+            items.append("")
+        else:
+            items[-1] += sign
+    return [item.strip() for item in items if item.strip()]
+
+
+FRAMES = {name: (frames, name) for name in frames._READERS}
+BODIES = {name: (bodies, name) for name in bodies._READERS}
+
+
+@pytest.mark.parametrize("name", [*FRAMES, *BODIES])
+def test_a_frame_or_body_has_the_fields_that_the_page_lists(name: str) -> None:
+    module = frames if name in FRAMES else bodies
+    declared = names_of(getattr(module, name.capitalize()))
+    assert name in LISTED, f'PROTOCOL.md: add **{name}** `["{name}", {", ".join(declared)}]`'
+    items = split(LISTED[name])
+    assert len(items) == len(declared) == module._READERS[name][0] - 1, (
+        f"PROTOCOL.md: {name} has the fields {', '.join(declared)}"
+    )
+    for item, field in zip(items, declared, strict=True):  # an array or a map is described by what is in it
+        assert item == field or item[0] in "[{" or item == "map", (
+            f"PROTOCOL.md: {name} has the field `{field}` where the page says `{item}`"
+        )
+
+
+def test_the_page_lists_nothing_else() -> None:
+    assert LISTED.keys() == FRAMES.keys() | BODIES.keys()
+
+
+def test_frames_stand_under_their_direction() -> None:
+    up = set(re.findall(r"^\*\*(\w+)\*\* `\[", section("PROTOCOL.md", "### 5.1 Up"), re.MULTILINE))
+    assert up == frames.UPWARD, f"PROTOCOL.md, 5.1 Up: a child sends {', '.join(sorted(frames.UPWARD))}"
+
+
+@pytest.mark.parametrize(
+    ("what", "declared"),
+    [
+        ("A group is", names_of(bodies.Group)),
+        ("An opened group is", names_of(bodies.Opened)),
+        ("An install is", names_of(frames.Install)),
+        ("nodes are", names_of(frames.NodeEntry)),
+        ("origin to", names_of(frames.Origin)),
+    ],
+)
+def test_a_part_of_a_frame_has_the_fields_that_the_page_lists(what: str, declared: list[str]) -> None:
+    found = re.search(rf"{what.replace(' ', chr(92) + 's+')}\s+`\[(.*?)\]`", PAGE, re.DOTALL)
+    right = f"{what} `[{', '.join(declared)}]`"
+    assert found is not None, f"PROTOCOL.md: write {right}"
+    assert split(found[1]) == declared, f"PROTOCOL.md: write {right}"
+
+
+def in_backticks(text: str) -> set[str]:
+    """The words inside backticks; not those of blocks."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return {word for quoted in re.findall(r"`([^`]+)`", prose) for word in re.findall(r"[\w.]+", quoted)}
+
+
+def test_every_field_of_a_channels_description_is_named() -> None:
+    described = in_backticks(section("PROTOCOL.md", "### 6.2 Replies")) | in_backticks(section("PROTOCOL.md", "## 7 "))
+    missing = set(names_of(bodies.ChannelSpec)) - described
+    assert not missing, f"PROTOCOL.md, 6.2, subscribed: say what the field(s) {', '.join(missing)} of a spec are"
+
+
+def test_every_kind_and_function_is_listed_with_its_value() -> None:
+    described = section("PROTOCOL.md", "### 6.2 Replies") + section("PROTOCOL.md", "## 7 ")
+    missing = {kind.value for kind in Kind} - in_backticks(described)
+    assert not missing, f"PROTOCOL.md, 6.2, subscribed: `kind` may also be {', '.join(sorted(missing))}"
+    for name in ("COUNT", "SUM", "EXACT_SUM", "AVG"):
+        number, function = getattr(aggregate, name), name.rpartition("_")[2]
+        assert re.search(rf"`?\b{number}\b`?\W{{1,5}}(?:is |for |an? )*`?{function}\b", described), (
+            f"PROTOCOL.md, 6.2, subscribed: `function` {number} is {name}"
+        )
+
+
+def test_examples_are_of_kinds_that_a_server_sends() -> None:
+    examples = re.findall(r"^```hex body subscribed.*\n([0-9a-f\n]+)```$", PAGE, re.MULTILINE)
+    assert examples
+    for digits in examples:
+        reply = bodies.decode(bytes.fromhex(digits.replace("\n", "")))
+        assert isinstance(reply, bodies.Subscribed)
+        for spec in reply.channels.values():
+            assert spec.kind in {kind.value for kind in Kind}, f"PROTOCOL.md, 6.2: no server sends kind {spec.kind!r}"
+
+
+def test_the_kinds_of_each_form_are_those_of_the_code() -> None:
+    rectangles = re.search(r"^\| `rectangles` \((.*?)\) \|", PAGE, re.MULTILINE)
+    assert rectangles is not None
+    assert rectangles[1].split(", ") == [kind.value for kind in RECTANGULAR], "PROTOCOL.md, section 7, first table"
+
+
+@pytest.mark.parametrize("name", header._DECODERS)
+def test_a_header_has_the_fields_that_the_page_lists(name: str) -> None:
+    declared = names_of(getattr(header, name.capitalize()))
+    row = re.search(rf'^\| `\[(\d+), "{name}", (.*?)\]`', PAGE, re.MULTILINE)
+    assert row is not None, f"PROTOCOL.md, section 3: add a row for {name}"
+    assert int(row[1]) == header.VERSION, f"PROTOCOL.md, section 3: the version is {header.VERSION}"
+    if row[2] == "{...}":
+        about = re.search(rf"^\*\*{name}\*\*: (.*?)\n\n", PAGE, re.DOTALL | re.MULTILINE)
+        assert about is not None
+        outside = re.sub(r"\([^()]*\)", "", about[1])
+        assert re.findall(r"`(\w+)`", outside) == declared, f"PROTOCOL.md, section 3: {name} has {', '.join(declared)}"
+    else:
+        assert split(row[2]) == declared, f"PROTOCOL.md, section 3: {name} has {', '.join(declared)}"
+
+
+def test_the_version_is_that_of_the_code() -> None:
+    title = re.match(r"# The protocol, version (\d+)\n", PAGE)
+    first = re.search(r"The first item of every link header is the protocol's version, (\d+)\.", PAGE)
+    assert title is not None
+    assert first is not None
+    assert int(title[1]) == int(first[1]) == header.VERSION, f"PROTOCOL.md: the version is {header.VERSION}"
+
+
+def test_the_types_of_columns_and_extensions_are_those_of_the_code() -> None:
+    table = section("PROTOCOL.md", "## 4 Columns")
+    assert set(re.findall(r'"([a-z]\d)"', table)) == {*columns._KINDS, "b1", "t4"}
+    listed = {int(number) for number in re.findall(r"^\| (\d) \|", table, re.MULTILINE)}
+    assert listed == {packing.INSTANT, packing.BIG, walk.FOREIGN, packing.TICKS, packing.DURATION}
+    units = re.search(r"the unit \(`([^`]*)`\)", table)
+    assert units is not None
+    assert tuple(units[1].split()) == packing.UNITS
