@@ -115,7 +115,7 @@ def run_in_thread(service: AbstractAsyncContextManager[T], name: str) -> Iterato
 
 
 class BlockingClient:
-    """What `hullcast.connect_blocking(..)` returns: open, to be closed or used in a `with`."""
+    """An open connection, as `hullcast.connect_blocking(..)` returns it; close it, or use `with`."""
 
     def __init__(self, url: Any = None, **settings: Any) -> None:
         connection = configure(url, **settings)
@@ -137,7 +137,7 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """End all subscriptions and hang up. Closing twice is fine."""
+        """End all subscriptions and disconnect. Closing twice is fine."""
         if self._thread.alive:
             try:
                 self._thread.wait(self._client.close())
@@ -145,55 +145,55 @@ class BlockingClient:
                 self._thread.stop()
 
     def drain(self) -> None:
-        """Let callbacks have what is queued, wait for calls, then hang up."""
+        """Hand queued events to callbacks, wait for pending calls, then disconnect."""
         try:
             self._thread.wait(self._client.drain())
         finally:
             self._thread.stop()
 
     def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:
-        """Run CREATE TABLE or DROP TABLE."""
+        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]."""
         return self._thread.wait(self._client.execute(sql, timeout=timeout))
 
     def publish(self, table: str, rows: object, *, nan: Nan = "refuse", timeout: float | None = None) -> Receipt:
-        """Insert or change rows; durable when it returns. `nan="null"` takes NaN for NULL instead of refusing it."""
+        """Insert or change rows; they are on the server's disk when this returns. As `Client.publish`."""
         return self._thread.wait(self._client.publish(table, rows, nan=nan, timeout=timeout))
 
     def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:
-        """Remove rows by primary key."""
+        """Delete rows by primary key (one key or a list)."""
         return self._thread.wait(self._client.delete(table, keys, timeout=timeout))
 
     def query(self, sql: str, *parameters: object, timeout: float | None = None) -> list[Any]:
-        """Read the rows once; rows as named tuples."""
+        """Run a SELECT once, over the current rows. Rows are named tuples."""
         return self._thread.wait(self._client.query(sql, *parameters, timeout=timeout))
 
     def tables(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """The tables by name."""
+        """The tables by name, each with its key, its columns' types and its number of rows."""
         return self._thread.wait(self._client.tables(timeout=timeout))
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """How the server and its nodes are doing."""
+        """The state of the server and its nodes, as `hullcast status` shows it."""
         return self._thread.wait(self._client.status(timeout=timeout))
 
     def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:
-        """How a subscription would be served."""
+        """How a subscription would be served, and what traffic to expect; it is not opened."""
         return self._thread.wait(self._client.explain(sql, *parameters, timeout=timeout))
 
     def sync(self, *, timeout: float | None = None) -> int:
-        """Wait until all that the server has applied is in all answers here."""
+        """Wait until all answers here include everything that the server had applied; returns the sequence number."""
         return self._thread.wait(self._client.sync(timeout=timeout))
 
     def statistics(self) -> ClientStatistics:
-        """Counters, and what is there now."""
+        """Counters and current state."""
         return self._thread.look(self._client.statistics)
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which all answers here are right."""
+        """All answers of this client include the updates up to this sequence number."""
         return self._client.seq
 
     def subscribe(self, sql: str, *parameters: object, **options: Any) -> BlockingSubscription:
-        """As `Client.subscribe`, and open at once. A callback is called in the client's thread."""
+        """Subscribe, as `Client.subscribe`; open when this returns. A callback is called in the client's own thread."""
 
         async def opened() -> LiveSubscription:
             return await self._client.subscribe(sql, *parameters, **options)
@@ -201,7 +201,7 @@ class BlockingClient:
         return BlockingSubscription(self._thread, self._thread.wait(opened()))
 
     def subscribe_many(self, sql: str, *columns: object, **options: Any) -> BlockingSubscriptions:
-        """As `Client.subscribe_many`, and open at once."""
+        """Subscribe many times, as `Client.subscribe_many`; open when this returns."""
 
         async def opened() -> LiveSubscriptions:
             return await self._client.subscribe_many(sql, *columns, **options)
@@ -210,7 +210,7 @@ class BlockingClient:
 
 
 class BlockingSubscription:
-    """A subscription; iterate to wait for events without end, or take them with a timeout."""
+    """A subscription. Iterating waits for events without end; `next` and `events` take a timeout."""
 
     def __init__(self, thread: LoopThread, subscription: LiveSubscription) -> None:
         self._thread, self._subscription = thread, subscription
@@ -223,7 +223,7 @@ class BlockingSubscription:
         return self._thread.look(lambda: getattr(self._subscription, name))
 
     def next(self, timeout: float | None = None) -> Event | None:
-        """The next event; None after `timeout` seconds without one. StopIteration when the subscription is over."""
+        """The next event, or None after `timeout` seconds. Raises StopIteration when the subscription has ended."""
 
         async def taken() -> tuple[bool, Event | None]:
             try:
@@ -240,7 +240,7 @@ class BlockingSubscription:
         return event
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
-        """Events as they come, until none came for `timeout` seconds or the subscription is over."""
+        """Events as they come, until `timeout` seconds pass without one or the subscription ends."""
         while True:
             try:
                 event = self.next(timeout)
@@ -254,7 +254,7 @@ class BlockingSubscription:
         return self.events()
 
     def close(self) -> None:
-        """Hear no more."""
+        """End the subscription."""
         self._thread.wait(self._subscription.close())
 
     def __enter__(self) -> Self:
@@ -284,15 +284,15 @@ class BlockingSubscriptions:
 
     @property
     def seq(self) -> int:
-        """Up to where the answers are right."""
+        """All answers include the updates up to this sequence number."""
         return self._thread.look(lambda: self._subscriptions.seq)
 
     def next_changes(self, timeout: float | None = None) -> Changed | None:
-        """Who has a new answer since last told; None if nobody has within `timeout` seconds."""
+        """The next subscriptions with a new answer; None after `timeout` seconds without one."""
         return self._thread.wait(self._subscriptions.next_changes(timeout))
 
     def close(self) -> None:
-        """Hear no more."""
+        """End all of these subscriptions."""
         self._thread.wait(self._subscriptions.close())
 
     def __enter__(self) -> Self:
@@ -303,7 +303,7 @@ class BlockingSubscriptions:
 
 
 def connect(url: Any = None, **settings: Any) -> BlockingClient:
-    """Connect, as `hullcast.connect` does, and wait until it is done."""
+    """Connect, as `hullcast.connect` does, and wait until the client is connected."""
     return BlockingClient(url, **settings)
 
 

@@ -136,7 +136,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("LOG.md", r"header of (\d+) bytes, then the payload", "broker.log.record:HEADER_BYTES"),
     ("LOG.md", r"header of (\d+) bytes, then the payload", fields("Then come records")),
     ("LOG.md", r"^\| 4 \| version \| (\d+) \|", "broker.log.segment:VERSION"),
-    ("LOG.md", r"and (four) tables of ours", lambda: len(get("broker.log.checkpoint:_OWN_TABLES"))),
+    ("LOG.md", r"and (four) tables of Hullcast", lambda: len(get("broker.log.checkpoint:_OWN_TABLES"))),
     ("LOG.md", r"all but (two) checkpoints", "broker.log.recovery:CHECKPOINTS_KEPT"),
     ("LOG.md", r"(\d) mark, \d batch, \d statement", "broker.log.record:Kind.MARK"),
     ("LOG.md", r"\d mark, (\d) batch, \d statement", "broker.log.record:Kind.BATCH"),
@@ -208,7 +208,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("broker/server/settings.py", r"in pieces of ([\d,]+)\)", "clients.sdk.publishing:PIECE_ROWS"),
     ("broker/server/settings.py", r"subscriptions in one request; .*at most ([\d,]+) at once", PORTION),
     ("broker/server/settings.py", r"to subscribe; .*at most (\d+) at once", PORTION_GROUPS),
-    ("clients/sdk/client.py", r"up to ([\d,]+) rows\.", "clients.sdk.publishing:WHOLE_ROWS"),
+    ("clients/sdk/client.py", r"for up to\s+([\d,]+) rows", "clients.sdk.publishing:WHOLE_ROWS"),
     ("clients/sdk/client.py", r"pieces of ([\d,]+)", "clients.sdk.publishing:PIECE_ROWS"),
     ("clients/sdk/client.py", r"More than ([\d,]+) go in several requests", PORTION),
 ]  # fmt: skip

@@ -174,7 +174,7 @@ or from Python:
   async def main():
       async with hullcast.connect("{at}") as hc:
           async with hc.subscribe("SELECT COUNT(*) FROM STOCK WHERE PER < ?", 20, snapshot=True) as sub:
-              print(await anext(sub))  # the answer to begin with; then one event for each change
+              print(await anext(sub))  # the first answer; then one event for each change
 
   asyncio.run(main())
 """
