@@ -151,7 +151,7 @@ class BadBatch(UsageError):
 
 
 class BadParameter(UsageError):
-    """A bound value does not fit its placeholder. Placeholders count from 1; `row` is the row of a column, else -1."""
+    """A value does not fit its placeholder. Placeholders count from 1; `row` is the row of a column, from 0, or -1."""
 
     def __init__(self, position: int, reason: str, row: int = -1) -> None:
         super().__init__(position, reason, row)

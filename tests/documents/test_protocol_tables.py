@@ -1,12 +1,13 @@
-"""What PROTOCOL.md lists is what the code declares: headers, frames, bodies, their fields in order, kinds, types.
+"""What PROTOCOL.md lists is what the code declares: headers, frames, bodies and their fields, kinds, types, errors.
 
-Its examples, limits and error codes are checked in tests/network/test_protocol_document.py, its numbers in
+Its examples and limits are checked in tests/network/test_protocol_document.py, its numbers in
 tests/documents/test_numbers.py.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from typing import Any
 
@@ -16,7 +17,7 @@ from hullcast.broker.reformulate.channel import RECTANGULAR
 from hullcast.broker.sql.query import Kind
 from hullcast.network.answers import aggregate
 from hullcast.network.link import header
-from hullcast.network.wire import bodies, columns, frames, packing, walk
+from hullcast.network.wire import bodies, columns, errors, frames, packing, walk
 from tests.support.documents import section, text_of
 
 PAGE = text_of("PROTOCOL.md")
@@ -156,3 +157,25 @@ def test_the_types_of_columns_and_extensions_are_those_of_the_code() -> None:
     units = re.search(r"the unit \(`([^`]*)`\)", table)
     assert units is not None
     assert tuple(units[1].split()) == packing.UNITS
+
+
+#: How the page calls the types of an error's fields.
+WORDS = {"str": "text", "int": "integer", "float": "float", "tuple[str, ...]": "texts", "object": "scalar"}
+
+
+def row_of(code: str) -> str:
+    """The row of an error in section 8: its fields by its signature, its meaning by its docstring."""
+    kind = errors._CLASSES[code]
+    named = list(inspect.signature(kind.__init__).parameters)[1:] if inspect.isfunction(kind.__init__) else ["what"]
+    fields = [
+        f"[{name}: {WORDS[annotation]}]" if optional else f"{name}: {WORDS[annotation]}"
+        for name, (annotation, optional) in zip(named, errors._FIELDS[code], strict=True)
+    ]
+    meaning = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).removesuffix(".")
+    return f"| {code} | {', '.join(fields)} | {meaning} |"
+
+
+@pytest.mark.parametrize("code", errors._CLASSES)
+def test_an_error_has_the_fields_and_the_meaning_that_the_page_lists(code: str) -> None:
+    right = row_of(code)
+    assert right in section("PROTOCOL.md", "## 8 ").splitlines(), f"PROTOCOL.md, section 8: write\n{right}"
