@@ -151,3 +151,9 @@ def test_help_states_the_defaults_that_commands_have() -> None:
                     f"hullcast {path} {action.option_strings}: help says {said[1]}, it is {default}"
                 )
     assert stated > 10
+
+
+def test_the_readmes_embedded_engine_prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = [code for code in python("README.md") if "hullcast.Engine()" in code]
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
