@@ -45,7 +45,7 @@ class ServerSettings(Settings):
     )
     data: Path | None = option(
         None,
-        "folder of the commit log and its checkpoints; empty: rows are in memory only, and lost when the process ends",
+        "folder of the commit log and its checkpoints; empty: memory only, and gone with the process",
         metavar="DIR",
     )
     name: str = option("server", "name in logs and `hullcast status`", check=check_name)
@@ -57,55 +57,55 @@ class ServerSettings(Settings):
     )
     prune: bool = option(
         True,
-        "do not send a child messages that no subscription below it can match",
-        raised="less traffic, but the server compares each message with what its children want",
+        "drop messages that no subscription can match, before they leave",
+        raised="less traffic, but the server matches each message with what its children cover",
     )
     retention_bytes: int = option(
         64 * MIB,
-        "bytes of recent messages kept for clients that reconnect",
-        raised="clients may be away longer and still get every event, but it takes that much memory",
+        "recent messages kept for subscribers that come back, over all channels",
+        raised="longer absences end without a new snapshot, but it takes that much memory",
         least=0,
         most=1024 * GIB,
     )
     retention_s: float = option(
         600.0,
-        "age at which such a message is dropped",
-        raised="clients may be away longer and still get every event, within retention_bytes",
+        "age at which such a message is let go",
+        raised="longer absences end without a new snapshot, within retention_bytes",
         least=0,
         most=30 * 86400,
     )
     checkpoint_updates: int = option(
         1_000_000,
-        "updates after which the server writes a checkpoint",
+        "updates after which a checkpoint is made",
         raised="less work while running, but a restart has more of the log to replay",
         least=1,
         most=10**12,
     )
     checkpoint_s: float = option(
         300.0,
-        "seconds after which it writes one, if there were updates",
+        "time after which a checkpoint is made, if there were updates",
         raised="less work while running, but a restart has more of the log to replay",
         least=1,
         most=30 * 86400,
     )
     segment_bytes: int = option(
         64 * MIB,
-        "size at which the log starts a new file",
-        raised="fewer files, but disk space is freed in larger pieces and later",
+        "size at which the log begins a new file",
+        raised="fewer files, but space is given back in larger pieces and later",
         least=64 * KIB,
         most=64 * GIB,
     )
     pending_bytes: int = option(
         64 * MIB,
-        "bytes of requests that may wait for the disk; beyond it publishers get Overloaded and retry",
-        raised="longer bursts are accepted, but they take memory and wait longer",
+        "requests waiting for the disk before publishers are refused as Overloaded",
+        raised="longer bursts pass, but they take memory, and what waits is later",
         least=64 * KIB,
         most=64 * GIB,
     )
     cover_budget: int = option(
         256,
-        "boxes that describe what one child node wants of one channel",
-        raised="fewer needless messages, but more memory and more time for matching",
+        "boxes that stand for the interests of one child node in one channel",
+        raised="fewer needless messages, but matching and memory cost more",
         least=1,
         most=1_000_000,
     )
@@ -119,48 +119,48 @@ class ServerSettings(Settings):
     subscribe_rows: int = option(
         100_000,
         "subscriptions in one request; larger ones are refused (the SDK asks for at most 25,000 at once)",
-        raised="fewer round trips, but all other clients wait while the subscriptions of one request are entered",
+        raised="fewer round trips, but everybody else waits while the subscriptions of one are entered",
         least=1,
         most=10_000_000,
     )
     subscribe_groups: int = option(
         1000,
         "different queries in one request to subscribe; larger ones are refused (the SDK asks for at most 500 at once)",
-        raised="fewer round trips after a lost connection, but each takes longer",
+        raised="fewer round trips after a lost connection, but each takes longer until its reply",
         least=1,
         most=WIRE.groups,
     )
     query_s: float = option(
         20.0,
-        "seconds that a one-time query may run before it is stopped",
+        "time that a one-time query may run; then it is stopped",
         raised="heavier queries finish, but each takes a processor for longer",
         least=0.01,
         most=86400,
     )
     query_memory_bytes: int = option(
         512 * MIB,
-        "memory that a one-time query may use, in addition to the tables it reads",
-        raised="larger sorts and answers, but this host needs memory for query_processes of them",
+        "memory that a one-time query may take, beside the tables it reads",
+        raised="larger sorts and answers, but query_processes of them must fit on this host",
         least=16 * MIB,
         most=1024 * GIB,
     )
     query_processes: int = option(
         4,
         "one-time queries that run at once, each in a process of its own",
-        raised="slow queries delay fewer others, but all of them share processors and memory with the server",
+        raised="slow queries keep fewer others waiting, but they share processors and memory with the server",
         least=1,
         most=1000,
     )
     channel_linger_s: float = option(
         30.0,
-        "seconds that a channel stays open after its last subscription ends",
-        raised="clients that return find it open, but until then the server computes messages that nobody uses",
+        "time a channel stays open after its last subscription",
+        raised="subscribers that come back find it warm, but the server computes what is not used meanwhile",
         least=0,
         most=86400,
     )
     max_channels: int = option(
         1000,
-        "channels (different queries, not counting their constants) that may be open at once; more are refused",
+        "channels (different queries, whatever their constants) that may be open at once; more are refused",
         raised="more different queries, but each costs memory and time per update",
         least=1,
         most=1_000_000,

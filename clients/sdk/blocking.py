@@ -115,7 +115,7 @@ def run_in_thread(service: AbstractAsyncContextManager[T], name: str) -> Iterato
 
 
 class BlockingClient:
-    """An open connection, as `hullcast.connect_blocking(..)` returns it; close it, or use `with`."""
+    """What `hullcast.connect_blocking(..)` returns: open, to be closed or used in a `with`."""
 
     def __init__(self, url: Any = None, **settings: Any) -> None:
         connection = configure(url, **settings)
@@ -137,7 +137,7 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """End all subscriptions and disconnect. Closing twice is fine."""
+        """End all subscriptions and hang up. Closing twice is fine."""
         if self._thread.alive:
             try:
                 self._thread.wait(self._client.close())
@@ -145,55 +145,55 @@ class BlockingClient:
                 self._thread.stop()
 
     def drain(self) -> None:
-        """Hand queued events to callbacks, wait for pending calls, then disconnect."""
+        """Let callbacks have what is queued, wait for calls, then hang up."""
         try:
             self._thread.wait(self._client.drain())
         finally:
             self._thread.stop()
 
     def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:
-        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]."""
+        """Run CREATE TABLE or DROP TABLE."""
         return self._thread.wait(self._client.execute(sql, timeout=timeout))
 
     def publish(self, table: str, rows: object, *, nan: Nan = "refuse", timeout: float | None = None) -> Receipt:
-        """Insert or change rows; they are on the server's disk when this returns. As `Client.publish`."""
+        """Insert or change rows; durable when it returns. `nan="null"` takes NaN for NULL instead of refusing it."""
         return self._thread.wait(self._client.publish(table, rows, nan=nan, timeout=timeout))
 
     def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:
-        """Delete rows by primary key (one key or a list)."""
+        """Remove rows by primary key."""
         return self._thread.wait(self._client.delete(table, keys, timeout=timeout))
 
     def query(self, sql: str, *parameters: object, timeout: float | None = None) -> list[Any]:
-        """Run a SELECT once, over the current rows. Rows are named tuples."""
+        """Read the rows once; rows as named tuples."""
         return self._thread.wait(self._client.query(sql, *parameters, timeout=timeout))
 
     def tables(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """The tables by name, each with its key, its columns' types and its number of rows."""
+        """The tables by name."""
         return self._thread.wait(self._client.tables(timeout=timeout))
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """The state of the server and its nodes, as `hullcast status` shows it."""
+        """How the server and its nodes are doing."""
         return self._thread.wait(self._client.status(timeout=timeout))
 
     def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:
-        """How a subscription would be served, and what traffic to expect; it is not opened."""
+        """How a subscription would be served."""
         return self._thread.wait(self._client.explain(sql, *parameters, timeout=timeout))
 
     def sync(self, *, timeout: float | None = None) -> int:
-        """Wait until all answers here include everything that the server had applied; returns the sequence number."""
+        """Wait until all that the server has applied is in all answers here."""
         return self._thread.wait(self._client.sync(timeout=timeout))
 
     def statistics(self) -> ClientStatistics:
-        """Counters and current state."""
+        """Counters, and what is there now."""
         return self._thread.look(self._client.statistics)
 
     @property
     def seq(self) -> int:
-        """All answers of this client include the updates up to this sequence number."""
+        """The sequence number of the update up to which all answers here are right."""
         return self._client.seq
 
     def subscribe(self, sql: str, *parameters: object, **options: Any) -> BlockingSubscription:
-        """Subscribe, as `Client.subscribe`; open when this returns. A callback is called in the client's own thread."""
+        """As `Client.subscribe`, and open at once. A callback is called in the client's thread."""
 
         async def opened() -> LiveSubscription:
             return await self._client.subscribe(sql, *parameters, **options)
@@ -201,7 +201,7 @@ class BlockingClient:
         return BlockingSubscription(self._thread, self._thread.wait(opened()))
 
     def subscribe_many(self, sql: str, *columns: object, **options: Any) -> BlockingSubscriptions:
-        """Subscribe many times, as `Client.subscribe_many`; open when this returns."""
+        """As `Client.subscribe_many`, and open at once."""
 
         async def opened() -> LiveSubscriptions:
             return await self._client.subscribe_many(sql, *columns, **options)
@@ -210,7 +210,7 @@ class BlockingClient:
 
 
 class BlockingSubscription:
-    """A subscription. Iterating waits for events without end; `next` and `events` take a timeout."""
+    """A subscription; iterate to wait for events without end, or take them with a timeout."""
 
     def __init__(self, thread: LoopThread, subscription: LiveSubscription) -> None:
         self._thread, self._subscription = thread, subscription
@@ -223,7 +223,7 @@ class BlockingSubscription:
         return self._thread.look(lambda: getattr(self._subscription, name))
 
     def next(self, timeout: float | None = None) -> Event | None:
-        """The next event, or None after `timeout` seconds. Raises StopIteration when the subscription has ended."""
+        """The next event; None after `timeout` seconds without one. StopIteration when the subscription is over."""
 
         async def taken() -> tuple[bool, Event | None]:
             try:
@@ -240,7 +240,7 @@ class BlockingSubscription:
         return event
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
-        """Events as they come, until `timeout` seconds pass without one or the subscription ends."""
+        """Events as they come, until none came for `timeout` seconds or the subscription is over."""
         while True:
             try:
                 event = self.next(timeout)
@@ -254,7 +254,7 @@ class BlockingSubscription:
         return self.events()
 
     def close(self) -> None:
-        """End the subscription."""
+        """Hear no more."""
         self._thread.wait(self._subscription.close())
 
     def __enter__(self) -> Self:
@@ -284,15 +284,15 @@ class BlockingSubscriptions:
 
     @property
     def seq(self) -> int:
-        """All answers include the updates up to this sequence number."""
+        """Up to where the answers are right."""
         return self._thread.look(lambda: self._subscriptions.seq)
 
     def next_changes(self, timeout: float | None = None) -> Changed | None:
-        """The next subscriptions with a new answer; None after `timeout` seconds without one."""
+        """Who has a new answer since last told; None if nobody has within `timeout` seconds."""
         return self._thread.wait(self._subscriptions.next_changes(timeout))
 
     def close(self) -> None:
-        """End all of these subscriptions."""
+        """Hear no more."""
         self._thread.wait(self._subscriptions.close())
 
     def __enter__(self) -> Self:
@@ -303,7 +303,7 @@ class BlockingSubscriptions:
 
 
 def connect(url: Any = None, **settings: Any) -> BlockingClient:
-    """Connect, as `hullcast.connect` does, and wait until the client is connected."""
+    """Connect, as `hullcast.connect` does, and wait until it is done."""
     return BlockingClient(url, **settings)
 
 

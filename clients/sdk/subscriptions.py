@@ -205,7 +205,7 @@ class LiveSubscriptions:
             yield changed
 
     async def next_changes(self, wait_s: float | None = None) -> Changed | None:
-        """The next subscriptions with a new answer; None after `wait_s` seconds without one, or at the end."""
+        """Who has a new answer since last told, as soon as somebody has; None after `wait_s` seconds, or at the end."""
         self._check_open()
         listening, group = self._listening, self._groups[0].number  # stands for all of them
         until = None if wait_s is None else asyncio.get_running_loop().time() + wait_s

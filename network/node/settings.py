@@ -28,7 +28,7 @@ def _check_parents(parents: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings(Settings):
-    """Where a node listens, what it connects to, and how much it accepts."""
+    """Where a node listens, whom it follows, and how much it takes on."""
 
     section: ClassVar[str] = "node"
 
@@ -46,13 +46,13 @@ class NodeSettings(Settings):
     )
     parent: tuple[str, ...] = option(
         ("tcp://127.0.0.1:7600",),
-        "endpoint of the server or node to connect to; several are tried in turn",
+        "endpoint of the server or node to follow; more than one are tried in turn",
         metavar="ENDPOINT",
         check=_check_parents,
     )
     parent_key: str = option(
         "",
-        "public key of the parents, as text or a file; empty: that of --key, for clusters that share one key",
+        "public key of the parents, as text or as a file; empty: this process's own, when a cluster shares one key",
         metavar="KEY",
     )
     name: str = option("node", "name in logs and `hullcast status`", check=check_name)
@@ -71,8 +71,8 @@ class NodeSettings(Settings):
     )
     cover_budget: int = option(
         256,
-        "boxes that describe what one child node wants of one channel",
-        raised="fewer needless messages, but more memory and more time for matching",
+        "boxes that stand for the interests of one child node in one channel",
+        raised="fewer needless messages, but matching and memory cost more",
         least=1,
         most=1_000_000,
     )

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-#: Boxes a node remembers of a neighbouring node and channel: the default of `cover_budget`. What more would bring is
-#: shown by `hullcast bench covers`.
+#: Boxes a node remembers of a neighbouring node and channel, unless the setting `cover_budget` says otherwise.
+#: `hullcast bench covers` shows what more would bring.
 BUDGET = 256
 
 

@@ -27,41 +27,41 @@ _LINK = LinkLimits()
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings(Settings):
-    """Limits of each link between a parent and a child. The parent's heartbeat and silence hold for both."""
+    """Limits of each link between a parent and a child; of heartbeat and silence, a child takes its parent's."""
 
     section: ClassVar[str] = "link"
 
     heartbeat_s: float = option(
         _LINK.heartbeat_s,
-        "seconds between two heartbeats on a quiet link",
+        "time between two signs of life on a quiet link",
         raised="less traffic, but a lost peer is noticed later",
         least=0.01,
         most=600,
     )
     silence_s: float = option(
         _LINK.silence_s,
-        "seconds without a heartbeat after which a peer is lost; one that reconnects sooner continues its session",
-        raised="longer pauses and network cuts do no harm, but children of a dead node reconnect later",
+        "silence after which a peer is taken for lost, and time it has to come back without losing its session",
+        raised="long pauses and short cuts are survived, but a dead node's children move later",
         least=0.03,
         most=3600,
     )
     window_bytes: int = option(
         _LINK.window_bytes,
-        "bytes sent to one peer that it has not acknowledged yet",
+        "unacknowledged bytes on their way to one peer",
         raised="more throughput over long distances, but more memory per peer, and more to send again after a cut",
         least=ACK_BYTES,
         most=4 * GIB,
     )
     queue_bytes: int = option(
         _LINK.queue_bytes,
-        "bytes that may wait for one peer, window included, before its link is closed as too slow",
+        "bytes that may wait for one peer, window included, before it is closed as too slow",
         raised="slow peers survive longer bursts, but each may take that much memory",
         least=ACK_BYTES,
         most=64 * GIB,
     )
     queue_frames: int = option(
         _LINK.queue_frames,
-        "messages of any size that may wait for one peer before its link is closed as too slow",
+        "messages that may wait for one peer, large or small, before it is closed as too slow",
         raised="slow peers survive longer bursts, but each may take more memory",
         least=_LINK.window_frames,
         most=1 << 30,
@@ -69,7 +69,7 @@ class LinkSettings(Settings):
     message_bytes: int = option(
         _LINK.message_bytes,
         "largest message a peer may send",
-        raised="larger batches and snapshots are accepted, but a hostile peer can make it use that much memory",
+        raised="larger batches and snapshots pass, but a hostile peer may claim that much memory",
         least=64 * KIB,
         most=2 * GIB,
     )
@@ -93,10 +93,10 @@ class LinkSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class SecuritySettings(Settings):
-    """Which clients and nodes may connect, and what they may do.
+    """Who may connect, and what they may do.
 
     Without a key, links are plain text: allowed on loopback, elsewhere only with `insecure`. With a key there must
-    be an allow list, unless `open` lets everybody in.
+    be an allow list, unless `open` says that everybody is welcome.
     """
 
     section: ClassVar[str] = "security"
@@ -108,12 +108,12 @@ class SecuritySettings(Settings):
     open: bool = option(
         False,
         "no allow list: every client that connects may do everything",
-        raised="no list to maintain, but everybody who knows the public key can read, write and drop tables",
+        raised="no list to keep, but all who know the public key can read, write and drop tables",
     )
     insecure: bool = option(
         False,
         "accept plain text from other hosts too",
-        raised="no keys to hand out, but everybody on the network can read, write and pretend to be someone else",
+        raised="no keys to hand out, but everyone on the network can read, write and pretend to be someone else",
     )
 
     def check(self) -> None:
@@ -143,7 +143,7 @@ class LogSettings(Settings):
 
     section: ClassVar[str] = "log"
 
-    level: str = option("info", "lowest level that is logged", choices=LEVELS, flag="log-level")
+    level: str = option("info", "least level that is logged", choices=LEVELS, flag="log-level")
     format: str = option("text", "one line per event, as text or as JSON", choices=FORMATS, flag="log-format")
 
 
@@ -162,9 +162,7 @@ def check_reachable(listen: str, advertise: str) -> None:
     """`*` is every address of this host, so none that others could dial; they need one for when a node dies."""
     if not advertise and parse_endpoint(listen, listening=True).host in EVERY_ADDRESS:
         raise BadSetting(
-            "listen",
-            listen,
-            "other hosts cannot connect to this; give an endpoint that they can with --advertise tcp://HOST:PORT",
+            "listen", listen, "others cannot dial this; say with --advertise tcp://HOST:PORT what they can"
         )
 
 
@@ -177,4 +175,4 @@ def check_monitor(address: str) -> None:
 def check_name(name: str) -> None:
     """The check of a name that logs and `hullcast status` show."""
     if not (name.isprintable() and len(name) <= 64 and name == name.strip()):
-        raise BadSetting("name", name, "must be at most 64 printable characters, without spaces at the ends")
+        raise BadSetting("name", name, "it takes at most 64 printable characters, no space at the ends")

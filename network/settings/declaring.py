@@ -164,11 +164,11 @@ def parts(kind: type[Settings]) -> Iterator[tuple[str, type[Settings]]]:
 def _check_range(each: Declared, value: Any) -> None:
     known = each.option
     if known.choices and value not in known.choices:
-        raise BadSetting(each.name, value, f"must be one of {', '.join(known.choices)}")
+        raise BadSetting(each.name, value, f"it takes one of {', '.join(known.choices)}")
     if known.least is not None and not value >= known.least:  # this way round, NaN is refused too
-        raise BadSetting(each.name, value, f"must be {shown(each.name, known.least)} or more")
+        raise BadSetting(each.name, value, f"it takes {shown(each.name, known.least)} or more")
     if known.most is not None and not value <= known.most:
-        raise BadSetting(each.name, value, f"must be {shown(each.name, known.most)} or less")
+        raise BadSetting(each.name, value, f"it takes {shown(each.name, known.most)} or less")
     if known.check is not None:
         try:
             known.check(value)

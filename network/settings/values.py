@@ -66,11 +66,11 @@ def read(kind: Kind, name: str, given: object, folder: Path | None = None) -> Va
             return float(_number(name, given, kind))
         case Kind.TEXT:
             if not isinstance(given, str):
-                raise Unreadable("must be text; put it in quotes")
+                raise Unreadable("it takes text; put it in quotes")
             return given
         case Kind.FILE:
             if not isinstance(given, str | Path):
-                raise Unreadable("must be a path, as text in quotes")
+                raise Unreadable("it takes a path, as text in quotes")
             if not str(given):
                 return None
             path = Path(given).expanduser()
@@ -96,7 +96,7 @@ def _yes_or_no(given: object) -> bool:
         return True
     if word in _NO:
         return False
-    raise Unreadable(f"must be {Kind.YES_OR_NO.value}")
+    raise Unreadable(f"it takes {Kind.YES_OR_NO.value}")
 
 
 def _number(name: str, given: object, kind: Kind) -> int | float:
@@ -126,7 +126,7 @@ def _units(name: str) -> MappingProxyType[str, float] | dict[str, float]:
 
 def _expected(name: str, kind: Kind) -> str:
     units = [unit for unit in _units(name) if unit]
-    return f"must be {kind.value}" + (f", optionally with a unit ({', '.join(units)})" if units else "")
+    return f"it takes {kind.value}" + (f", if need be with a unit ({', '.join(units)})" if units else "")
 
 
 def _texts(given: object) -> tuple[str, ...]:
@@ -134,5 +134,5 @@ def _texts(given: object) -> tuple[str, ...]:
     if isinstance(given, str):
         given = [given]
     if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
-        raise Unreadable("must be a list of texts, or one text with commas")
+        raise Unreadable("it takes a list of texts, or one text with commas")
     return tuple(word for part in given for text in part.split(",") if (word := text.strip()))

@@ -77,6 +77,10 @@ def sizes() -> Any:
     return get("sim.traffic.sizes:wire_sizes")()
 
 
+def window_frames() -> Any:
+    return get("network.link.limits:LinkLimits")().window_frames
+
+
 def ahead() -> Any:
     return 3 * get("broker.reformulate.kernel:AHEAD")  # its docstring: three times over
 
@@ -143,6 +147,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("LOG.md", r"\d mark, \d batch, (\d) statement", "broker.log.record:Kind.STATEMENT"),
     ("PROTOCOL.md", r"acknowledges after\s+(\d+ KiB) or \d+ payloads", "network.link.limits:ACK_BYTES"),
     ("PROTOCOL.md", r"acknowledges after\s+\d+ KiB or (\d+) payloads", "network.link.limits:ACK_FRAMES"),
+    ("PROTOCOL.md", r"\(ours: (\d+ MiB) and \d+ payloads\)", setting("window_bytes")),
+    ("PROTOCOL.md", r"\(ours: \d+ MiB and (\d+) payloads\)", window_frames),
     ("PROTOCOL.md", r"asks more than (\d+) times in between", "network.link.limits:RESENDS_IGNORED"),
     ("PROTOCOL.md", r"in between, or has (eight) windows", "network.link.limits:RESEND_WINDOWS"),
     ("PROTOCOL.md", r"\((a quarter) from a client, half", "network.node.shares:CLIENT_SHARE"),

@@ -1,6 +1,6 @@
-"""What PROTOCOL.md lists is what the code declares: headers, frames, bodies and their fields, kinds, types, errors.
+"""What PROTOCOL.md lists is what the code declares: headers, frames, bodies and their fields, types, errors.
 
-Its examples and limits are checked in tests/network/test_protocol_document.py, its numbers in
+Its examples, limits, kinds and functions are checked in tests/network/test_protocol_document.py, its numbers in
 tests/documents/test_numbers.py.
 """
 
@@ -15,7 +15,6 @@ import pytest
 
 from hullcast.broker.reformulate.channel import RECTANGULAR
 from hullcast.broker.sql.query import Kind
-from hullcast.network.answers import aggregate
 from hullcast.network.link import header
 from hullcast.network.wire import bodies, columns, errors, frames, packing, walk
 from tests.support.documents import section, text_of
@@ -87,43 +86,12 @@ def test_a_part_of_a_frame_has_the_fields_that_the_page_lists(what: str, declare
     assert split(found[1]) == declared, f"PROTOCOL.md: write {right}"
 
 
-def in_backticks(text: str) -> set[str]:
-    """The words inside backticks; not those of blocks."""
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    return {word for quoted in re.findall(r"`([^`]+)`", prose) for word in re.findall(r"[\w.]+", quoted)}
-
-
-def test_every_field_of_a_channels_description_is_named() -> None:
-    described = in_backticks(section("PROTOCOL.md", "### 6.2 Replies")) | in_backticks(section("PROTOCOL.md", "## 7 "))
-    missing = set(names_of(bodies.ChannelSpec)) - described
-    assert not missing, f"PROTOCOL.md, 6.2, subscribed: say what the field(s) {', '.join(missing)} of a spec are"
-
-
-def test_every_kind_and_function_is_listed_with_its_value() -> None:
-    described = section("PROTOCOL.md", "### 6.2 Replies") + section("PROTOCOL.md", "## 7 ")
-    missing = {kind.value for kind in Kind} - in_backticks(described)
-    assert not missing, f"PROTOCOL.md, 6.2, subscribed: `kind` may also be {', '.join(sorted(missing))}"
-    for name in ("COUNT", "SUM", "EXACT_SUM", "AVG"):
-        number, function = getattr(aggregate, name), name.rpartition("_")[2]
-        assert re.search(rf"`?\b{number}\b`?\W{{1,5}}(?:is |for |an? )*`?{function}\b", described), (
-            f"PROTOCOL.md, 6.2, subscribed: `function` {number} is {name}"
-        )
-
-
-def test_examples_are_of_kinds_that_a_server_sends() -> None:
-    examples = re.findall(r"^```hex body subscribed.*\n([0-9a-f\n]+)```$", PAGE, re.MULTILINE)
-    assert examples
-    for digits in examples:
-        reply = bodies.decode(bytes.fromhex(digits.replace("\n", "")))
-        assert isinstance(reply, bodies.Subscribed)
-        for spec in reply.channels.values():
-            assert spec.kind in {kind.value for kind in Kind}, f"PROTOCOL.md, 6.2: no server sends kind {spec.kind!r}"
-
-
-def test_the_kinds_of_each_form_are_those_of_the_code() -> None:
-    rectangles = re.search(r"^\| `rectangles` \((.*?)\) \|", PAGE, re.MULTILINE)
-    assert rectangles is not None
-    assert rectangles[1].split(", ") == [kind.value for kind in RECTANGULAR], "PROTOCOL.md, section 7, first table"
+@pytest.mark.parametrize("kind", Kind)
+def test_the_form_of_a_kind_is_that_of_the_code(kind: Kind) -> None:
+    row = re.search(rf"^\| `{kind.value}` \| SELECT .*\| `(\w+)` \|$", PAGE, re.MULTILINE)
+    form = "rectangles" if kind in RECTANGULAR else "places"
+    assert row is not None, f"PROTOCOL.md, 7.1: say of {kind.value} what a subscription is, and its form, `{form}`"
+    assert row[1] == form, f"PROTOCOL.md, 7.1: the form of {kind.value} is `{form}`"
 
 
 @pytest.mark.parametrize("name", header._DECODERS)

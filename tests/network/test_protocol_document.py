@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from hullcast.broker.sql.query import Kind
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, LOST_BITS, LOW, ROWS, SUM
 from hullcast.network.link import header
 from hullcast.network.wire import bodies, errors, frames
 from hullcast.network.wire.limits import DEFAULT
@@ -58,7 +61,33 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert len(fields(DEFAULT)) == 11
 
 
+def table(begins: str) -> list[str]:
+    """The first column of the table whose first row begins like this, without that row."""
+    rows = TEXT.split(f"\n{begins}")[1].split("\n\n")[0].splitlines()[2:]
+    return [row.split("|")[1].strip(" `") for row in rows]
+
+
 def test_the_codes_of_bye_are_all_explained() -> None:
-    explained = re.search(r"\*\*bye\*\* codes:(.*?)\n\n", TEXT, re.DOTALL)
-    assert explained is not None
-    assert set(re.findall(r"`(\w+)`", explained[1])) == set(header.BYE_CODES)
+    assert table("| code | the link ends because |") == list(header.BYE_CODES)
+
+
+def test_what_a_spec_holds_is_explained_field_by_field_and_value_by_value() -> None:
+    assert table("| field of a spec |") == [one.name for one in fields(bodies.ChannelSpec)]
+    assert table("| field of a group |") == [one.name for one in fields(bodies.Group)]
+    assert table("| kind | a subscription is |") == [kind.value for kind in Kind]
+    assert table("| kind | snapshot |") == [kind.value for kind in Kind]
+    assert table("| function | the answer |") == [str(one) for one in (COUNT, SUM, EXACT_SUM, AVG)]
+    assert table("| number | holds |") == [f"s{i}" for i in (ROWS, HIGH, LOW, LOST_BITS)]
+    assert table("| type | in an `f8` column |") == [kind.value for kind in ColumnType]
+
+
+def test_the_examples_show_channels_that_there_are() -> None:
+    replies = [
+        bodies.decode(bytes.fromhex(digits.replace("\n", "")))
+        for _, name, _, digits in EXAMPLES
+        if name == "subscribed"
+    ]
+    specs = [spec for reply in replies if isinstance(reply, bodies.Subscribed) for spec in reply.channels.values()]
+    assert specs
+    assert {spec.kind for spec in specs} <= {kind.value for kind in Kind}
+    assert {kind for spec in specs for kind in (spec.y_type, *spec.key_types)} <= {kind.value for kind in ColumnType}

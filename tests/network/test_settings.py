@@ -111,20 +111,20 @@ def test_a_switch_has_a_flag_for_both_ways() -> None:
         ("name = 'x'", "there is no such section"),
         ("server = 3", "this is a section; write [server]"),
         ("[server]\nbatch_rows = 1\nbatch-rows = 2", "batch_rows is there twice"),
-        ("[server]\nname = 3", "must be text"),
-        ("[server]\ndata = 3", "must be a path"),
-        ("[server]\nprune = 1", "must be true or false"),
-        ("[server]\nbatch_rows = true", "must be a whole number"),
-        ("[server]\nbatch_rows = 1.5", "must be a whole number"),
-        ("[server]\nbatch_rows = 0", "[server] batch_rows = 0: must be 1 or more"),
+        ("[server]\nname = 3", "it takes text"),
+        ("[server]\ndata = 3", "it takes a path"),
+        ("[server]\nprune = 1", "it takes true or false"),
+        ("[server]\nbatch_rows = true", "it takes a whole number"),
+        ("[server]\nbatch_rows = 1.5", "it takes a whole number"),
+        ("[server]\nbatch_rows = 0", "[server] batch_rows = 0: it takes 1 or more"),
         ("[server]\npending_bytes = '9XiB'", "with a unit (B, KiB, MiB"),
-        ("[server]\nsegment_bytes = '1TiB'", "must be 64GiB or less"),
-        ("[link]\nheartbeat_s = nan", "must be a number"),
-        ("[link]\nheartbeat_s = inf", "must be a number"),
-        ("[link]\nheartbeat_s = 0", "[link] heartbeat_s = 0.0: must be 0.01 or more"),
+        ("[server]\nsegment_bytes = '1TiB'", "it takes 64GiB or less"),
+        ("[link]\nheartbeat_s = nan", "it takes a number"),
+        ("[link]\nheartbeat_s = inf", "it takes a number"),
+        ("[link]\nheartbeat_s = 0", "[link] heartbeat_s = 0.0: it takes 0.01 or more"),
         ("[link]\nsilence_s = 1\nheartbeat_s = 0.9", "[link] silence_s = 1.0: needs at least three heartbeats"),
         ("[link]\nqueue_bytes = '1MiB'", "[link] queue_bytes = 1048576: needs at least 8388608"),
-        ("[log]\nlevel = 'loud'", "[log] level = 'loud': must be one of debug, info, warning, error"),
+        ("[log]\nlevel = 'loud'", "[log] level = 'loud': it takes one of debug, info, warning, error"),
         ("[server]\nlisten = 'tcp://x'", "[server] listen = 'tcp://x': the port is missing"),
         ("[server]\nlisten = 'tcp://10.0.0.1:1'", "[server] listen = 'tcp://10.0.0.1:1': this leaves the host"),
         ("[security]\nallow = 'a.toml'", "an allow list needs a key"),
@@ -148,11 +148,11 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_variable_or_flag_is_named_by_it() -> None:
-    with pytest.raises(BadSetting, match=r"^HULLCAST_BATCH_ROWS = 'many': must be a whole number$"):
+    with pytest.raises(BadSetting, match=r"^HULLCAST_BATCH_ROWS = 'many': it takes a whole number$"):
         load(ServerSettings, environment={"HULLCAST_BATCH_ROWS": "many"})
     with pytest.raises(BadSetting, match=r"^silence_s = 4.0: needs at least three heartbeats"):
         load(ServerSettings, flags={"heartbeat_s": "5"})
-    with pytest.raises(BadSetting, match=r"^--max-children = 0: must be 1 or more$"):
+    with pytest.raises(BadSetting, match=r"^--max-children = 0: it takes 1 or more$"):
         load(NodeSettings, flags={"max_children": "0"})
 
 
