@@ -67,7 +67,7 @@ class Engine:
     def __init__(self, *, event_limit: int = 1 << 18) -> None:
         given: object = event_limit
         if type(given) is not int or given < 1:
-            raise BadSetting("event_limit", event_limit, "it takes a whole number, 1 or more")
+            raise BadSetting("event_limit", event_limit, "must be a whole number, 1 or more")
         self._stores: dict[str, TableStore] = {}
         self._catalog: dict[str, Table] = {}
         self._interner = Interner()
@@ -137,14 +137,14 @@ class Engine:
         return self._publish(store, lambda: store.apply(encoded))
 
     def delete(self, table: str, keys: object) -> Batch:
-        """Remove rows by primary key; a key that is not there changes nothing."""
+        """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
         self._check_sound()
         store = self._store(table)
         codes = ingest_keys(store.table, keys, self._interner)
         return self._publish(store, lambda: store.remove(codes))
 
     def query(self, sql: str, *parameters: object) -> QueryRows:
-        """Read the current state once, with any SELECT that SQLite runs; rows as named tuples."""
+        """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
         self._check_sound()
         return self._mirror.query(sql, parameters)
 
@@ -173,7 +173,7 @@ class Engine:
     # --- subscriptions ---------------------------------------------------------------------------------
 
     def subscribe(self, sql: str, *parameters: object) -> Subscription:
-        """Subscribe to a SELECT, its `?` bound to the parameters."""
+        """Subscribe to a SELECT, with the parameters for its `?`."""
         self._check_sound()
         query = self._parse(sql)
         predicates = query.bind(parameters)
@@ -182,7 +182,7 @@ class Engine:
         return self._subscription(query, channel, listener, predicates)
 
     def subscribe_many(self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any]) -> Subscriptions:
-        """Subscribe many times at once: one column of values per `?`, one subscription per row of them."""
+        """Subscribe many times at once: one column of values per `?`, one subscription per row."""
         self._check_sound()
         query = self._parse(sql)
         predicates = query.bind_many(columns)
@@ -198,7 +198,7 @@ class Engine:
         )
 
     def open_channel(self, sql: str, *parameters: object) -> str:
-        """Compute a channel although nobody here subscribes to it; batches then carry its messages.
+        """Compute a channel without a local subscription; batches then carry its messages.
 
         This is what a server does for subscribers elsewhere. Returns the channel's name. Parameters matter only for
         the width of a band join.
@@ -214,7 +214,7 @@ class Engine:
         return channel.name
 
     def close_channel(self, name: str) -> None:
-        """Take one `open_channel` back."""
+        """Undo one `open_channel`."""
         channel = self._channels.named(name)
         if not channel.holders:
             raise UnknownChannel(name)
@@ -276,12 +276,12 @@ class Engine:
         self._channels.close_if_unused(channel)
 
     def statistics(self) -> dict[str, ChannelStatistics]:
-        """Per open channel, by name."""
+        """The counters of each open channel, by its name."""
         self._check_sound()
         return {channel.name: channel.statistics() for channel in self._channels}
 
     def memory_bytes(self) -> int:
-        """About what tables, indexes and local subscriptions hold."""
+        """About how much memory tables, indexes and local subscriptions use."""
         stores = sum(store.memory_bytes() for store in self._stores.values())
         return stores + self._interner.memory_bytes() + self._channels.memory_bytes()
 

@@ -1,4 +1,4 @@
-"""A local subscription: its answer now, and the events since one last asked."""
+"""A local subscription: its current answer, and the events since the last call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Subscription(ABC):
-    """What `Engine.subscribe` returns. Close it, or use it as a context manager, when it is no longer wanted."""
+    """A subscription, as `Engine.subscribe` returns it. Close it when you no longer need it, or use `with`."""
 
     def __init__(
         self,
@@ -43,23 +43,23 @@ class Subscription(ABC):
 
     @property
     def answer(self) -> Any:
-        """None, a number or timestamp, a set, or a list of rows: what the SQL gives on the rows there are now."""
+        """What the SQL gives over the current rows: None, a number, a timestamp, a set or a list of rows."""
         self._check_open()
         return self._answer()
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update that `answer` includes last."""
+        """`answer` includes the updates up to this sequence number."""
         return self._now()
 
     @property
     def pending(self) -> int:
-        """Events that wait to be drained."""
+        """How many events wait to be drained."""
         self._check_open()
         return self._outbox.waiting(self._listener)
 
     def drain(self) -> list[LocalEvent]:
-        """The events since the last drain, oldest first; a Resync alone if some of them were dropped."""
+        """The events since the last drain, oldest first; only a Resync if some were dropped."""
         self._check_open()
         return self._changes()
 
@@ -68,14 +68,14 @@ class Subscription(ABC):
         return Resync(self._now(), answer, lost)
 
     def close(self) -> None:
-        """Hear no more. Closing twice is fine."""
+        """End the subscription. Closing twice is fine."""
         if self._close is not None:
             close, self._close = self._close, None
             close(self)
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the subscription was closed."""
         return self._close is None
 
     def __enter__(self) -> Self:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Subscriptions:
-    """What `Engine.subscribe_many` returns: subscriptions by number, each made when asked for.
+    """Many subscriptions, as `Engine.subscribe_many` returns them; `many[i]` is one of them.
 
     They are closed together, by `close` or at the end of a `with`; one may be closed before, and is then left out
     when iterating.
@@ -80,7 +80,7 @@ class Subscriptions:
         return answers
 
     def close(self) -> None:
-        """Hear no more. Closing twice is fine, and so is having closed some of them before."""
+        """End all of these subscriptions. Closing twice is fine, also if some were closed before."""
         listeners = self._listeners[self._open]
         self._open[:] = False
         for subscription in self._made.values():

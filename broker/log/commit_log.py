@@ -62,7 +62,7 @@ class CommitLog:
         More `segment_bytes`: fewer files; less: space is given back sooner after a checkpoint.
         """
         if segment_bytes < 1:
-            raise BadSetting("segment_bytes", segment_bytes, "it takes a whole number, 1 or more")
+            raise BadSetting("segment_bytes", segment_bytes, "must be a whole number, 1 or more")
         self.directory = log_directory
         self._identity = identity
         self._segment, self._segment_bytes = segment, segment_bytes

@@ -1,7 +1,7 @@
 """The identity of a data directory: 16 random bytes in a small text file, the same as long as the directory lives.
 
-Segments and checkpoints carry it, so that files of two directories cannot be mixed up. Clients know it as the server's
-epoch: sequence numbers of one identity continue over restarts.
+Segments and checkpoints carry it, so that files of two directories cannot be mixed up. Clients never see it: their
+epoch is one run of the server process, which draws a new one at each start (broker/server/service.py).
 """
 
 from __future__ import annotations

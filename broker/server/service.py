@@ -193,7 +193,7 @@ class Server:
             return
         try:
             if self.pipeline.full:
-                raise Overloaded("updates waiting for the disk", self.settings.pending_bytes)
+                raise Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
             body = bodies.decode(request.body)
             if isinstance(body, bodies.Report) and not request.id:  # `Children` takes such a one from nodes only
                 self._take_report(body)

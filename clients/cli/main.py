@@ -21,23 +21,23 @@ WIDTH_IN_A_FILE = 120  # where there is no terminal to ask
 #: The subcommands, in the order of the help text: a module of `commands`, and one line about it.
 #: The module is imported only when its command runs, so that `hullcast --help` does not wait for numba.
 COMMANDS: tuple[tuple[str, str], ...] = (
-    ("up", "a whole cluster on this host: server, root and gateways"),
-    ("server", "run the database server: rows, commit log, root of the overlay"),
-    ("node", "run one broker node, between the server and clients"),
-    ("status", "the tree of server and nodes: clients, lag, queues, rates"),
+    ("up", "start a cluster on this host: a server, a root node and gateways"),
+    ("server", "run the database server, which keeps the rows and the commit log"),
+    ("node", "run a node, which routes messages between the server and clients"),
+    ("status", "show the server and its nodes: clients, lag, queues, rates"),
     ("execute", "create or drop a table"),
-    ("publish", "rows from CSV, JSON lines or Parquet into a table"),
-    ("delete", "remove rows by primary key"),
+    ("publish", "write rows from CSV, JSON lines or Parquet into a table"),
+    ("delete", "delete rows by primary key"),
     ("query", "run a SELECT once"),
-    ("subscribe", "print the answer of a SELECT, and each change of it"),
-    ("explain", "what a subscription becomes, and what traffic to expect"),
-    ("replay", "publish a trace at a given rate, and measure"),
-    ("demo", "a cluster here, live answers, a gateway killed, every answer checked"),
-    ("keygen", "make a key pair, for encrypted links and for the allow list"),
-    ("bench", "measure the engine beside published figures and baselines"),
-    ("sim", "what a workload costs on the wire: topologies, traces, traffic"),
-    ("log", "check and show the commit log of a data directory"),
-    ("warm", "compile the kernels now, rather than at the first update"),
+    ("subscribe", "print the answer of a SELECT, then each change of it"),
+    ("explain", "show how a subscription would be served, and its traffic"),
+    ("replay", "publish a recorded or made-up trace at a given rate, and measure"),
+    ("demo", "run a cluster, kill a gateway, check every answer against SQL"),
+    ("keygen", "make a key pair for encrypted links and the allow list"),
+    ("bench", "measure the engine and a cluster, beside baselines"),
+    ("sim", "simulate what a workload costs on the wire"),
+    ("log", "check, show or copy the commit log of a data folder"),
+    ("warm", "compile the kernels now instead of at first use"),
 )
 
 
@@ -82,7 +82,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Command | No
     parser = argparse.ArgumentParser(
         prog="hullcast",
         description="Subscribe to SQL: publish/subscribe whose subscriptions are SQL queries.",
-        epilog="`hullcast COMMAND --help` tells more about a command. Start with `hullcast demo`.",
+        epilog="`hullcast COMMAND --help` explains a command. Start with `hullcast demo`.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(metavar="COMMAND", dest="command")

@@ -54,9 +54,9 @@ CHANGES_WAITING_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A change is durable: its `updates` rows were written or removed with the sequence numbers `first_seq` to `seq`.
+    """A change is on the server's disk: `updates` rows were written or deleted, as updates `first_seq` to `seq`.
 
-    If it went in several pieces, changes of others may have numbers in between.
+    If the change was sent in pieces, other clients' updates may have numbers in between.
     """
 
     first_seq: int
@@ -64,33 +64,34 @@ class Receipt:
     updates: int
 
     def and_then(self, later: Receipt) -> Receipt:
-        """Two pieces of a change as one."""
+        """One receipt for two pieces of a change."""
         return Receipt(self.first_seq, later.seq, self.updates + later.updates)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """Counters since the client was opened, and what is there now."""
+    """Counters since the client was opened, and its current state."""
 
     subscriptions: int
     groups: int
     seq: int
     resumes: int  # times all subscriptions were subscribed again
-    retries: int  # requests sent again because nobody could take them
+    retries: int  # requests sent again because the server was overloaded or not reachable
     waiting: int  # calls without a reply
     paused: bool  # nothing is read: a queue that blocks is full
     link: DialerStatistics
 
 
 class Client:
-    """What `async with hullcast.connect(..)` gives. For one event loop; from other threads use `hullcast.blocking`.
+    """A connection to a server, as `async with hullcast.connect(..)` gives it.
 
-    Lost connections are its business: it dials again (elsewhere, if need be), subscribes again, and asks again what was
-    not answered; changes are applied once however often they were sent. A call that has no reply within
-    `timeout` seconds, its own or else the client's, raises TimedOut.
+    It belongs to one event loop; without one, or from other threads, use `hullcast.connect_blocking`. When the
+    connection is lost, the client connects again (if necessary to another node), subscribes again and repeats the
+    requests that had no reply. A change is applied once, however often it was sent. A call without a reply within
+    `timeout` seconds (the call's own, else the client's) raises TimedOut.
 
-    For low latency call `gc.collect(); gc.freeze()` once all is subscribed: with 100,000 subscriptions a full garbage
-    collection stops the event loop for a noticeable while, and finds nothing among them.
+    For low latency call `gc.collect(); gc.freeze()` when everything is subscribed: with 100,000 subscriptions a full
+    garbage collection stops the event loop for a noticeable time, and frees nothing.
     """
 
     def __init__(self, connection: Connection, context: zmq.Context[Any] | None = None) -> None:
@@ -114,7 +115,7 @@ class Client:
         await self.close()
 
     async def open(self, *, timeout: float | None = None) -> Self:  # noqa: ASYNC109
-        """Connect; ConnectionLost if nobody answers in time."""
+        """Connect. Raises ConnectionLost if no server or node answers in time."""
         if self._state != "new":
             raise BadSetting("client", self.name, "a client can be opened once")
         self._state = "open"
@@ -126,16 +127,16 @@ class Client:
         return self
 
     async def close(self) -> None:
-        """End all subscriptions and hang up. Closing twice is fine."""
+        """End all subscriptions and disconnect. Closing twice is fine."""
         if self._state != "closed":
             self._state = "closed"
             self._end_subscriptions()
             await self._line.hang_up()
 
     async def drain(self) -> None:
-        """Stop taking in: unsubscribe, let callbacks and iterators have what is queued, wait for calls, hang up.
+        """Unsubscribe, hand queued events to callbacks and iterators, wait for pending calls, then disconnect.
 
-        Iterators of other tasks end after what is queued; only callbacks are waited for.
+        Iterators in other tasks end after the queued events. This waits for callbacks, not for iterators.
         """
         self._check_open()
         self._end_subscriptions()
@@ -169,13 +170,13 @@ class Client:
         nan: Nan = "refuse",
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Receipt:
-        """Insert or change rows, in order; durable when it returns.
+        """Insert or change rows, in order. When this returns, they are on the server's disk.
 
-        `rows`: a list of dicts, a dict of columns (lists, NumPy arrays), a pyarrow Table, a pandas DataFrame; a column
-        not given keeps its value. All rows or, if one is bad, none, up to 100,000 rows. More go in pieces of 50,000
-        rows, one after the other, each of them all or none; if a later one fails, PartlyPublished says how many rows
-        are durable. What is beyond 64 MB nevertheless is refused (TooLarge): publish such wide rows in smaller parts.
-        `nan="null"` takes NaN for NULL instead of refusing it. `timeout` is for each piece.
+        `rows` is a dict, a list of dicts, a dict of columns (lists, NumPy arrays), a pyarrow Table or a pandas
+        DataFrame. A column that is not given keeps its value. If one row is bad, none is applied; that holds for up to
+        100,000 rows. More are sent in pieces of 50,000 rows, each applied as a whole or not at all; if a piece fails,
+        PartlyPublished says how many rows are durable. A piece above 64 MiB raises TooLarge: publish very wide rows in
+        smaller parts. With `nan="null"`, NaN is stored as NULL; otherwise it is refused. `timeout` is for each piece.
         """
         name = str(table)
         columns, absent = rows_to_columns(rows, name, nan)
@@ -186,7 +187,7 @@ class Client:
         return await self._change_in_pieces(columns, piece, name, f"publish to {name}", _timeout(timeout))
 
     async def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
-        """Remove rows by primary key, one or a list; a key that is not there changes nothing. Many as in `publish`."""
+        """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
         name = str(table)
         columns = {"keys": keys_to_column(keys, name)}
 
@@ -196,27 +197,27 @@ class Client:
         return await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
 
     async def query(self, sql: str, *parameters: object, timeout: float | None = None) -> QueryRows:  # noqa: ASYNC109
-        """Read the rows once, with any SELECT that SQLite runs; rows as named tuples."""
+        """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
         reply = await self._ask(bodies.Query(_sql(sql), scalars(parameters)), "query", _timeout(timeout))
         if not isinstance(reply, bodies.Rows):
             raise BadFrame(f"a {type(reply).__name__} answers no query")
         return QueryRows(reply.names, rows_of(reply.columns))
 
     async def tables(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
-        """The tables by name: their key, the types of their columns, how many rows."""
+        """The tables by name, each with its key, its columns' types and its number of rows."""
         tables: dict[str, Any] = (await self._information(bodies.Describe(), "tables", _timeout(timeout)))["tables"]
         return tables
 
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
-        """How the server and its nodes are doing."""
+        """The state of the server and its nodes, as `hullcast status` shows it."""
         return await self._information(bodies.Status(), "status", _timeout(timeout))
 
     async def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
-        """How a subscription would be served, and what traffic to expect."""
+        """How a subscription would be served, and what traffic to expect; it is not opened."""
         return await self._information(bodies.Explain(_sql(sql), scalars(parameters)), "explain", _timeout(timeout))
 
     async def sync(self, *, timeout: float | None = None) -> int:  # noqa: ASYNC109
-        """Wait until all that the server had applied when asked is in all answers here; returns up to where."""
+        """Wait until all answers here include everything that the server had applied; returns the sequence number."""
         reply = await self._ask(bodies.Sync(), "sync", _timeout(timeout))
         if not isinstance(reply, bodies.Synced):
             raise BadFrame(f"a {type(reply).__name__} answers no sync")
@@ -238,14 +239,15 @@ class Client:
         callback: Callback | None = None,
         timeout: float | None = None,
     ) -> LiveSubscription:
-        """Subscribe to a SELECT, its `?` bound to the parameters; `async with` or `await` what this returns.
+        """Subscribe to a SELECT, with the parameters for its `?`. Use `async with` or `await` on what this returns.
 
-        `overflow` says what happens when events come faster than they are taken: "latest" keeps only the newest answer
-        (the default for single values), "block" reads no further (for sets and rows), "drop_oldest" drops and tells so
-        by a Resync, "error" ends the subscription; `buffer` events may wait. `resume` is an earlier one's token.
-        With `snapshot` the first event is the answer to begin with (a Resync, if a token could not be resumed); with
-        `progress` a Progress comes when updates passed without a change. A callback, plain or async, gets each event in
-        turn; its errors are logged and counted (`callback_errors`), and end nothing. `timeout` is for subscribing.
+        `buffer` events may wait; `overflow` says what happens then. "latest" keeps only the newest answer (default for
+        single values). "block" stops reading until events are taken (default for sets and rows). "drop_oldest" drops
+        events, and a Resync says so. "error" ends the subscription. `resume` is the `token` of an earlier subscription.
+        With `snapshot` the first event is the first answer (or a Resync, if the token could not be resumed). With
+        `progress` a Progress event says that updates passed without a change. `callback` is a function or coroutine
+        function that gets each event in turn; its errors are logged and counted (`callback_errors`). `timeout` is for
+        subscribing.
         """
         self._check_open()
         bound = scalars(parameters)
@@ -263,11 +265,10 @@ class Client:
         buffer: int = 1024,
         timeout: float | None = None,
     ) -> LiveSubscriptions:
-        """Subscribe many times at once: a column of values per `?`, a subscription per row of them.
+        """Subscribe many times at once: one column of values per `?`, one subscription per row.
 
-        More than 25,000 go in several requests, one after the other; if one is refused, all are left again. First
-        answers are of different moments then, but they are kept right while the others come: when this returns all
-        subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
+        More than 25,000 go in several requests, one after the other; if one is refused, all are closed again. When this
+        returns, all subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
         """
         self._check_open()
         if overflow == "error":
@@ -285,16 +286,16 @@ class Client:
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which all answers here are right."""
+        """All answers of this client include the updates up to this sequence number."""
         return self._line.session.position
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection at the moment, and all subscriptions are subscribed."""
+        """Whether the client is connected and all its subscriptions are in effect."""
         return not self._line.session.resuming
 
     def statistics(self) -> ClientStatistics:
-        """Counters, and what is there now."""
+        """Counters and current state."""
         session = self._line.session
         return ClientStatistics(
             subscriptions=session.groups.subscriptions,
@@ -394,11 +395,12 @@ def connect(
     insecure: bool | None = None,
     limits: LinkLimits | None = None,
 ) -> Client:
-    """A client, to be opened by `async with` (or `await`, and closed later).
+    """A client: open it with `async with`, or with `await` and close it later.
 
-    `url`: one address or several, such as tcp://127.0.0.1:7600; without one HULLCAST_URL says it. `timeout`: seconds
-    that connecting and each call may take (30). `name`: how the server sees this client. `key` and `server_key`:
-    files of keys for an encrypted connection; without them only this host is dialled, unless `insecure`.
+    `url` is one endpoint or several, such as tcp://127.0.0.1:7600; the default is HULLCAST_URL. `timeout` is in
+    seconds, for connecting and for each call (default 30). `name` is what the server's logs show. `key` and
+    `server_key` are key files for an encrypted connection; without them the client connects to this host only, unless
+    `insecure`.
     """
     return Client(
         configure(url, name=name, timeout=timeout, key=key, server_key=server_key, insecure=insecure, limits=limits)
@@ -407,7 +409,7 @@ def connect(
 
 def _sql(sql: object) -> str:
     if not isinstance(sql, str):
-        raise BadSetting("sql", type(sql).__name__, "it takes a str")
+        raise BadSetting("sql", type(sql).__name__, "must be a str")
     return sql
 
 

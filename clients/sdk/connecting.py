@@ -64,7 +64,7 @@ def configure(
     queried: dict[str, str] = {}
     for text in texts:
         if not isinstance(text, str):
-            raise BadSetting("url", text, "it takes a text such as tcp://127.0.0.1:7600, or several")
+            raise BadSetting("url", text, "must be a text such as tcp://127.0.0.1:7600, or several")
         endpoint, _, query = text.strip().partition("?")
         endpoints.append(str(parse_endpoint(endpoint, setting="url")))
         for option, value in parse_qsl(query, keep_blank_values=True):
@@ -72,7 +72,7 @@ def configure(
                 raise BadSetting("url", text, f"no option {option!r}; there are {', '.join(_OPTIONS)}")
             queried[option] = value
     if not endpoints:
-        raise BadSetting("url", url, "it takes at least one address")
+        raise BadSetting("url", url, "give at least one address")
 
     def found(option: str) -> str | None:
         return queried.get(option, os.environ.get(f"HULLCAST_{option.upper()}"))
@@ -100,9 +100,9 @@ def seconds(given: float | str | None) -> float:
     try:
         timeout_s = 30.0 if given is None else float(given)
     except (TypeError, ValueError):
-        raise BadSetting("timeout", given, "it takes a number of seconds") from None
+        raise BadSetting("timeout", given, "must be a number of seconds") from None
     if not timeout_s > 0:
-        raise BadSetting("timeout", given, "it takes a positive number of seconds")
+        raise BadSetting("timeout", given, "must be a positive number of seconds")
     return timeout_s
 
 

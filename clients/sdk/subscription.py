@@ -25,14 +25,13 @@ log = logging.getLogger(__name__)
 
 
 class LiveSubscription:
-    """What `Client.subscribe` returns: `async with` it, or `await` it and `close` it later.
+    """A subscription, as `Client.subscribe` returns it: use `async with`, or `await` it and `close` it later.
 
-    `answer` is right at once and stays right by itself. Events are for those who want each change: iterate, give
-    a callback, or take `batches`; one consumer at a time. They tell what came after the answer that was there when
-    subscribing returned; who looks later (another thread, after an `await`) may see an answer that has moved on, and
-    asks for `snapshot`: that event and those after it fit together exactly. Iteration survives lost connections; where
-    events could not be told it says so by a Resync, and it ends when the subscription is closed. Only for its client's
-    event loop.
+    `answer` is right at once and stays up to date. For each single change, iterate, pass a callback, or use `batches`;
+    one consumer at a time. Events follow the answer that was there when subscribing returned. If you read `answer`
+    later, it may be newer than the next event; with `snapshot=True` the first event holds the answer that the others
+    continue. Iteration survives lost connections: if events were lost, it gives a Resync. It ends when the subscription
+    is closed. Use it only in its client's event loop.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class LiveSubscription:
         await self.close()
 
     async def close(self) -> None:
-        """Hear no more; iteration ends. Closing twice is fine."""
+        """End the subscription; iteration ends. Closing twice is fine."""
         self.end()
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task():
@@ -115,7 +114,7 @@ class LiveSubscription:
 
     @property
     def closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the subscription has ended."""
         return self._rest is not None
 
     # --- the answer ------------------------------------------------------------------------------------------
@@ -136,13 +135,13 @@ class LiveSubscription:
 
     @property
     def answer(self) -> Any:
-        """None, a number or timestamp, a set, or a list of rows: what the SQL gives as of `seq`."""
+        """What the SQL gives as of `seq`: None, a number, a timestamp, a set or a list of rows."""
         self._check_open()
         return self._listening.answer(self._listener)
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which `answer` is right."""
+        """`answer` includes the updates up to this sequence number."""
         self._check_open()
         return self._position
 
@@ -154,7 +153,7 @@ class LiveSubscription:
 
     @property
     def pending(self) -> int:
-        """Events that wait to be taken."""
+        """How many events wait to be taken."""
         if self._rest is not None:
             return len(self._rest)
         self._check_open()
@@ -162,12 +161,12 @@ class LiveSubscription:
 
     @property
     def dropped(self) -> int:
-        """Events lost because nobody took them in time (or the connection was gone), over the whole life."""
+        """How many events were lost since subscribing: not taken in time, or missed while disconnected."""
         return self._counters[0] if self._rest is not None else self._counter(0)
 
     @property
     def conflated(self) -> int:
-        """Events that a newer one replaced before they were taken (policy "latest"), over the whole life."""
+        """How many events a newer one replaced before they were taken (`overflow="latest"`)."""
         return self._counters[1] if self._rest is not None else self._counter(1)
 
     def _counter(self, which: int) -> int:
@@ -177,7 +176,7 @@ class LiveSubscription:
 
     @property
     def lag(self) -> int:
-        """How many updates the consumer is behind: 0 when nothing waits."""
+        """How many updates the consumer is behind; 0 if no event waits."""
         if self._rest is not None or not self.pending:
             return 0
         first = self._listening.first_seq(self._listener)
@@ -185,10 +184,10 @@ class LiveSubscription:
 
     @property
     def token(self) -> str:
-        """Where this subscription stands, to be stored and given as `resume` later, perhaps by another process.
+        """A text that another subscription can continue from (`resume=token`), later or in another process.
 
-        Whoever resumes with it gets the events not yet taken here and those that came since, each once, as long as the
-        server still has them; else a Resync.
+        It gets the events not yet taken here and all later ones, each once, or a Resync if the server no longer has
+        them.
         """
         self._check_open()
         group = self._group
@@ -217,7 +216,7 @@ class LiveSubscription:
             await self._wait()
 
     async def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> AsyncIterator[list[Event]]:
-        """Events in lists: what came within `max_wait` seconds of the first one, at most `max_events`."""
+        """Events in lists: those within `max_wait` seconds of the first one, at most `max_events`."""
         loop = asyncio.get_running_loop()
         async for event in self:
             batch, until = [event], loop.time() + max_wait
@@ -234,7 +233,7 @@ class LiveSubscription:
             yield batch
 
     def take_nowait(self) -> Event | None:
-        """The next event, if there is one."""
+        """The next event, or None if no event waits."""
         if self._rest is not None:
             return self._rest.popleft() if self._rest else None
         self._check_open()

@@ -1,4 +1,4 @@
-"""Many subscriptions to one SQL text, made by one call, told to the server in portions, and held as columns."""
+"""Many subscriptions to one SQL text, made by one call, sent to the server in portions, and held as columns."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ REASONS = np.array(GAPS)
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Which of many subscriptions have a new answer: their numbers, since which update, and the answers, as columns.
+    """The subscriptions (of many) that have a new answer, as columns: their positions, the updates, the answers.
 
-    `reason` is empty where the answer changed. Where events were missed it says why, as in a Resync: "gap", "sum" or
-    "overflow"; the answer there may be the one told before. `resync` marks these.
+    `reason` is empty for an ordinary change. If events were lost it says why, as in a Resync: "gap", "sum" or
+    "overflow"; the answer may then be the same as before. `resync` marks these entries.
     """
 
     which: Ints
@@ -44,13 +44,13 @@ class Changed:
 
     @property
     def resync(self) -> npt.NDArray[np.bool_]:
-        """Where events were missed."""
+        """Marks the entries whose events were lost."""
         missed: npt.NDArray[np.bool_] = self.reason != ""
         return missed
 
 
 class LiveSubscriptions:
-    """What `Client.subscribe_many` returns: `async with` it, or `await` it and `close` it later.
+    """Many subscriptions, as `Client.subscribe_many` returns them: use `async with`, or `await` and `close` later.
 
     The members are in groups, each asked for by a request of its own; all groups are of one channel, so their listeners
     are in one place here.
@@ -119,7 +119,7 @@ class LiveSubscriptions:
         await self.close()
 
     async def close(self) -> None:
-        """Hear no more. Closing twice is fine."""
+        """End all of these subscriptions. Closing twice is fine."""
         self._end(None)
 
     def _is_over(self) -> bool:
@@ -165,7 +165,7 @@ class LiveSubscriptions:
 
     @property
     def closed(self) -> bool:
-        """Whether they are over."""
+        """Whether the subscriptions have ended."""
         return self._state != "open"
 
     def _check_open(self) -> None:
@@ -174,7 +174,7 @@ class LiveSubscriptions:
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which all answers are right."""
+        """All answers include the updates up to this sequence number."""
         self._check_open()
         session = self._line.session
         standings = [session.standing(group).seq for group in self._groups if group.number in session.groups]
@@ -182,8 +182,8 @@ class LiveSubscriptions:
 
     @property
     def answers(self) -> npt.NDArray[Any]:
-        """All answers as a column: floats (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), objects for the
-        rest. SubscriptionClosed if one of them was closed by itself."""
+        """All answers as a column: float64 (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), else objects.
+        Raises SubscriptionClosed if one of the subscriptions was closed by itself."""
         self._check_open()
         if (self._listeners < 0).any():
             raise SubscriptionClosed(self.sql)
@@ -191,13 +191,13 @@ class LiveSubscriptions:
 
     @property
     def conflated(self) -> int:
-        """Changes that a newer one replaced before `changes` told of them, over all subscriptions."""
+        """How many changes, over all subscriptions, a newer one replaced before `changes` gave them."""
         self._check_open()
         return int(self._listening.mailbox.conflated[self._listeners[self._listeners >= 0]].sum())
 
     async def changes(self) -> AsyncIterator[Changed]:
-        """Who has a new answer since last told, again and again; only the newest answer of each, and only if it is
-        another than the one told last. Where events were missed it is told in any case, and why (`Changed.reason`)."""
+        """The subscriptions with a new answer since the last time, again and again: the newest answer of each, if it
+        differs from the last one given. If events were lost, it is given in any case, with the reason."""
         while True:
             changed = await self.next_changes()
             if changed is None:

@@ -42,15 +42,15 @@ class _Service(Protocol):
 
 
 def memory() -> Engine:
-    """An engine without network: for tests of queries alone."""
+    """An embedded engine, without a network, for tests of queries alone."""
     return Engine()
 
 
 @asynccontextmanager
 async def cluster(nodes: int = 0) -> AsyncIterator[str]:
-    """A server, and below it a root and `nodes` - 1 gateways; gives the endpoint of the last gateway (or the server).
+    """A running server with `nodes` nodes; gives the endpoint of the last node, or of the server if there is none.
 
-    With several nodes they form a tree: the first follows the server, the others follow the first.
+    The nodes form a tree: the first one connects to the server, the others connect to the first.
     """
     name = f"inproc://hullcast-{os.getpid()}-{next(_numbers)}"
     everybody = Rights.everything()
@@ -107,7 +107,7 @@ async def _reach(endpoint: str) -> None:
 
 @contextmanager
 def blocking_cluster(nodes: int = 0) -> Iterator[str]:
-    """The same for tests without an event loop; connect with `hullcast.connect_blocking`."""
+    """A running cluster for tests without asyncio; connect with `hullcast.connect_blocking`."""
     with run_in_thread(cluster(nodes), "hullcast testing") as endpoint:
         yield endpoint
 

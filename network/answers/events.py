@@ -1,4 +1,4 @@
-"""What a subscription hears: its first answer, changes of it, its answer anew after a gap, and how far all is told."""
+"""The events of a subscription: its first answer, changes, the whole answer after a gap, and progress."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """Events were lost; this is the answer as of `seq`.
+    """Events were lost; this is the whole answer as of `seq`.
 
-    `lost` of them were dropped here. `reason` says why: "overflow" (nobody took them in time), "gap" (what was missed
-    while the connection was gone could not be replayed, so nobody knows how many more), or "sum" (a sum had lost bits
-    and was taken anew from the rows).
+    `lost` events were dropped here. `reason` is "overflow" (they were not taken in time), "gap" (the server could not
+    replay what was missed while disconnected, so the number is not known) or "sum" (a sum lost precision and was
+    recomputed from the rows).
     """
 
     seq: int
@@ -57,7 +57,7 @@ class Resync:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The answer with which a subscription begins, as of `seq`."""
+    """The first answer of a subscription, as of `seq`."""
 
     seq: int
     answer: Answer
@@ -65,7 +65,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Everything up to `seq` has been told: a subscription that heard nothing has the answer it had."""
+    """No change up to `seq`: the answer is still the one of the last event."""
 
     seq: int
 

@@ -98,23 +98,25 @@ def _host_and_port(
         try:
             IPv6Address(host)
         except AddressValueError as error:
-            raise BadSetting(setting, text, f"{host!r} is no IPv6 address") from error
+            raise BadSetting(setting, text, f"{host!r} is not an IPv6 address") from error
     elif ":" in host:
         raise BadSetting(setting, text, f"an IPv6 address stands in brackets: [{host}]:{port}, if {port} is the port")
     elif host == "*":
         if not listening:
             raise BadSetting(setting, text, "one cannot dial `*`, only listen there; name a host")
     elif not _HOST.fullmatch(host):
-        raise BadSetting(setting, text, f"{host!r} is no host name or address")
+        raise BadSetting(setting, text, f"{host!r} is not a host name or an address")
     elif re.fullmatch(r"[0-9.]+", host) and not _is_address(host):
-        raise BadSetting(setting, text, f"{host!r} is no IPv4 address")
+        raise BadSetting(setting, text, f"{host!r} is not an IPv4 address")
     return host, _port(port, text, listening, setting)
 
 
 def _port(port: str, text: str, listening: bool, setting: str) -> int:
     number = 0 if port == "*" else int(port) if re.fullmatch("[0-9]{1,5}", port) else -1
     if not 0 <= number <= 65535:
-        raise BadSetting(setting, text, f"{port!r} is no port; it takes 1 to 65535" + (", or 0" if listening else ""))
+        raise BadSetting(
+            setting, text, f"{port!r} is not a port; it must be 1 to 65535" + (", or 0" if listening else "")
+        )
     if number == 0 and not listening:
         raise BadSetting(setting, text, "one cannot dial port 0, only listen there; name the port")
     return number

@@ -155,7 +155,7 @@ def _hello(fields: object) -> Hello:
     values = _fields(fields, Hello._fields)
     role, listen = values["role"], values["listen"]
     if type(role) is not str or role not in ROLES:
-        raise BadFrame(f"role is none of {', '.join(ROLES)}")
+        raise BadFrame(f"role is not one of {', '.join(ROLES)}")
     return Hello(
         session=_bytes(values["session"], SESSION_BYTES),
         received=_count(values["received"], -1),
@@ -171,9 +171,9 @@ def _welcome(fields: object) -> Welcome:
     values = _fields(fields, Welcome._fields)
     resumed, extra = values["resumed"], values["extra"]
     if type(resumed) is not bool:
-        raise BadFrame("resumed is no truth value")
+        raise BadFrame("resumed is not true or false")
     if type(extra) is not dict or not all(type(key) is str for key in extra):
-        raise BadFrame("extra is no mapping of names")
+        raise BadFrame("extra is not a map with texts as keys")
     return Welcome(
         resumed=resumed,
         received=_count(values["received"]),

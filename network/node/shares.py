@@ -38,7 +38,7 @@ class Shares:
         held = self._bytes.get(child, 0)
         if held and held + max(size, self._least) > most:
             self.refused += 1
-            raise Overloaded("one child's part of the way up, in bytes", most)
+            raise Overloaded("bytes from one client or node on their way to the server", most)
 
     def took(self, child: int, size: int, number: int) -> None:
         """The link took a frame for this child, as its number `number`."""

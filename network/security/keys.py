@@ -39,7 +39,9 @@ class KeyPair:
 def make_pair(name: str) -> KeyPair:
     """A new pair, from the system's source of chance."""
     if not _NAME.fullmatch(name):
-        raise BadSetting("name", name, "it takes letters, digits and _ . @ -, not beginning with a sign, at most 64")
+        raise BadSetting(
+            "name", name, "must be 1 to 64 letters, digits or _ . @ -, starting with a letter, a digit or _"
+        )
     public, secret = zmq.curve_keypair()
     return KeyPair(name, public.decode(), secret.decode())
 
@@ -115,4 +117,4 @@ def _read(path: Path, *, private: bool, setting: str = "key") -> dict[str, objec
             raise ValueError("it is far too long")
         return tomllib.loads(data.decode())
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are such
-        raise BadSetting(setting, str(path), f"this is no key file: {error}") from error
+        raise BadSetting(setting, str(path), f"this is not a key file: {error}") from error

@@ -100,7 +100,7 @@ class Rights:
         try:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise BadSetting("allow", where, f"this is no TOML: {error}") from error
+            raise BadSetting("allow", where, f"this is not TOML: {error}") from error
         return cls.parse(content, where)
 
     @classmethod
@@ -184,14 +184,14 @@ def _identity(entry: Mapping[str, object], where: str) -> Identity:
     _refuse_unknown(entry, _FIELDS, where)
     public, name = entry.get("public"), entry.get("name")
     if not isinstance(public, str) or not is_public_key(public):
-        raise BadSetting(f"{where}, public", public, f"it takes the {KEY_CHARACTERS} characters of a .pub file")
+        raise BadSetting(f"{where}, public", public, f"must be the {KEY_CHARACTERS} characters of a .pub file")
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise BadSetting(f"{where}, name", name, "it takes a name")
+        raise BadSetting(f"{where}, name", name, "must be a name")
     switches = []
     for action in SWITCHES:
         switch = entry.get(action, False)
         if not isinstance(switch, bool):
-            raise BadSetting(f"{where}, {action}", switch, "it takes true or false")
+            raise BadSetting(f"{where}, {action}", switch, "must be true or false")
         if switch:
             switches.append(action)
     tables = {action: _tables(entry.get(action, []), f"{where}, {action}") for action in TABLE_ACTIONS}
@@ -200,7 +200,7 @@ def _identity(entry: Mapping[str, object], where: str) -> Identity:
 
 def _tables(given: object, where: str) -> frozenset[str]:
     if not isinstance(given, list) or not all(isinstance(table, str) and table for table in given):
-        raise BadSetting(where, given, 'it takes a list of tables: ["STOCK"], or ["*"] for every table')
+        raise BadSetting(where, given, 'must be a list of tables: ["STOCK"], or ["*"] for every table')
     for table in given:
         if EVERY_TABLE in table and table != EVERY_TABLE:
             raise BadSetting(where, table, "a `*` stands alone, for every table; patterns are not understood")

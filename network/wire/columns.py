@@ -224,7 +224,7 @@ def check_texts(words: Iterable[object]) -> None:
 def _check_rows(data: bytes, width: int, limits: WireLimits) -> None:
     rows, rest = divmod(len(data), width)
     if rest:
-        raise BadFrame(f"{len(data)} bytes are no column of {width} byte values")
+        raise BadFrame(f"{len(data)} bytes are not a column of {width}-byte values")
     if rows > limits.rows:
         raise BadFrame(f"a column of {rows} rows; at most {limits.rows}")
 

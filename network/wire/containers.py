@@ -63,7 +63,7 @@ def nan_as_null(rows: object, nan: Nan) -> object:
     if nan == "refuse":
         return rows
     if nan != "null":
-        raise BadSetting("nan", nan, 'it takes "refuse" or "null"')
+        raise BadSetting("nan", nan, 'must be "refuse" or "null"')
     given: Any = rows
     if isinstance(rows, Mapping):
         return {

@@ -4,42 +4,42 @@ The branch tells the caller what to do::
 
     HullcastError
     ├── UsageError (ValueError)   change the call, then it works; never retried
-    │   ├── SqlError              the statement is outside the language: what, and what is accepted
+    │   ├── SqlError              the statement is not supported: which part, and what is accepted
     │   ├── UnknownTable          no such table
     │   ├── UnknownColumn         no such column in that table
-    │   ├── DuplicateTable        the name is taken, perhaps by a table of another definition
+    │   ├── DuplicateTable        a table of that name exists, perhaps with another definition
     │   ├── BadValue              one value of one row is not acceptable: row, column, reason
-    │   ├── BadBatch              the rows as a whole have a wrong form
+    │   ├── BadBatch              the rows as a whole have the wrong form
     │   ├── BadParameter          a bound parameter is missing, too many, or of the wrong type
-    │   ├── TableInUse            the table cannot go while subscriptions read it
-    │   ├── SubscriptionClosed    the subscription was closed before
-    │   ├── ClientClosed          the client was closed before, or not opened yet
+    │   ├── TableInUse            the table cannot be dropped while subscriptions read it
+    │   ├── SubscriptionClosed    the subscription is closed
+    │   ├── ClientClosed          the client is closed, or not open yet
     │   ├── UnknownChannel        no open channel of that name
     │   ├── BadSetting            a setting is out of its range
-    │   ├── BadDirectory          no data directory, or none that can be used
+    │   ├── BadDirectory          the data directory is missing or cannot be used
     │   ├── DirectoryInUse        another server runs on this data directory
-    │   ├── RetryTooOld           a change sent again so late that nobody can tell whether it was applied before
-    │   ├── Superseded            a change that comes after a later one of the same client was applied
-    │   └── TooLarge              what would be sent is larger than any receiver takes
+    │   ├── RetryTooOld           a change was retried too late to know whether it was applied before
+    │   ├── Superseded            a change arrived after a later one of the same client was applied
+    │   └── TooLarge              larger than any receiver accepts
     ├── NotPermitted (PermissionError)   the server's rights do not allow it: ask its operator
     ├── PeerError                 the other side broke the protocol: that link is closed
-    │   ├── BadFrame              bytes that are no frame, or one beyond the limits
-    │   ├── VersionMismatch       the other side speaks another version
+    │   ├── BadFrame              bytes that are not a frame, or a frame beyond the limits
+    │   ├── VersionMismatch       the other side has another version of the protocol
     │   └── PeerClosed            the other side closed the link, and said why
-    ├── Unavailable               nothing wrong with the call: wait and try again
-    │   ├── ConnectionLost        no way to the server at the moment
-    │   ├── TimedOut              no answer in the time given
+    ├── Unavailable               the call is fine: wait and try again
+    │   ├── ConnectionLost        the server cannot be reached at the moment
+    │   ├── TimedOut              no reply within the timeout
     │   ├── Overloaded            a queue is full
     │   ├── OutOfTurn             an earlier change of the same client has not been applied yet
     │   ├── SubscriptionOverflow  a subscription's events came faster than they were taken
-    │   ├── CheckpointFailed      no checkpoint could be written; the log is as it was
-    │   └── LogBroken             the commit log cannot be written any more: the server must be restarted
+    │   ├── CheckpointFailed      a checkpoint could not be written; nothing is lost
+    │   └── LogBroken             the commit log cannot be written: the server must be restarted
     ├── LogDamaged                data on disk is not what was written: restore it
     └── InvariantBroken           a bug in this code: stop and report it
 
-Fields are attributes, so no caller ever parses a text; `args` are the fields, so each error
-pickles (Spark sends errors between processes). `to_wire` and `from_wire` carry an error to whom it concerns: its
-code is the name of its class, its arguments are the fields.
+Fields are attributes, so no caller parses a text. `args` are the fields, so each error pickles (Spark sends errors
+between processes). `to_wire` and `from_wire` carry an error to the client: its code is the name of its class, its
+arguments are the fields.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class UsageError(HullcastError, ValueError):
 
 
 class Remedy(str):
-    """Words of an error that depend on who reads it: the text names calls of the embedded engine, `remote` those of a
-    client and of the command line, and is what travels to them (`to_wire`)."""
+    """Advice whose words depend on the reader. The text itself names calls of the embedded engine; `remote` names those
+    of a client and the command line, and is what `to_wire` sends."""
 
     __slots__ = ("remote",)
     remote: str
 
     def __new__(cls, local: str, remote: str) -> Self:
-        """The same advice twice."""
+        """The advice in both forms."""
         remedy = super().__new__(cls, local)
         remedy.remote = remote
         return remedy
@@ -74,7 +74,7 @@ class Remedy(str):
 
 
 class SqlError(UsageError):
-    """A statement outside the language: the offending part, and what would be accepted."""
+    """A statement that is not supported: the offending part, the reason, and what would be accepted."""
 
     def __init__(self, part: str, reason: str, accepted: str = "") -> None:
         super().__init__(part, reason, accepted)
@@ -87,7 +87,7 @@ class SqlError(UsageError):
 
 
 class UnknownTable(UsageError):
-    """No table of that name."""
+    """There is no table of that name."""
 
     def __init__(self, table: str, known: tuple[str, ...] = ()) -> None:
         super().__init__(table, known)
@@ -98,7 +98,7 @@ class UnknownTable(UsageError):
 
 
 class UnknownColumn(UsageError):
-    """No column of that name in that table."""
+    """The table has no column of that name."""
 
     def __init__(self, column: str, table: str, known: tuple[str, ...] = ()) -> None:
         super().__init__(column, table, known)
@@ -110,7 +110,7 @@ class UnknownColumn(UsageError):
 
 
 class DuplicateTable(UsageError):
-    """The table name is taken; `difference` says how the existing table differs, where IF NOT EXISTS was said."""
+    """A table of that name exists. With IF NOT EXISTS, `difference` says how its definition differs."""
 
     def __init__(self, table: str, difference: str = "") -> None:
         super().__init__(table, difference)
@@ -140,7 +140,7 @@ class BadValue(UsageError):
 
 
 class BadBatch(UsageError):
-    """The rows as a whole have a wrong form; nothing of the batch was applied."""
+    """The rows as a whole have the wrong form; nothing of the batch was applied."""
 
     def __init__(self, table: str, reason: str) -> None:
         super().__init__(table, reason)
@@ -151,7 +151,7 @@ class BadBatch(UsageError):
 
 
 class BadParameter(UsageError):
-    """A bound parameter does not fit its placeholder (numbered from 1). `row`: of a column the row, else -1."""
+    """A value does not fit its placeholder. Placeholders count from 1; `row` is the row of a column, from 0, or -1."""
 
     def __init__(self, position: int, reason: str, row: int = -1) -> None:
         super().__init__(position, reason, row)
@@ -163,20 +163,20 @@ class BadParameter(UsageError):
 
 
 class TableInUse(UsageError):
-    """The table has open channels."""
+    """Subscriptions still read the table."""
 
     def __init__(self, table: str, channels: tuple[str, ...]) -> None:
         super().__init__(table, channels)
         self.table, self.channels = table, channels
 
     def __str__(self) -> str:
-        first = f"{self.channels[0]}{' ..' if len(self.channels) > 1 else ''}"
-        count = len(self.channels)
-        return f"table {self.table} is read by {count} open channel(s): {first}; close their subscriptions first"
+        others = len(self.channels) - 1
+        more = f" and {others} other {'query' if others == 1 else 'queries'}" if others else ""
+        return f"table {self.table} is in use by subscriptions to {self.channels[0]}{more}; close them first"
 
 
 class SubscriptionClosed(UsageError):
-    """The subscription was closed, so it has no answer any more."""
+    """The subscription is closed, so it has no answer."""
 
     def __init__(self, sql: str) -> None:
         super().__init__(sql)
@@ -187,18 +187,21 @@ class SubscriptionClosed(UsageError):
 
 
 class ClientClosed(UsageError):
-    """The client is not open (any more)."""
+    """The client is closed, or not open yet."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
 
     def __str__(self) -> str:
-        return f"the client {self.name} is not open; use it inside `async with hullcast.connect(..)`"
+        return (
+            f"the client {self.name} is not open; use it inside `async with hullcast.connect(..)` or "
+            "`with hullcast.connect_blocking(..)`"
+        )
 
 
 class UnknownChannel(UsageError):
-    """No open channel of that name."""
+    """There is no open channel of that name."""
 
     def __init__(self, channel: str) -> None:
         super().__init__(channel)
@@ -209,7 +212,7 @@ class UnknownChannel(UsageError):
 
 
 class BadSetting(UsageError):
-    """A setting has a value that cannot work."""
+    """A setting or argument has a value that is not allowed."""
 
     def __init__(self, setting: str, value: object, reason: str) -> None:
         super().__init__(setting, value, reason)
@@ -220,7 +223,7 @@ class BadSetting(UsageError):
 
 
 class BadDirectory(UsageError):
-    """A data directory that cannot be used."""
+    """The data directory is missing or cannot be used."""
 
     def __init__(self, directory: str, reason: str) -> None:
         super().__init__(directory, reason)
@@ -242,22 +245,23 @@ class DirectoryInUse(UsageError):
 
 
 class RetryTooOld(UsageError):
-    """A change that was sent again so late that its receipt is forgotten: it may have been applied before."""
+    """A change was retried so late that the server no longer knows whether it was applied before."""
 
     def __init__(self, number: int, oldest: int) -> None:
         super().__init__(number, oldest)
         self.number, self.oldest = number, oldest
 
     def __str__(self) -> str:
-        kept = f"the receipts kept begin with {self.oldest}" if self.oldest else "its receipts are forgotten"
+        kept = f"it remembers changes from {self.oldest} on" if self.oldest else "it has forgotten this client"
         return (
-            f"change {self.number} of this client was sent again too late to tell whether it was applied before "
-            f"({kept}); nothing was changed now: look at the rows, and publish them again if they are missing"
+            f"change {self.number} of this client was retried too late: the server no longer knows whether it was "
+            f"applied before ({kept}). Nothing was changed now; look at the rows, and publish them again if they are "
+            "missing"
         )
 
 
 class Superseded(UsageError):
-    """A change that arrived after a later one of the same client was applied: applying it would undo that."""
+    """A change arrived after a later one of the same client was applied. Applying it now would undo the later one."""
 
     def __init__(self, number: int, latest: int) -> None:
         super().__init__(number, latest)
@@ -265,24 +269,24 @@ class Superseded(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"change {self.number} of this client was not applied, because its later change {self.latest} was: it had "
-            "been refused or given up before; publish the rows again if they are still right"
+            f"change {self.number} of this client was not applied, because its later change {self.latest} already was; "
+            "publish the rows again if they are still right"
         )
 
 
 class TooLarge(UsageError):
-    """What would be sent is larger than any receiver takes; nothing was sent."""
+    """The request or reply is larger than any receiver accepts; nothing was sent."""
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(what, size, limit)
         self.what, self.size, self.limit = what, size, limit
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.size}, at most {self.limit} can be sent at once; send it in several parts"
+        return f"{self.what}: {self.size:,} is more than the limit of {self.limit:,}; send or ask for less at once"
 
 
 class NotPermitted(HullcastError, PermissionError):
-    """The server's rights do not allow this. `table` is empty where no single table is meant."""
+    """The key has no right to do this. `table` is empty if it is not about one table."""
 
     def __init__(self, who: str, action: str, table: str = "") -> None:
         super().__init__(who, action, table)
@@ -292,28 +296,28 @@ class NotPermitted(HullcastError, PermissionError):
 
     def __str__(self) -> str:
         on = f" on {self.table}" if self.table else ""
-        return f"{self.who} may not {self.action}{on}; the server's operator can grant it"
+        return f"{self.who} may not {self.action}{on}; ask the server's operator for the right"
 
 
 class PeerError(HullcastError):
-    """The other side broke the protocol; the link to it is closed. `code` is what it is told (PROTOCOL.md, BYE)."""
+    """The other side broke the protocol; its link is closed, with this `code` (PROTOCOL.md, BYE)."""
 
     code = "protocol"
 
 
 class BadFrame(PeerError):
-    """Bytes that are no frame, or one beyond the limits."""
+    """Bytes that are not a frame, or a frame beyond the limits."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"not a frame: {self.reason}; is the other side a Hullcast of this version?"
+        return f"malformed frame: {self.reason}; is the other side Hullcast, and of the same version?"
 
 
 class VersionMismatch(PeerError):
-    """The other side speaks another version of the protocol."""
+    """The other side has another version of the protocol."""
 
     code = "version"
 
@@ -323,11 +327,11 @@ class VersionMismatch(PeerError):
 
     def __str__(self) -> str:
         older = "this side" if self.ours < self.theirs else "the other side"
-        return f"this side speaks protocol version {self.ours}, the other {self.theirs}; upgrade {older}"
+        return f"this side has protocol version {self.ours}, the other side {self.theirs}; upgrade {older}"
 
 
 class PeerClosed(PeerError):
-    """The other side closed the link: its code, and its words."""
+    """The other side closed the link, with this code and text."""
 
     def __init__(self, code: str, text: str = "") -> None:
         super().__init__(code, text)
@@ -339,11 +343,11 @@ class PeerClosed(PeerError):
 
 
 class Unavailable(HullcastError):
-    """Nothing is wrong with the call; wait and try again."""
+    """The call is fine; wait and try again."""
 
 
 class ConnectionLost(Unavailable):
-    """There is no way to the server at the moment."""
+    """The server cannot be reached at the moment."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -354,7 +358,7 @@ class ConnectionLost(Unavailable):
 
 
 class TimedOut(Unavailable):
-    """No answer came in the time given; whether the request was applied is not known."""
+    """No reply came within the timeout. A change may have been applied or not."""
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(what, seconds)
@@ -362,7 +366,7 @@ class TimedOut(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"{self.what} took longer than {self.seconds:g} s; give it more time, or check whether the server is busy "
+            f"{self.what}: no reply after {self.seconds:g} s; raise the timeout, or check whether the server is busy "
             "(`hullcast status`)"
         )
 
@@ -375,24 +379,23 @@ class Overloaded(Unavailable):
         self.queue, self.limit = queue, limit
 
     def __str__(self) -> str:
-        return f"{self.queue} is full ({self.limit} waiting); slow down, or raise its limit"
+        return f"{self.queue}: the limit of {self.limit:,} is reached; try again later, or raise the limit"
 
 
 class OutOfTurn(Unavailable):
-    """A change that came before an earlier one of the same client was applied; to be sent again after that one."""
+    """A change arrived before an earlier one of the same client was applied; send it again after that one."""
 
     def __init__(self, number: int, after: int) -> None:
         super().__init__(number, after)
         self.number, self.after = number, after
 
     def __str__(self) -> str:
-        return (
-            f"change {self.number} of this client waits for its earlier change {self.after}, which is not applied yet"
-        )
+        earlier = f"its earlier change {self.after}, which has not been applied yet"
+        return f"change {self.number} of this client waits for {earlier}"
 
 
 class SubscriptionOverflow(Unavailable):
-    """Events came faster than they were taken, and the subscription's policy is to end then."""
+    """Events came faster than they were taken, and the subscription has `overflow="error"`."""
 
     def __init__(self, sql: str, buffer: int) -> None:
         super().__init__(sql, buffer)
@@ -400,13 +403,13 @@ class SubscriptionOverflow(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"{self.buffer} events of `{self.sql}` wait and more came; take them faster, raise `buffer`, or choose "
-            "another `overflow`"
+            f"the subscription `{self.sql}` ended, because more than {self.buffer:,} events were waiting; take them "
+            "faster, raise `buffer`, or choose another `overflow`"
         )
 
 
 class LogBroken(Unavailable):
-    """The commit log could not be written or synced; nothing is acknowledged any more."""
+    """The commit log could not be written or synced; the server acknowledges nothing more."""
 
     def __init__(self, directory: str, reason: str) -> None:
         super().__init__(directory, reason)
@@ -414,13 +417,13 @@ class LogBroken(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"the commit log in {self.directory} cannot be written ({self.reason}); nothing more is accepted. "
-            "Free disk space or replace the disk, then restart the server: what was acknowledged is safe"
+            f"the commit log in {self.directory} cannot be written ({self.reason}), so the server accepts no more "
+            "changes. Free disk space or replace the disk, then restart the server; everything acknowledged is safe"
         )
 
 
 class CheckpointFailed(Unavailable):
-    """No checkpoint could be written; the log and the older checkpoints are as they were."""
+    """A checkpoint could not be written; the log and the older checkpoints are unchanged."""
 
     def __init__(self, directory: str, reason: str) -> None:
         super().__init__(directory, reason)
@@ -428,13 +431,13 @@ class CheckpointFailed(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"no checkpoint could be written in {self.directory} ({self.reason}); nothing is lost, but the log grows. "
-            "Free disk space"
+            f"a checkpoint could not be written in {self.directory} ({self.reason}); nothing is lost, but the log "
+            "grows. Free disk space"
         )
 
 
 class LogDamaged(HullcastError):
-    """Data on disk is not what was written there; `offset` is -1 where the whole file is meant."""
+    """Data on disk is not what was written there. `offset` is -1 if it is about the whole file."""
 
     def __init__(self, file: str, offset: int, reason: str, help: str) -> None:
         super().__init__(file, offset, reason, help)
@@ -456,7 +459,7 @@ _LIST_LIMIT = 100
 
 
 def to_wire(error: HullcastError) -> tuple[str, tuple[object, ...]]:
-    """The code and arguments of an error. A class that is not of this file goes as its nearest ancestor here."""
+    """The code and arguments of an error. A class from elsewhere is sent as its nearest ancestor in this file."""
     for kind in type(error).__mro__:
         fields = _FIELDS.get(kind.__name__)
         if fields is not None and _CLASSES[kind.__name__] is kind:
@@ -468,7 +471,7 @@ def to_wire(error: HullcastError) -> tuple[str, tuple[object, ...]]:
 
 
 def from_wire(code: str, arguments: tuple[object, ...]) -> HullcastError:
-    """The error of a code. What does not fit becomes a plain HullcastError that shows what was said."""
+    """The error of a code. An unknown code, or other arguments, become a HullcastError that shows them as text."""
     fields = _FIELDS.get(code)
     given = tuple(tuple(argument) if isinstance(argument, list) else argument for argument in arguments)
     if fields is not None and _fit(fields, given):

@@ -146,4 +146,4 @@ def _scalar(code: int, data: bytes) -> object:
             return timedelta(microseconds=int.from_bytes(data, "little", signed=True))
     except (OverflowError, UnicodeDecodeError):
         raise BadFrame(f"extension {code} with a value out of range") from None
-    raise BadFrame(f"extension {code} of {size} bytes is none of ours")
+    raise BadFrame(f"extension {code} of {size} bytes is not one of this protocol")

@@ -320,7 +320,7 @@ def test_a_table_in_use_cannot_be_dropped_and_a_new_one_of_its_name_is_new() -> 
     engine = engine_with({"K": 1, "X": 1, "Y": 1})
     subscription = engine.subscribe(MIN, 0, 9)
     with pytest.raises(
-        TableInUse, match=r"read by 1 open channel\(s\): MIN\(Y\) FROM T OVER X; close their subscriptions first"
+        TableInUse, match=r"table T is in use by subscriptions to MIN\(Y\) FROM T OVER X; close them first"
     ):
         engine.execute("DROP TABLE T")
     subscription.close()

@@ -29,7 +29,7 @@ def test_a_publisher_keeps_a_window_of_receipts() -> None:
     for number in (1, 2, 4, 5):
         publishers.applied(ANNA, number, number * 10, number * 10 + 1)
     assert [publishers.judge(ANNA, number) for number in (2, 4, 5, 6)] == [(20, 21), (40, 41), (50, 51), None]
-    with pytest.raises(RetryTooOld, match=r"change 1 .* begin with 2"):
+    with pytest.raises(RetryTooOld, match=r"change 1 .* from 2 on"):
         publishers.judge(ANNA, 1)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hullcast.clients.sdk.client import Client
 from hullcast.network.answers.events import Change
-from hullcast.network.wire.errors import DuplicateTable, SqlError, TableInUse, UnknownTable
+from hullcast.network.wire.errors import DuplicateTable, HullcastError, SqlError, TableInUse, UnknownTable
 from tests.support.cluster import PATIENCE_S, TaskMember, cluster, wait_for
 
 CREATE = "CREATE TABLE IF NOT EXISTS T (K INTEGER PRIMARY KEY, V REAL)"
@@ -68,7 +68,7 @@ async def test_a_table_that_somebody_reads_is_not_dropped() -> None:
     async with asyncio.timeout(PATIENCE_S), cluster(3) as c, c.client("g1") as one, c.client("g2") as other:
         await one.execute(CREATE)
         async with one.subscribe("SELECT MIN(V) FROM T") as sub:
-            with pytest.raises(TableInUse, match="read by 1 open channel"):
+            with pytest.raises(TableInUse, match="in use by subscriptions to MIN"):
                 await other.execute("DROP TABLE IF EXISTS T")
             await other.publish("T", [{"K": 1, "V": 1.5}])
             event = await anext(sub)
@@ -121,3 +121,35 @@ async def test_errors_name_the_calls_that_clients_have() -> None:
                 await call("SELECT MIN(V) FROM T WHERE K < %s", 5)
         with pytest.raises(SqlError, match=r"use query\(\) to find rows with NULL$"):
             await client.subscribe("SELECT MIN(V) FROM T WHERE K IS NULL")
+
+
+REFUSED = (
+    "INSERT INTO T VALUES (1, 2)",
+    "UPDATE T SET V = 1",
+    "DELETE FROM T",
+    "CREATE TABLE U (K INTEGER PRIMARY KEY)",
+    "DROP TABLE U",
+    "SELECT V FROM T WHERE V IS NULL AND V IS NULL",
+    "SELECT K, COUNT(*) FROM T GROUP BY K",
+    "BEGIN",
+    "ALTER TABLE T ADD COLUMN W REAL",
+    "SELECT MIN(V) FROM T WHERE V = ?",
+)
+
+
+async def test_no_error_tells_a_client_to_call_the_embedded_engine() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0) as c, c.client() as client:
+        await client.execute(CREATE)
+        said: list[object] = []
+        for sql in REFUSED:
+            calls = (client.execute(sql), client.query(sql), client.explain(sql), _open(client, sql))
+            said += await asyncio.gather(*calls, return_exceptions=True)
+        for rows in ([{"K": 1, "V": float("nan")}], [{"K": "x"}], {"K": [1], "V": [float("inf")]}, [{"X": 1}]):
+            said += await asyncio.gather(client.publish("T", rows), return_exceptions=True)
+    errors = [str(error) for error in said if isinstance(error, HullcastError)]
+    assert len(errors) > 2 * len(REFUSED)
+    assert not [error for error in errors if "engine" in error or "upsert" in error]
+
+
+async def _open(client: Client, sql: str) -> object:
+    return await client.subscribe(sql)

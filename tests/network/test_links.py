@@ -369,7 +369,7 @@ async def test_a_peer_error_of_the_handler_closes_only_that_peer() -> None:
         ):
             bad.send(b"bad")
             await wait_until(lambda: bad_child.downs)
-            assert bad_child.downs[0].startswith("protocol: not a frame: this one")
+            assert bad_child.downs[0].startswith("protocol: malformed frame: this one")
             good.send(b"good")
             await wait_until(lambda: c.frames == [b"good"])
             assert not c.downs

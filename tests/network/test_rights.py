@@ -104,14 +104,14 @@ def test_an_empty_list_lets_nobody_in() -> None:
         ("[[keys]]\n", "there is no such field; did you mean key?"),
         ("[key]\n", "headed [[key]]"),
         ("key = [1]\n", "headed [[key]]"),
-        ("[[key]]\nname = 'x'\n", "public = None: it takes the 40 characters"),
-        ("[[key]]\nname = 'x'\npublic = 'short'\n", "public = 'short': it takes the 40 characters"),
-        (f"[[key]]\npublic = '{TICKER}'\n", "name = None: it takes a name"),
-        (f"[[key]]\npublic = '{TICKER}'\nname = ' '\n", "it takes a name"),
-        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\nadmin = 'yes'\n", "admin = 'yes': it takes true or false"),
-        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = 'STOCK'\n", "it takes a list of tables"),
-        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = [1]\n", "it takes a list of tables"),
-        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = ['']\n", "it takes a list of tables"),
+        ("[[key]]\nname = 'x'\n", "public = None: must be the 40 characters"),
+        ("[[key]]\nname = 'x'\npublic = 'short'\n", "public = 'short': must be the 40 characters"),
+        (f"[[key]]\npublic = '{TICKER}'\n", "name = None: must be a name"),
+        (f"[[key]]\npublic = '{TICKER}'\nname = ' '\n", "must be a name"),
+        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\nadmin = 'yes'\n", "admin = 'yes': must be true or false"),
+        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = 'STOCK'\n", "must be a list of tables"),
+        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = [1]\n", "must be a list of tables"),
+        (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = ['']\n", "must be a list of tables"),
         (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = ['S*']\n", "a `*` stands alone"),
         (LIST + LIST, "key 3 = 'rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7': this key is there twice"),
     ],
@@ -129,7 +129,7 @@ def test_a_list_is_read_from_its_file(tmp_path: Path) -> None:
     path.write_text(LIST, "utf-8")
     assert Rights.load(path) == listed()
     path.write_text("[[key", "utf-8")
-    with pytest.raises(BadSetting, match=r"allow\.toml.*no TOML"):
+    with pytest.raises(BadSetting, match=r"allow\.toml.*not TOML"):
         Rights.load(path)
 
 

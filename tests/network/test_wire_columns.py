@@ -369,7 +369,7 @@ def test_nan_is_null_only_where_null_may_be() -> None:
     rows = {"k": ["a", "b"], "r": [1.0, math.nan]}
     assert "row 1, column r: NULL is not allowed" in _message("whole", rows, travelling=False)
     assert _message("whole", rows, travelling=False) == _message("whole", rows, travelling=True)
-    with pytest.raises(BadSetting, match=r'it takes "refuse" or "null"'):
+    with pytest.raises(BadSetting, match=r'must be "refuse" or "null"'):
         rows_to_columns(rows, "whole", "zero")  # type: ignore[arg-type]  # what an untyped caller may do
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hullcast.broker.log.identity import read_identity
 from hullcast.broker.log.record import Kind, Record, encode_header
 from hullcast.broker.log.scan import Placed, Scan
 from hullcast.broker.log.segment import HEADER_BYTES, decode_header, segments
@@ -174,3 +175,19 @@ async def test_a_damaged_record_that_was_acknowledged_is_never_passed_over(tmp_p
         async with c.client() as client:
             history.check_complete(await client.sync())
             await check_rows(history, client)
+
+
+async def test_the_epoch_names_one_run_of_a_server_and_the_identity_its_data(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    seen = []
+    async with asyncio.timeout(PATIENCE_S), cluster(0, data) as running:
+        for _ in range(2):
+            async with running.client() as client:
+                seen.append(((await client.status())["epoch"], read_identity(data)))
+            await running.stop_server()
+            await running.restart_server()
+    (epoch, identity), (later, same) = seen
+    assert epoch != later
+    assert identity == same
+    assert identity is not None
+    assert identity.hex() not in (epoch, later)

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "engine",
         help="messages, time, throughput and memory of the engine",
         description=f"Reproduces Tables 5.2 and 5.3 and Figures 5.6 and 5.7 of {XIE}, and measures throughput. "
-        "Times are medians of interleaved rounds, but for the brute-force baselines and the single row. "
+        "Times are medians of interleaved rounds, except those of the brute-force baselines and of the single row. "
         "Goals are judged at the end; the exit code is 0 either way.",
         epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in SECTIONS.items()) + ".",
     )
@@ -65,10 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nodes = which.add_parser(
         "nodes",
         help="node size of the A2B-tree",
-        description="Runs the S-CN kernel over copies of the package that differ in the number of entries of a tree's "
-        "node, in processes of their own.",
+        description="Runs the S-CN kernel with several sizes of the tree's nodes, each in a copy of the package and a "
+        "process of its own.",
     )
-    nodes.add_argument("--sizes", type=whole(4), nargs="+", default=list(SIZES), help="values of INNER")
+    nodes.add_argument("--sizes", type=whole(4), nargs="+", default=list(SIZES), help="entries of an inner node")
     nodes.add_argument("--rows", type=whole(1), nargs="+", default=list(ROWS), help="table sizes")
     nodes.add_argument("--updates", type=whole(1), default=50_000, help="updates a round (default 50000)")
     nodes.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
@@ -79,9 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "messages to them: by every point, by covers of several sizes, and without pruning.",
     )
     covers.add_argument("--quick", action="store_true", help="fewer subscriptions, sizes and rounds: some seconds")
-    covers.add_argument("--subscriptions", type=whole(1), help="in total (default 100000, quick: 20000)")
+    covers.add_argument("--subscriptions", type=whole(1), help="subscriptions in total (default 100000, quick: 20000)")
     covers.add_argument("--gateways", type=whole(1), default=4, help="gateways below the root (default 4)")
-    covers.add_argument("--budgets", type=whole(1), nargs="+", help="boxes a cover may have")
+    covers.add_argument("--budgets", type=whole(1), nargs="+", help="boxes that a cover may have (`cover_budget`)")
     covers.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     covers.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
     live = which.add_parser(

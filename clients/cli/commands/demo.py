@@ -39,22 +39,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Starts a server with a commit log, a root and two gateways, three processes that subscribe to SQL of every "
-        "kind and one that replays a synthetic stock market. Shows answers as they change, and the bytes sent beside "
-        "those that unicast and content-based routing of rows (CN) would have sent. Half-way one gateway is killed "
-        "(kill -9). At the end every answer, and every answer rebuilt from events alone, is compared with SQLite."
+        "kind and one that replays a synthetic stock market. Shows answers as they change. Compares the bytes sent "
+        "with those of unicast (one message per subscription) and CN (each changed row goes to all ranges that hold "
+        "it). Half-way one gateway is killed (kill -9). At the end every answer, and every answer rebuilt from events "
+        "alone, is compared with SQLite."
     )
-    parser.epilog = "Exit code 0 if everything is as in SQL, 1 if not, 2 if it could not run."
-    parser.add_argument("--seconds", type=seconds, default=40.0, help="length of the replay (default 40)")
+    parser.epilog = "Exit code 0 if every answer equals its SQL, 1 if not, 2 if the demo could not run."
+    parser.add_argument("--seconds", type=seconds, default=40.0, help="seconds that the replay takes (default 40)")
     parser.add_argument("--rows", type=whole(1), default=500, help="stocks at the start (default 500)")
-    parser.add_argument("--updates", type=whole(0), default=20_000, help="length of the trace (default 20000)")
+    parser.add_argument("--updates", type=whole(0), default=20_000, help="updates to replay (default 20000)")
     parser.add_argument(
         "--subscriptions",
         type=whole(0),
         default=30_000,
-        help="further subscriptions to a range MIN (default 30000)",
+        help="MIN subscriptions to random ranges, besides one of each kind (default 30000)",
     )
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
-    parser.add_argument("--plain", action="store_true", help="lines instead of a live picture (as without a terminal)")
+    parser.add_argument(
+        "--plain", action="store_true", help="print lines instead of a live picture (the default without a terminal)"
+    )
     parser.add_argument("--json", action="store_true", help="print nothing but the figures at the end, as JSON")
 
 

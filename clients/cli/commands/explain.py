@@ -22,12 +22,13 @@ RECTANGLES = ("MIN", "MAX", "DISTINCT")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Shows how a subscription would be served, without subscribing: the point or box it becomes, the channel whose "
-        "messages it shares with all subscriptions of its kind, and the traffic it would have had recently."
+        "Shows how a subscription would be served, without subscribing: the point or box that stands for it, its "
+        "channel (all subscriptions to the same query, whatever their constants), and the traffic it would have had "
+        "recently."
     )
     parser.epilog = (
-        "Traffic is measured on the recent messages that the server keeps for clients that reconnect, so it is unknown "
-        "while the channel has no subscription."
+        "Traffic is computed from the recent messages that the server keeps for clients that reconnect, so it is not "
+        "known while the channel has no subscription."
     )
     add_sql_arguments(parser)
     add_connection_arguments(parser, "print the server's reply as one JSON object; a missing bound is null")

@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 
 ABOUT: dict[Action, str] = {
     "publish": "write and delete rows",
-    "subscribe": "subscribe",
-    "query": "run one-time SELECTs",
-    "admin": "create and drop tables, and see the channels of all clients in `hullcast status`",
-    "node": "join as a node, which speaks for the clients below it",
+    "subscribe": "subscribe to queries",
+    "query": "run one-time queries",
+    "admin": "create and drop tables, and see the queries of all clients in `hullcast status`",
+    "node": "connect as a node; the server trusts it to say which client sent a request",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Makes a CURVE key pair: NAME.key, which stays where it is used and which only its owner may read, "
-        "and NAME.pub, which is not a secret. With --allow, the key and its rights are added to an allow list."
+        "Makes a CURVE key pair: NAME.key, which is secret (only its owner can read the file), and NAME.pub, which "
+        "is not. With --allow, the key and its rights are added to an allow list."
     )
     parser.epilog = (
         "A server or node takes its pair with --key NAME.key and the allow list with --allow FILE; SIGHUP makes it "
-        "read a changed list. Nodes need the right `node` at their parents, also where all share one key. No right "
-        "includes another. Without --allow, the command prints the lines for the list."
+        "read a changed list. A node's key needs the right `node` in its parent's list, even if all share one key. No "
+        "right includes another. Without --allow, the command prints the lines for the list."
     )
-    parser.add_argument("--name", default="hullcast", help="name of the pair and of its files (default hullcast)")
-    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder for them (default: here)")
+    parser.add_argument("--name", default="hullcast", help="name of the key and of its files (default hullcast)")
+    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder for the files (default: .)")
     parser.add_argument(
-        "--force", action="store_true", help="replace an existing pair of that name; the old one is lost"
+        "--force", action="store_true", help="replace an existing pair of this name; the old one is lost"
     )
     parser.add_argument(
         "--allow", type=Path, metavar="FILE", help="add the key to this allow list; it is created if it does not exist"
     )
     rights = parser.add_argument_group("what the key may do")
     for action in TABLE_ACTIONS:
-        about = f"{ABOUT[action]}: these tables ('*' is every table)"
+        about = f"{ABOUT[action]} of these tables ('*': every table)"
         rights.add_argument(f"--{action}", nargs="+", default=[], metavar="TABLE", help=about)
     for action in SWITCHES:
         rights.add_argument(f"--{action}", action="store_true", help=ABOUT[action])

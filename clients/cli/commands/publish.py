@@ -34,24 +34,26 @@ PROGRESS_S = 0.25
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Inserts or changes rows by primary key, batch by batch; each batch is applied as a whole or not at all, and "
-        "is durable when it is counted. Rows that come through a pipe are sent as they come."
+        "Inserts or changes rows by primary key, batch by batch. Each batch is applied as a whole or not at all, and "
+        "counts as published when it is on the server's disk. Rows from a pipe are sent as they arrive."
     )
     parser.epilog = (
         "CSV needs a header; cells are read as the table's column types say, TIMESTAMP as ISO-8601; an empty cell is "
-        "NULL, also in a TEXT column. JSON lines: one object a line; a column left out keeps its value. A bad row ends "
-        "it: the error names its line and column and how many rows are durable. Exit code 0 if all were published, 2 "
-        "if not."
+        "NULL, also in a TEXT column. In JSON lines, a column that is left out keeps its value. A bad row ends the "
+        "command: the error names its line and column, and how many rows are durable. Exit code 0 if all rows were "
+        "published, 2 if not."
     )
-    parser.add_argument("table", metavar="TABLE", help="the table, in any case")
+    parser.add_argument("table", metavar="TABLE", help="the table; upper and lower case are the same")
     form = parser.add_mutually_exclusive_group(required=True)
     form.add_argument("--csv", metavar="FILE", help="comma-separated values; `-` is standard input")
     form.add_argument("--jsonl", metavar="FILE", help="one JSON object per line; `-` is standard input")
     form.add_argument("--parquet", metavar="FILE", help="a Parquet file (needs hullcast[arrow]); `-` is standard input")
     parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="rows in a batch (default 1000)")
-    parser.add_argument("--delimiter", type=_character, default=",", metavar="C", help="between CSV cells (default ,)")
     parser.add_argument(
-        "--create", action="store_true", help="create the table if it is not there, with types as the first batch shows"
+        "--delimiter", type=_character, default=",", metavar="C", help="separator of CSV cells (default ,)"
+    )
+    parser.add_argument(
+        "--create", action="store_true", help="create the table if it does not exist; the first batch decides the types"
     )
     parser.add_argument("--primary-key", metavar="COLUMN", help="with --create: the key (default: the first column)")
     parser.add_argument(

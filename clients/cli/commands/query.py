@@ -33,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Runs a SELECT once, over the current rows. It may be any SELECT that SQLite understands, not only one that "
-        "you can subscribe to. The server limits its time, memory and rows (clients/sdk/SDK.md, Limits)."
+        "you can subscribe to. The server limits its time, memory and rows (SDK.md, Limits)."
     )
-    parser.epilog = "A column without a name (AS ..) is named by its expression."
+    parser.epilog = "A column without AS is named by its expression."
     add_sql_arguments(parser)
     parser.add_argument("--csv", action="store_true", help="print CSV with a header; NULL is an empty cell")
     add_connection_arguments(parser, "print a JSON object a row; TIMESTAMP is ISO-8601 text")

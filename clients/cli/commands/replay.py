@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Publishes the rows of a trace one after the other, at an even rate or at the trace's own times, in batches of "
-        f"about {TICK_S * 1000:g} ms. Creates the table if it is not there. Prints the rate achieved, and how long an "
-        "update took from when it was due until it was durable."
+        f"about {TICK_S * 1000:g} ms. Creates the table if it does not exist. Prints the rate achieved, and the "
+        "time from when an update was due until it was durable."
     )
     parser.epilog = (
         "TRACE is a file (.csv, .jsonl, .parquet); or a folder made by `hullcast sim trace`; or "
@@ -49,12 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pace.add_argument(
         "--rate", type=number, metavar="R", help=f"updates a second; 0: as fast as possible (default {RATE:g})"
     )
-    pace.add_argument("--speed", type=number, metavar="X", help="at the trace's own times, X times as fast")
-    parser.add_argument("--time", metavar="COLUMN", help="the time: ISO-8601 or seconds (default: by its name)")
-    parser.add_argument("--table", help="table for the rows (default: the file's name, the trace's own)")
-    parser.add_argument("--primary-key", metavar="COLUMN", help="key of a table to be created (default: first column)")
-    parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="most updates in a batch (1000)")
-    parser.add_argument("--loop", action="store_true", help="begin again at the end, until Ctrl-C or --seconds")
+    pace.add_argument("--speed", type=number, metavar="X", help="follow the trace's own times, X times as fast")
+    parser.add_argument(
+        "--time", metavar="COLUMN", help="column with the time, ISO-8601 or seconds (default: found by name)"
+    )
+    parser.add_argument("--table", help="table for the rows (default: the trace's own, else the file's name)")
+    parser.add_argument(
+        "--primary-key", metavar="COLUMN", help="key of a table that is created (default: first column)"
+    )
+    parser.add_argument(
+        "--batch", type=whole(1), default=1000, metavar="N", help="most updates in a batch (default 1000)"
+    )
+    parser.add_argument("--loop", action="store_true", help="start again at the end, until Ctrl-C or --seconds")
     parser.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
     add_connection_arguments(parser, "print the summary as JSON")
 

@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Shows the server and its nodes as a tree: clients and subscriptions of each, messages sent on and filtered "
-        "out, how long it is behind the server, bytes that wait for its children; and the open channels."
+        "Shows the server and its nodes as a tree. For each: clients, subscriptions, messages sent on and filtered "
+        "out, how far it is behind the server, and bytes that wait for its children. Then the open channels: the "
+        "different queries that the server computes."
     )
     parser.epilog = (
         "Nodes report about once a second, so their lag is at most that old. Rates come from two samples; without "
         "--watch the second one is taken after --interval."
     )
     parser.add_argument("--watch", action="store_true", help="refresh until Ctrl-C; with --json one object per line")
-    parser.add_argument("--interval", type=seconds, default=1.0, metavar="S", help="between samples (default 1)")
+    parser.add_argument(
+        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between samples (default 1)"
+    )
     add_connection_arguments(parser, "print the server's reply as one JSON object, without rates")
 
 

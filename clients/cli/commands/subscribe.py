@@ -41,18 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json prints one object per line, without delay. All have `event`: `answer` (seq, columns, answer), `change` "
         "(seq; answer for a single value; entered, left and changed, pairs of before and after, for sets and rows), "
         "`resync` (seq, answer, lost, reason), `connection` (connected), `end` (events, resyncs, dropped, conflated, "
-        "seconds). A row is an object by column name, TIMESTAMP is ISO-8601 text. The exit code is 0 also after "
-        "Ctrl-C or SIGTERM, and when the reader of the output ends; 2 when the subscription fails."
+        "seconds). A row is an object by column name, TIMESTAMP is ISO-8601 text. The exit code is 0 "
+        "also after Ctrl-C or SIGTERM, and when the program that reads the output ends; 2 when the subscription fails."
     )
     add_sql_arguments(parser)
     parser.add_argument("--count", type=whole(1), metavar="N", help="end after N changes or resyncs")
     parser.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
-    parser.add_argument("--changes-only", action="store_true", help="leave out the answer at the beginning")
+    parser.add_argument("--changes-only", action="store_true", help="do not print the first answer")
     parser.add_argument(
         "--overflow",
         choices=get_args(Overflow),
         help="when changes come faster than they are read: latest (keep the newest answer; default for single values), "
-        "block (stop reading, so that the server waits; default for sets and rows), drop_oldest, error",
+        "block (stop reading until there is room; default for sets and rows), drop_oldest, error",
     )
     parser.add_argument(
         "--buffer", type=whole(1), default=1024, metavar="N", help="changes that may wait (default 1024)"

@@ -49,18 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         type=Path,
         metavar="DIR",
-        help="folder of the commit log (default: a temporary one, removed at the end)",
+        help="folder for the rows and the commit log (default: a temporary one, removed at the end)",
     )
     parser.add_argument(
         "--listen", default=LISTEN, metavar="ENDPOINT", help=f"the server's endpoint (default {LISTEN})"
     )
     parser.add_argument("--monitor", action="store_true", help="give each process a monitor: health, metrics, status")
-    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="of all processes (default warning)")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="warning", help="log level of all processes (default warning)"
+    )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object per line: `ready` first, then events"
     )
     parser.add_argument(
-        "--until-input-ends", action="store_true", help="end, as by SIGTERM, when standard input is closed"
+        "--until-input-ends", action="store_true", help="stop, as by SIGTERM, when standard input is closed"
     )
 
 
@@ -172,7 +174,7 @@ or from Python:
   async def main():
       async with hullcast.connect("{at}") as hc:
           async with hc.subscribe("SELECT COUNT(*) FROM STOCK WHERE PER < ?", 20, snapshot=True) as sub:
-              print(await anext(sub))  # the answer to begin with; then one event for each change
+              print(await anext(sub))  # the first answer; then one event for each change
 
   asyncio.run(main())
 """

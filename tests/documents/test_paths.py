@@ -1,0 +1,142 @@
+"""Every file, function and link that a document names is there; every folder is in the tree of ARCHITECTURE.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import DOCUMENTS, HOUSES, ROOT, defined, section, sources, text_of
+
+ARCHITECTURE = text_of("ARCHITECTURE.md")
+
+# -- walks -------------------------------------------------------------------------------------------------
+
+STEP = re.compile(r"^    (\d+) +([\w/*]+\.py(?:, [\w/]+\.py)*)(?:: ([\w.]+))?(?=  |$)")
+NUMBERED = [line for line in ARCHITECTURE.splitlines() if re.match(r"    \d+ +\S", line)]
+
+
+def test_every_numbered_step_of_a_walk_names_a_file() -> None:
+    assert len(NUMBERED) > 40
+    for line in NUMBERED:
+        assert STEP.match(line), f"ARCHITECTURE.md: write this step as `1 folder/file.py: Class.method   what`:\n{line}"
+
+
+@pytest.mark.parametrize("line", NUMBERED, ids=lambda line: " ".join(line.split()[:3]))
+def test_a_step_of_a_walk_names_what_is_there(line: str) -> None:
+    step = STEP.match(line)
+    assert step is not None
+    first, *others = step[2].split(", ")
+    for path in (first, *(f"{Path(first).parent}/{other}" for other in others)):
+        files = sorted(ROOT.glob(path))
+        assert files, f"ARCHITECTURE.md: no file {path}"
+        names = {name for file in files for name in defined(file)}
+        if "*" in path:  # one of several classes that have such a method
+            names |= {name.rpartition(".")[2] for name in names}
+        assert step[3] is None or step[3] in names, f"ARCHITECTURE.md: {path} defines no {step[3]}, but {sorted(names)}"
+
+
+# -- the tree of folders -----------------------------------------------------------------------------------
+
+
+TREE_TEXT = section("ARCHITECTURE.md", "## Folders and layers")
+
+
+def entries() -> dict[str, list[str]]:
+    """The entries of the tree, each with the lines that continue it, by top folder."""
+    found: dict[str, list[str]] = {}
+    for line in TREE_TEXT.split("Imports point down")[1].splitlines():
+        depth = len(line) - len(line.lstrip())
+        if depth == 4:
+            found[line.split("/")[0].strip()] = []
+        elif depth == 6:
+            found[list(found)[-1]].append(line)
+        elif depth > 6:
+            found[list(found)[-1]][-1] += line
+    return found
+
+
+TREE = entries()
+
+
+def test_the_tree_has_the_four_folders() -> None:
+    assert set(TREE) == set(HOUSES)
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_every_file_in_the_tree_is_where_the_tree_shows_it(house: str) -> None:
+    packages = [path.parent for path in (ROOT / house).rglob("__init__.py")]
+    for entry in TREE[house]:
+        folders = [ROOT / house]
+        for name in re.findall(r"(?<![\w/])([\w/]+)/(?![\w.])", entry):
+            shown = [package for package in packages if package.as_posix().endswith(f"/{name}")]
+            assert shown, f"ARCHITECTURE.md, tree: no folder {name}/ in {house}/"
+            folders += shown
+        for name in re.findall(r"[\w/]+(?:\(s\))?\.(?:py|md)\b", entry):
+            for one in (name.replace("(s)", ""), name.replace("(s)", "s")):
+                places = [folder / one for folder in (ROOT, *folders)]
+                assert any(place.is_file() for place in places), (
+                    f"ARCHITECTURE.md, tree: no file {one} in {house}/\n{entry}"
+                )
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_every_folder_is_in_the_tree(house: str) -> None:
+    for package in sorted(path.parent for path in (ROOT / house).rglob("__init__.py")):
+        room, *inner = package.relative_to(ROOT / house).parts or (None,)
+        if room is not None:
+            lines = [entry for entry in TREE[house] if re.search(rf"(?<![\w/]){room}/", entry)]
+            assert lines, f"ARCHITECTURE.md, tree: add {package.relative_to(ROOT)}/"
+            for name in inner:
+                assert any(f"{name}/" in line for line in lines), (
+                    f"ARCHITECTURE.md, tree: say in {room}/ what {name}/ is"
+                )
+
+
+# -- names in backticks, links, and paths in the code ------------------------------------------------------
+
+#: Files of the user, or made by a command.
+MADE = {"report.md", "summary.md", "topology.md", "first.py"}
+#: Files that may be named without their folder: documents, and tests.
+ANYWHERE = {Path(document).name for document in DOCUMENTS} | {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_named_in_a_document_is_there(document: str) -> None:
+    folders: set[Path] = set()
+    for line in text_of(document).replace(TREE_TEXT, "").splitlines():
+        if line.startswith("#"):
+            folders = {ROOT, (ROOT / document).parent}
+        paths = re.findall(r"(?<![\w/.-])((?:[\w*.-]+/)*[\w*-]+\.(?:py|md))\b", line)
+        folders |= {(ROOT / path).parent for path in paths if "/" in path}
+        for path in paths:
+            if Path(path).name not in MADE | ANYWHERE:
+                found = any(True for folder in folders for _ in folder.glob(path))
+                assert found, f"{document}: no file {path}, neither at the top nor beside a file named above\n{line}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_class_and_method_named_in_a_document_is_there(document: str) -> None:
+    everything = {name for source in sources() for name in defined(source)}
+    for name in re.findall(r"`([A-Z]\w*[a-z]\w*\.[a-z_]\w*)(?:\(.*?\))?`", text_of(document)):
+        assert name in everything, f"{document}: no class has `{name}`"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_leads_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(document)):
+        if not target.startswith(("http://", "https://")):
+            assert ((ROOT / document).parent / target).exists(), f"{document}: the link to {target} leads nowhere"
+
+
+def test_every_path_in_the_code_is_there() -> None:
+    named = re.compile(rf"(?<![\w/.])((?:{'|'.join((*HOUSES, 'tests'))})(?:/\w+)+\.(?:py|md))\b")
+    lost = [
+        f"{source.relative_to(ROOT)}: {path}"
+        for source in sources()
+        if source != Path(__file__)
+        for path in named.findall(source.read_text("utf-8"))
+        if not (ROOT / path).is_file()
+    ]
+    assert not lost, "files that are named but not there:\n" + "\n".join(lost)
