@@ -7,7 +7,7 @@ from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from hullcast.broker.log.record import LONGEST_PAYLOAD, NOBODY, Kind, Record, encode_header
+from hullcast.broker.log.record import LONGEST_PAYLOAD, NOBODY, Record, RecordKind, encode_header
 from hullcast.broker.log.segment import SegmentWriter, segments, sync_directory
 from hullcast.network.wire.errors import BadBatch, BadSetting, InvariantBroken, LogBroken
 
@@ -104,7 +104,7 @@ class CommitLog:
 
     def append(
         self,
-        kind: Kind,
+        kind: RecordKind,
         payload: bytes,
         *,
         first: int,
@@ -211,7 +211,7 @@ class CommitLog:
     def _mark(self, segment: SegmentWriter) -> None:
         """Write, without waiting for the disk, that everything so far is on it. If that fails the group before it is
         safe all the same; only the next one will be refused."""
-        mark = Record(Kind.MARK, self._synced, self._synced_seq + 1, 0)
+        mark = Record(RecordKind.MARK, self._synced, self._synced_seq + 1, 0)
         try:
             segment.write([encode_header(mark, self._synced, segment.header.seed)])
         except OSError as error:
@@ -244,7 +244,7 @@ class NullLog:
 
     def append(
         self,
-        kind: Kind,
+        kind: RecordKind,
         payload: bytes,
         *,
         first: int,

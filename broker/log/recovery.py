@@ -15,14 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.log.checkpoint import Captured, Written, capturing, checkpoints, remove_leftovers, write
+from hullcast.broker.log.checkpoint import (
+    CapturedState,
+    Written,
+    capturing,
+    check,
+    checkpoints,
+    load,
+    remove_leftovers,
+    write,
+)
 from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
-from hullcast.broker.log.identity import LOG, found_identity
-from hullcast.broker.log.lock import DirectoryLock
+from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
 from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
-from hullcast.broker.log.replay import HELP, Cut, End, Replay
-from hullcast.broker.log.restore import check, load
+from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
 from hullcast.broker.log.segment import SegmentWriter, sync_directory
 from hullcast.broker.scheduling.driver import finish
 from hullcast.network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
@@ -48,7 +55,7 @@ class Recovered:
     segments: int
     records: int  # replayed
     updates: int
-    cut: Cut | None
+    cut: TornEnd | None
     leftovers: int  # files of interrupted checkpoints, removed
 
 
@@ -84,12 +91,12 @@ class DataDirectory:
 
     def capturing(self) -> Work:
         """Copy the state, slice by slice; on the thread that owns the engine, between two requests. The result is a
-        `Captured`."""
+        `CapturedState`."""
         return capturing(self.engine, self.publishers, self._number)
 
-    def capture(self) -> Captured:
+    def capture(self) -> CapturedState:
         """The same at once: the state as it is now."""
-        captured: Captured = finish(self.capturing())
+        captured: CapturedState = finish(self.capturing())
         return captured
 
     def _number(self) -> int:
@@ -97,7 +104,7 @@ class DataDirectory:
             raise InvariantBroken(f"the engine is at update {self.engine.seq}, the log at {self.log.seq}")
         return self.log.number
 
-    def write_checkpoint(self, captured: Captured) -> Written:
+    def write_checkpoint(self, captured: CapturedState) -> Written:
         """Put a captured state on disk and remove what it makes unnecessary. Blocks; in any thread, one at a time.
 
         CheckpointFailed if the disk refuses; the log and the older checkpoints are then as they were.

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.publishers import scoped
-from hullcast.broker.log.record import Kind
+from hullcast.broker.log.record import RecordKind
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server.explaining import explain
 from hullcast.broker.server.outcome import Entry, Outcome
@@ -194,7 +194,7 @@ class Brain:
         batch = apply_batch(self.engine, body)
         first, last = batch.first_seq, batch.last_seq
         self.publishers.applied(publisher, body.number, first, last)
-        entry = Entry(Kind.BATCH, payload, first, len(batch), publisher, body.number)
+        entry = Entry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
         messages = self._messages(batch, now)
         return Outcome(Done(first, last), entry, through=last, messages=messages, void=self._void(batch))
 
@@ -239,7 +239,7 @@ class Brain:
         self.engine.execute(body.sql)
         first, last = self.engine.seq + 1, self.engine.seq
         self.publishers.applied(publisher, body.number, first, last)
-        entry = Entry(Kind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
+        entry = Entry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
         return Outcome(Done(first, last), entry)
 
     # --- telling ---------------------------------------------------------------------------------------

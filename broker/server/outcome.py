@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hullcast.broker.log.record import Kind
+    from hullcast.broker.log.record import RecordKind
     from hullcast.network.wire.bodies import Body
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Install
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Entry(NamedTuple):
     """What the log must hold before anybody hears of a change."""
 
-    kind: Kind
+    kind: RecordKind
     payload: bytes
     first: int
     updates: int

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import zmq
 
-    from hullcast.broker.log.checkpoint import Captured
+    from hullcast.broker.log.checkpoint import CapturedState
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.settings import ServerSettings
@@ -359,7 +359,7 @@ class Server:
 
     async def _checkpoint(self, directory: DataDirectory) -> None:
         try:
-            captured: Captured = await self.working.do("checkpoint", directory.capturing())
+            captured: CapturedState = await self.working.do("checkpoint", directory.capturing())
             written = await asyncio.to_thread(directory.write_checkpoint, captured)
         except Unavailable as error:
             log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything

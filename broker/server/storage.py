@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hullcast.broker.log.record import Kind
+from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory, open_memory
 from hullcast.broker.server.brain import apply_batch
 from hullcast.network.wire import bodies
@@ -46,7 +46,7 @@ def open_storage(data: Path | None, segment_bytes: int) -> Storage:
 
 def replay(engine: Engine, record: Record) -> None:
     """Do once more what a record of the log did."""
-    if record.kind is Kind.STATEMENT:
+    if record.kind is RecordKind.STATEMENT:
         engine.execute(record.payload.decode())
         return
     body = bodies.decode(record.payload)

@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.log import checkpoint as checkpoint_module
-from hullcast.broker.log.checkpoint import Captured, capturing, checkpoints, write
-from hullcast.broker.log.declare import create_text
+from hullcast.broker.log.checkpoint import CapturedState, capturing, check, checkpoints, load, write
 from hullcast.broker.log.publishers import Publishers
-from hullcast.broker.log.restore import check, load
 from hullcast.broker.log.segment import segments
 from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.sql.create import CreateTable, parse_statement
+from hullcast.broker.sql.create import CreateTable, create_text, parse_statement
 from hullcast.broker.tables.schema import Column, ColumnType, Table
 from hullcast.network.wire.errors import CheckpointFailed, LogDamaged
 from tests.support.durable import CREATE, crash, delete, execute, opened, publish, rows
@@ -49,8 +47,8 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 )
 
 
-def capture(engine: Engine, number: int) -> Captured:
-    captured: Captured = finish(capturing(engine, Publishers(), lambda: number))
+def capture(engine: Engine, number: int) -> CapturedState:
+    captured: CapturedState = finish(capturing(engine, Publishers(), lambda: number))
     return captured
 
 

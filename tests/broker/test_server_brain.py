@@ -10,7 +10,7 @@ import pytest
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.log.publishers import Publishers, scoped
-from hullcast.broker.log.record import Kind
+from hullcast.broker.log.record import RecordKind
 from hullcast.broker.reformulate.selection import SelectionChannel
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server import subscribing
@@ -100,7 +100,7 @@ def test_a_published_batch_goes_to_the_log_as_it_came(desk: Desk) -> None:
     outcome = desk.ask(body)
     assert outcome.reply == bodies.Done(1, 1)
     assert outcome.entry is not None
-    assert outcome.entry[:4] == (Kind.BATCH, bodies.encode(body), 1, 1)
+    assert outcome.entry[:4] == (RecordKind.BATCH, bodies.encode(body), 1, 1)
     assert outcome.entry[4:] == (scoped("", ME), 9)
 
 

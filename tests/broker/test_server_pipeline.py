@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from hullcast.broker.log.commit_log import NullLog
-from hullcast.broker.log.record import Kind
+from hullcast.broker.log.record import RecordKind
 from hullcast.broker.server.outcome import Entry, Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.network.wire.bodies import Synced
@@ -35,7 +35,7 @@ class SlowLog(NullLog):
 
 
 def step(number: int, *, durable: bool) -> Step:
-    entry = Entry(Kind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
+    entry = Entry(RecordKind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
     return Step(Request(number, (1,), None, b""), Outcome(Synced(number), entry), b"")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.log.record import NOBODY, Kind, Record
+from hullcast.broker.log.record import NOBODY, Record, RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)"
@@ -15,7 +15,7 @@ CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)"
 
 def apply(engine: Engine, record: Record) -> None:
     """What a server does with a record."""
-    if record.kind is Kind.STATEMENT:
+    if record.kind is RecordKind.STATEMENT:
         engine.execute(record.payload.decode())
         return
     what = json.loads(record.payload)
@@ -33,7 +33,7 @@ def execute(data: DataDirectory, sql: str, publisher: bytes = NOBODY, number: in
     data.engine.execute(sql)
     first = data.engine.seq + 1
     record = data.log.append(
-        Kind.STATEMENT, sql.encode(), first=first, count=0, publisher=publisher, publisher_number=number
+        RecordKind.STATEMENT, sql.encode(), first=first, count=0, publisher=publisher, publisher_number=number
     )
     data.publishers.applied(publisher, number, first, data.engine.seq)
     return record
@@ -55,7 +55,7 @@ def delete(data: DataDirectory, keys: list[Any], table: str = "T") -> int:
 
 def _append(data: DataDirectory, payload: bytes, first: int, last: int, publisher: bytes, number: int) -> int:
     record = data.log.append(
-        Kind.BATCH, payload, first=first, count=last - first + 1, publisher=publisher, publisher_number=number
+        RecordKind.BATCH, payload, first=first, count=last - first + 1, publisher=publisher, publisher_number=number
     )
     data.publishers.applied(publisher, number, first, last)
     return record

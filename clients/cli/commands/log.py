@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from hullcast.broker.log.copying import copy
-from hullcast.broker.log.record import NOBODY, Kind, Record
-from hullcast.broker.log.verify import show, verify
+from hullcast.broker.log.record import NOBODY, Record, RecordKind
+from hullcast.broker.log.verify import copy, show, verify
 from hullcast.clients.cli.commands.arguments import whole
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.broker.log.scan import Placed
+    from hullcast.broker.log.record import PlacedRecord
     from hullcast.broker.log.verify import Verified
 
 FINE, NO = 0, 1
@@ -148,7 +147,7 @@ def _show(directory: Path, from_seq: int, as_json: bool, console: Console) -> in
     return FINE
 
 
-def _fields(path: Path, placed: Placed) -> dict[str, Any]:
+def _fields(path: Path, placed: PlacedRecord) -> dict[str, Any]:
     record = placed.record
     fields: dict[str, Any] = {
         "record": record.number,
@@ -161,12 +160,12 @@ def _fields(path: Path, placed: Placed) -> dict[str, Any]:
         "file": path.name,
         "offset": placed.offset,
     }
-    return fields | ({"sql": _text(record)} if record.kind is Kind.STATEMENT else {})
+    return fields | ({"sql": _text(record)} if record.kind is RecordKind.STATEMENT else {})
 
 
 def _line(record: Record) -> str:
     sender = f"  from {record.publisher.hex()[:8]} #{record.publisher_number}" if record.publisher != NOBODY else ""
-    if record.kind is Kind.STATEMENT:
+    if record.kind is RecordKind.STATEMENT:
         text = _text(record)
         shown = json.dumps(text if len(text) <= _LONGEST_SQL else text[: _LONGEST_SQL - 3] + "...")
         return f"{record.number:>10}  statement  {shown}{sender}"
