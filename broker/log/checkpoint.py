@@ -282,7 +282,6 @@ class LoadedCheckpoint:
 
     number: int
     seq: int
-    rows: int
     receipts: list[Entry]
     forgotten: list[bytes]
 
@@ -303,7 +302,6 @@ def check(path: Path, number: int, identity: bytes) -> None:
 
 def load(path: Path, engine: Engine) -> LoadedCheckpoint:
     """Fill an engine without tables with those of a checkpoint that passed `check`."""
-    rows = 0
     collecting = gc.isenabled()
     gc.disable()  # millions of values come and none of them is garbage: looking for it takes a quarter of the time
     try:
@@ -314,7 +312,7 @@ def load(path: Path, engine: Engine) -> LoadedCheckpoint:
                 before = set(engine.tables)
                 engine.execute(create)
                 (declared,) = set(engine.tables) - before
-                rows += _load_rows(database, name, engine, engine.tables[declared])
+                _load_rows(database, name, engine, engine.tables[declared])
             receipts, forgotten = _load_receipts(database) if meta["format"] == _FORMAT else ([], [])
     except (sqlite3.Error, HullcastError, ValueError) as error:
         raise _damaged(path, f"its content is not what it should be: {error}") from error
@@ -322,7 +320,7 @@ def load(path: Path, engine: Engine) -> LoadedCheckpoint:
         if collecting:
             gc.enable()
     engine.start_at(meta["seq"])
-    return LoadedCheckpoint(meta["number"], meta["seq"], rows, receipts, forgotten)
+    return LoadedCheckpoint(meta["number"], meta["seq"], receipts, forgotten)
 
 
 def _load_receipts(database: sqlite3.Connection) -> tuple[list[Entry], list[bytes]]:
@@ -331,15 +329,12 @@ def _load_receipts(database: sqlite3.Connection) -> tuple[list[Entry], list[byte
     return list(map(Entry._make, receipts)), [key for (key,) in forgotten]
 
 
-def _load_rows(database: sqlite3.Connection, stored: str, engine: Engine, table: Table) -> int:
-    rows = 0
+def _load_rows(database: sqlite3.Connection, stored: str, engine: Engine, table: Table) -> None:
     cursor = database.execute(f'SELECT * FROM "{stored}"')
     cursor.arraysize = _ROWS_AT_ONCE
     while block := cursor.fetchmany():
         columns = zip(table.columns, zip(*block, strict=True), strict=True)
         engine.upsert(table.name, {column.name: _column(column.type, values) for column, values in columns})
-        rows += len(block)
-    return rows
 
 
 def _column(kind: ColumnType, values: Sequence[Any]) -> list[Any] | NDArray[Any]:

@@ -25,13 +25,12 @@ from hullcast.broker.log.checkpoint import (
     remove_leftovers,
     write,
 )
-from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
+from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog
 from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
 from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
 from hullcast.broker.log.segment import SegmentWriter, sync_directory
-from hullcast.broker.scheduling.driver import finish
 from hullcast.network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ class Recovered:
     """What was found when a data directory was opened, for the log and for tests."""
 
     checkpoint: int | None  # its record number
-    checkpoint_rows: int
     damaged_checkpoints: tuple[str, ...]  # passed over and renamed: an older one and the log had all they held
     segments: int
     records: int  # replayed
@@ -82,22 +80,11 @@ class DataDirectory:
         self.engine, self.publishers, self.log = engine, publishers, log
         self.recovered = recovered
         self._lock = lock
-        self._checkpoint = recovered.checkpoint or 0
-
-    @property
-    def records_since_checkpoint(self) -> int:
-        """How many records a recovery would have to replay now."""
-        return self.log.number - self._checkpoint
 
     def capturing(self) -> Work:
         """Copy the state, slice by slice; on the thread that owns the engine, between two requests. The result is a
         `CapturedState`."""
         return capturing(self.engine, self.publishers, self._number)
-
-    def capture(self) -> CapturedState:
-        """The same at once: the state as it is now."""
-        captured: CapturedState = finish(self.capturing())
-        return captured
 
     def _number(self) -> int:
         if self.engine.seq != self.log.seq:
@@ -112,7 +99,6 @@ class DataDirectory:
         self.log.write_and_sync()  # D1
         try:
             written = write(captured, self.path, self.identity)
-            self._checkpoint = written.number
             self._remove_old()
         except (OSError, sqlite3.Error) as error:
             raise CheckpointFailed(str(self.path), str(error)) from error
@@ -175,7 +161,7 @@ def _open(
     identity = found_identity(path)
     leftovers = remove_leftovers(path)
     publishers = Publishers()
-    number, seq, checkpoint, rows, damaged = 0, 0, None, 0, []
+    number, seq, checkpoint, damaged = 0, 0, None, []
     for checkpoint_number, file in reversed(checkpoints(path)):
         try:
             check(file, checkpoint_number, identity)
@@ -184,8 +170,8 @@ def _open(
             continue
         loaded = load(file, engine)
         publishers.restore(loaded.receipts, loaded.forgotten)
-        number, seq, rows = loaded.number, loaded.seq, loaded.rows
-        checkpoint = number
+        checkpoint = number = loaded.number
+        seq = loaded.seq
         break
     replay = Replay(path / LOG, identity, after=number, seq=seq)
     records = 0
@@ -209,7 +195,6 @@ def _open(
     )
     recovered = Recovered(
         checkpoint,
-        rows,
         tuple(map(str, damaged)),
         replay.segments,
         records,
@@ -268,6 +253,6 @@ def _resume(log_directory: Path, replay: Replay) -> SegmentWriter | None:
     return SegmentWriter.resume(*replay.end.segment)
 
 
-def open_memory(engine: Engine | None = None) -> tuple[Engine, Publishers, Log]:
+def open_memory() -> tuple[Engine, Publishers, CommitLog]:
     """The same for a server without a data directory: an empty engine, and a log that keeps nothing."""
-    return engine or Engine(), Publishers(), NullLog()
+    return Engine(), Publishers(), CommitLog(None)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import RecordKind
-from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.server.explaining import explain
+from hullcast.broker.reformulate.channel import RECTANGULAR, column_name
 from hullcast.broker.server.outcome import Entry, Outcome
+from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.sql.create import DropTable, parse_statement
 from hullcast.network.security.rights import TABLE_ACTIONS
+from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
     Delete,
     Describe,
@@ -28,7 +31,9 @@ from hullcast.network.wire.bodies import (
     Sync,
     Synced,
 )
+from hullcast.network.wire.columns import concatenate, size_bytes
 from hullcast.network.wire.errors import (
+    BadFrame,
     HullcastError,
     InvariantBroken,
     TooLarge,
@@ -44,12 +49,14 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.engine import Engine
     from hullcast.broker.log.publishers import Publishers
+    from hullcast.broker.log.record import Record
+    from hullcast.broker.reformulate.channel import Channel, Floats
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.attendance import Attendance
+    from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
     from hullcast.network.security.rights import Action, Identity, Rights
-    from hullcast.network.wire.bodies import Body
+    from hullcast.network.wire.bodies import Body, Explain
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Origin, Request
 
@@ -113,11 +120,6 @@ class Brain:
             if not isinstance(body, Subscribe) and self.engine.seq != before:
                 raise  # rows may have changed without a record of it: stop
             return self.failure(error, type(body).__name__)
-
-    def handle(self, body: Body, request: Request, now: float = 0.0) -> Outcome:
-        """`work`, all of it at once."""
-        outcome: Outcome = finish(self.work(body, request, "", lambda: now))
-        return outcome
 
     def refusal(self, error: HullcastError, origin: Origin) -> Outcome:
         """The answer to a request that cannot be met; InvariantBroken is raised where it says that the engine is."""
@@ -266,7 +268,75 @@ def _may_see(sender: Identity, table: str) -> bool:
 
 
 def apply_batch(engine: Engine, body: Publish | Delete) -> Batch:
-    """Apply a published batch; also what recovery does with the log."""
+    """Apply a published batch."""
     if isinstance(body, Publish):
         return upsert(engine.upsert, body.table, body.columns, body.absent)
     return engine.delete(body.table, to_ingest(body.keys))
+
+
+def apply_record(engine: Engine, record: Record) -> None:
+    """Do once more what a record of the log did."""
+    if record.kind is RecordKind.STATEMENT:
+        engine.execute(record.payload.decode())
+        return
+    body = bodies.decode(record.payload)
+    if not isinstance(body, Publish | Delete):
+        raise BadFrame(f"a {type(body).__name__} in the log")
+    apply_batch(engine, body)
+
+
+#: Of the messages kept, the latest up to so many bytes are looked at: a few milliseconds of work.
+LOOKED_AT_BYTES = 2 << 20
+
+_MEANING = {
+    "rectangles": "the point (low, high); a message is a rectangle, and concerns it if the point is inside",
+    "places": "a box; a message is a row's place before and after, and concerns it if one of them is inside",
+}
+
+
+def explain(engine: Engine, attendance: Attendance, retention: Retention, body: Explain) -> dict[str, object]:
+    """What is known now; nothing is opened for it. Traffic is measured on the messages kept for resuming, where the
+    channel is open already."""
+    query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])
+    shape, tables = query.shape, query.tables
+    rectangular = shape.kind in RECTANGULAR
+    told: dict[str, object] = {
+        "channel": engine.channel_name(query),
+        "kind": shape.kind.value,
+        "tables": list(shape.tables),
+        "answer": list(query.columns),
+        "becomes": _MEANING["rectangles" if rectangular else "places"],
+        "ranges": [column_name(tables, ref) for ref in shape.ranges],
+        "partitions": [column_name(tables, ref) for ref in shape.partition],
+        "low": predicates.low[0].tolist(),
+        "high": predicates.high[0].tolist(),
+        "never": bool(predicates.never is not None and predicates.never[0]),
+        "rows": [engine.rows(table) for table in shape.tables],
+        "channel_open": False,
+        "seq": engine.seq,
+    }
+    attending = None if channel is None else attendance.find(channel.name)
+    if channel is not None and attending is not None:
+        told["channel_open"] = True
+        told.update(_traffic(channel, attending, retention, channel.points_elsewhere(predicates)))
+    return told
+
+
+def _traffic(channel: Channel, attending: Attending, retention: Retention, points: Floats) -> dict[str, object]:
+    told: dict[str, object] = {}
+    statistics = channel.statistics()
+    if statistics.updates:
+        told["updates_seen"] = statistics.updates
+        told["messages_per_update"] = statistics.messages / statistics.updates
+        told["ignorable_share"] = statistics.ignorable / statistics.updates
+    kept = retention.latest(attending.number, LOOKED_AT_BYTES)
+    if kept:
+        columns = concatenate(kept)
+        hit = concerned(columns, attending.spec, points)
+        seqs = np.asarray(columns["seq"])
+        told["recent_messages"] = len(seqs)
+        told["recent_messages_matching"] = int(hit.sum())
+        told["recent_updates_telling"] = len(np.unique(seqs[hit]))
+        told["recent_span_updates"] = int(seqs.max() - seqs.min() + 1)
+        told["bytes_per_message"] = size_bytes(columns) / len(seqs)
+    return told

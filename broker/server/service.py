@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.scheduling.driver import going_on
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.brain import Brain, apply_record
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.query_process import QueryLimits
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
-from hullcast.broker.server.storage import open_storage
 from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.server.working import Working
 from hullcast.network.link.listener import Listener
@@ -83,7 +83,11 @@ class Server:
         self.id = os.urandom(16)
         self.epoch = os.urandom(16)
         self.started = time.monotonic()
-        self.storage = open_storage(settings.data, settings.segment_bytes)
+        self.directory: DataDirectory | None = None
+        self.engine, publishers, self.log = open_memory()
+        if settings.data is not None:
+            self.directory = open_directory(settings.data, apply_record, segment_bytes=settings.segment_bytes)
+            self.engine, publishers, self.log = self.directory.engine, self.directory.publishers, self.directory.log
         try:
             self.listener = Listener(
                 settings.listen,
@@ -94,9 +98,8 @@ class Server:
                 context=context,
             )
         except BaseException:
-            self.storage.close()
+            self._close()
             raise
-        self.engine, self.log = self.storage.engine, self.storage.log
         router = Router(settings.cover_budget, everything=not settings.prune, tells=False)
         self.children = Children(self.listener, router, rights, self)
         self.children.through = self.engine.seq
@@ -105,7 +108,7 @@ class Server:
         self.brain = Brain(
             self.engine,
             self.epoch,
-            self.storage.publishers,
+            publishers,
             lambda: self.children.rights,
             self.attendance,
             self.retention,
@@ -172,7 +175,11 @@ class Server:
                 await asyncio.gather(self._checkpointing, return_exceptions=True)
             await self.pipeline.stop()
             await self.listener.stop()
-            self.storage.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Write what is pending, and let others have the directory."""
+        (self.directory or self.log).close()
 
     def ready(self) -> str | None:
         """Why the server cannot serve, if it cannot."""
@@ -348,7 +355,7 @@ class Server:
             self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
 
     def _checkpoint_if_due(self, now: float) -> None:
-        directory = self.storage.directory
+        directory = self.directory
         if directory is None or (self._checkpointing is not None and not self._checkpointing.done()):
             return
         seq, at = self._checkpointed

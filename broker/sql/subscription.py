@@ -55,11 +55,6 @@ class ParsedQuery:
     tables: tuple[Table, ...]
     binder: Binder
 
-    @property
-    def parameter_count(self) -> int:
-        """How many `?` the text holds."""
-        return len(self.binder.slots)
-
     def bind(self, parameters: Sequence[object] = ()) -> Predicates:
         """The predicate of one subscription (n = 1); BadParameter if a value does not fit."""
         return self.binder.bind(parameters)

@@ -119,11 +119,6 @@ class Rights:
         return cls(found)
 
     @property
-    def are_open(self) -> bool:
-        """Whether everybody may do everything, because there is no list."""
-        return self._by_key is None
-
-    @property
     def names(self) -> frozenset[str]:
         """Whom the list names."""
         return frozenset(identity.name for identity in (self._by_key or {}).values())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hullcast.broker.log.commit_log import CommitLog, Log, NullLog
+from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import Record, RecordKind
 from hullcast.broker.log.replay import Replay
 from hullcast.broker.log.segment import segments
@@ -21,7 +21,7 @@ IDENTITY = bytes(range(16))
 ROOT = Path(__file__).parent.parent.parent
 
 
-def batch(log: Log, payload: bytes = b"rows", count: int = 1) -> int:
+def batch(log: CommitLog, payload: bytes = b"rows", count: int = 1) -> int:
     return log.append(
         RecordKind.BATCH, payload, first=log.seq + 1, count=count, publisher=b"p" * 16, publisher_number=7
     )
@@ -31,12 +31,12 @@ def read(path: Path) -> list[Record]:
     return list(Replay(path, IDENTITY))
 
 
-@pytest.fixture(params=["file", "null"])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
-    return CommitLog(tmp_path, IDENTITY) if request.param == "file" else NullLog()
+@pytest.fixture(params=["file", "memory"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> CommitLog:
+    return CommitLog(tmp_path, IDENTITY) if request.param == "file" else CommitLog(None)
 
 
-def test_records_and_updates_are_numbered_without_a_gap(log: Log) -> None:
+def test_records_and_updates_are_numbered_without_a_gap(log: CommitLog) -> None:
     assert batch(log, count=3) == 1
     assert log.append(RecordKind.STATEMENT, b"CREATE", first=4, count=0) == 2
     assert batch(log, count=2) == 3
@@ -48,7 +48,7 @@ def test_records_and_updates_are_numbered_without_a_gap(log: Log) -> None:
 
 
 @pytest.mark.parametrize("first", [1, 3])
-def test_an_update_out_of_order_is_a_bug(log: Log, first: int) -> None:
+def test_an_update_out_of_order_is_a_bug(log: CommitLog, first: int) -> None:
     batch(log)
     with pytest.raises(InvariantBroken):
         log.append(RecordKind.BATCH, b"", first=first, count=1)

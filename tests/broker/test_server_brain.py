@@ -61,7 +61,11 @@ class Desk:
         self.number = 0
 
     def ask(self, body: bodies.Body, key: str | None = None, after: int = 0, again: bool = False) -> Outcome:
-        return self.brain.handle(body, Request(1, (1,), Origin(key, ""), bodies.encode(body), after, again))
+        return self.handle(body, Request(1, (1,), Origin(key, ""), bodies.encode(body), after, again))
+
+    def handle(self, body: bodies.Body, request: Request, now: float = 0.0) -> Outcome:
+        outcome: Outcome = finish(self.brain.work(body, request, "", lambda: now))
+        return outcome
 
     def execute(self, sql: str) -> Outcome:
         self.number += 1
@@ -478,7 +482,7 @@ def test_staged_answers_are_not_kept_by_fetching_the_same_part_again(staging: De
     for now in range(0, 300, 20):
         staging.brain.subscribing.expire(now)
         fetch = bodies.Fetch(ticket, 0)
-        staging.brain.handle(fetch, Request(1, (1,), Origin(None, ""), bodies.encode(fetch)), now)
+        staging.handle(fetch, Request(1, (1,), Origin(None, ""), bodies.encode(fetch)), now)
     assert not staging.brain.subscribing.staged_bytes
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hullcast.broker.log.commit_log import NullLog
+from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.server.outcome import Entry, Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
@@ -16,11 +16,11 @@ from hullcast.network.wire.errors import LogBroken
 from hullcast.network.wire.frames import Request
 
 
-class SlowLog(NullLog):
+class SlowLog(CommitLog):
     """A log whose disk answers when told to."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(None)
         self.may_sync = threading.Event()
         self.broken = False
         self.groups: list[int] = []

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.engine.engine import Engine
+from hullcast.broker.log.checkpoint import CapturedState
 from hullcast.broker.log.record import NOBODY, Record, RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
+from hullcast.broker.scheduling.driver import finish
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)"
 
@@ -27,6 +29,12 @@ def apply(engine: Engine, record: Record) -> None:
 
 def opened(path: Path, **options: Any) -> DataDirectory:
     return open_directory(path, apply, **options)
+
+
+def captured(data: DataDirectory) -> CapturedState:
+    """The state as it is now, to be written as a checkpoint."""
+    state: CapturedState = finish(data.capturing())
+    return state
 
 
 def execute(data: DataDirectory, sql: str, publisher: bytes = NOBODY, number: int = 0) -> int:

@@ -55,7 +55,7 @@ def log_alone(directory: Path, identity: bytes, seed: int) -> None:
 
 
 def whole_directory(directory: Path, seed: int) -> None:
-    from tests.support.durable import execute, opened, publish
+    from tests.support.durable import captured, execute, opened, publish
 
     data = opened(directory, segment_bytes=60_000)
     if not data.log.number:
@@ -67,7 +67,7 @@ def whole_directory(directory: Path, seed: int) -> None:
         publish(data, row, publisher=b"p" * 16, number=number)
 
     def checkpoint() -> None:
-        data.write_checkpoint(data.capture())
+        data.write_checkpoint(captured(data))
 
     write_for_ever(data.log, append, checkpoint, seed)
 

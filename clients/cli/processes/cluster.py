@@ -54,7 +54,6 @@ class Cluster:
     def __init__(self, layout: Layout, tell: Callable[[Told], None] = lambda told: None) -> None:
         self.layout = layout
         self.children: dict[str, Child] = {}
-        self.restarts = 0
         self._tell = tell
 
     @property
@@ -127,7 +126,6 @@ class Cluster:
                     break
                 except ProcessFailed as error:
                     failure, early = error, early + 1
-            self.restarts += 1
             self._tell(Told(name, f"serves again at {endpoint}"))
 
     async def _start(self, name: str, listen: str) -> None:
