@@ -27,16 +27,6 @@ class Policy(Protocol):
         """An item, or a slice of it, was served in so much time."""
 
 
-class Fifo:
-    """First come, first served: what all else is measured against."""
-
-    def pick(self, items: Iterable[Item], now: float) -> Item:
-        return min(items, key=lambda item: item.arrived)
-
-    def served(self, item: Item, seconds: float, now: float) -> None:
-        """Nothing is learned."""
-
-
 class FairShare:
     """The owner that was served least lately comes first; within an owner, first come first served.
 

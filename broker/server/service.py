@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.log.recovery import open_directory, open_memory
-from hullcast.broker.scheduling.driver import going_on
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain, apply_record
 from hullcast.broker.server.outcome import Outcome
@@ -231,9 +230,8 @@ class Server:
             except Exception as bug:  # noqa: BLE001  (it fails this request, and nobody else's)
                 self._put(request, self.brain.failure(bug, "reply"))
 
-        rest = going_on(work, yielded)
         try:
-            self.working.put(owner, rest, done, len(request.body))
+            self.working.put(owner, work, done, len(request.body), yielded)
         except Overloaded:
             work.close()
             raise

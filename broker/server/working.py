@@ -14,7 +14,7 @@ from hullcast.broker.scheduling.policy import FairShare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.scheduling.driver import Done, DriverStatistics, Work
+    from hullcast.broker.scheduling.driver import Done, DriverStatistics, Elsewhere, Work
     from hullcast.broker.scheduling.policy import Item
 
 #: Seconds of work between two turns of the event loop.
@@ -39,10 +39,12 @@ class Working:
         self._something = asyncio.Event()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
-    def put(self, owner: str, work: Work, done: Done, size_bytes: int = 0) -> Item:
-        """Take in work that holds so much memory. `done` is called in the very turn in which the last slice ends: what
+    def put(
+        self, owner: str, work: Work, done: Done, size_bytes: int = 0, yielded: float | Elsewhere | None = None
+    ) -> Item:
+        """Take in work, as `Driver.put` does. `done` is called in the very turn in which the last slice ends: what
         the work found out then still holds. Overloaded if too much waits already."""
-        item = self._driver.put(owner, work, done, size_bytes)
+        item = self._driver.put(owner, work, done, size_bytes, yielded)
         self._something.set()
         return item
 
