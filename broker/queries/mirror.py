@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.broker.queries.reading import Parameters, read_statement
+from hullcast.broker.queries.reading import Parameters, read_query
 from hullcast.broker.queries.sqlite_copy import ROW_LIMIT, STEP_LIMIT, SqliteCopy
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType
@@ -56,7 +56,7 @@ class Mirror:
         """The rows of a SELECT over the current state. Raises SqlError, UnknownTable, or BadParameter."""
         if self._sqlite is None:
             self._sqlite, self._follower = SqliteCopy(*self._limits), self._feed.follower("queries")
-        plan = read_statement(sql, {name: store.table for name, store in self._stores.items()})
+        plan = read_query(sql, {name: store.table for name, store in self._stores.items()})
         self._forget_dropped()
         self._follow(plan.tables)
         for name in plan.tables:

@@ -24,8 +24,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from hullcast.broker.queries.reading import read_statement, shortened
+from hullcast.broker.queries.reading import read_query
 from hullcast.broker.queries.sqlite_copy import SqliteCopy
+from hullcast.broker.sql.text import shorten
 from hullcast.network import compiled
 from hullcast.network.wire.bodies import Failed, Rows, encode
 from hullcast.network.wire.errors import ConnectionLost, HullcastError, SqlError, to_wire
@@ -170,7 +171,7 @@ def _limit(ask: Ask) -> None:
 def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
     try:
         known = schema if ask.tables is None else {name: schema[name] for name in ask.tables}
-        plan = read_statement(ask.sql, known)
+        plan = read_query(ask.sql, known)
         if ask.tables is None:
             return TABLES + json.dumps(plan.tables).encode()
         rows = copy.read(plan, ask.parameters)
@@ -182,7 +183,7 @@ def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
         pass
     rows = None  # type: ignore[assignment]  # gives its memory back, for what follows
     reason = f"it needs more than {ask.memory_bytes >> 20} MiB of memory"
-    return REPLY + encode(Failed(*to_wire(SqlError(shortened(ask.sql), reason, "ask for less, or sort less"))))
+    return REPLY + encode(Failed(*to_wire(SqlError(shorten(ask.sql), reason, "ask for less, or sort less"))))
 
 
 def _address_space_bytes() -> int:

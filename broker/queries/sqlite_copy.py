@@ -27,8 +27,8 @@ from hullcast.broker.queries.reading import (
     instant_parameter,
     instants_of,
     read_instant,
-    shortened,
 )
+from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
 from hullcast.network.answers.named import QueryRows
@@ -127,7 +127,7 @@ class SqliteCopy:
             rows = cursor.fetchmany(self._row_limit + 1)
             cursor.close()
         if len(rows) > self._row_limit:
-            raise SqlError(shortened(plan.asked), f"more than {self._row_limit:,} rows", "add a WHERE or a LIMIT")
+            raise SqlError(shorten(plan.asked), f"more than {self._row_limit:,} rows", "add a WHERE or a LIMIT")
         instants = instants_of(names, plan)
         if any(instants):
             columns = [
@@ -159,11 +159,11 @@ class SqliteCopy:
         except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
             if self._steps_left < 0:
                 reason = f"stopped after {self._step_limit:,} steps of work"
-                raise SqlError(shortened(plan.asked), reason, "narrow it with WHERE, or join on keys") from error
+                raise SqlError(shorten(plan.asked), reason, "narrow it with WHERE, or join on keys") from error
             if "user-defined function" in str(error):
                 reason = "a parameter compared with a TIMESTAMP must be a datetime or ISO-8601 text"
                 raise BadParameter(0, reason) from error
-            raise SqlError(shortened(plan.asked), str(error)) from error
+            raise SqlError(shorten(plan.asked), str(error)) from error
         finally:
             self._guarded = False
             self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)

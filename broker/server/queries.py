@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hullcast.broker.queries.process import REPLY
-from hullcast.broker.queries.reading import LONGEST_SQL, shortened
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.server.query_process import QueryProcess, schema_of
+from hullcast.broker.sql.text import check_text
 from hullcast.network.wire.bodies import Failed, decode
-from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, SqlError, from_wire
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -94,11 +94,7 @@ class Queries:
 
     def put(self, request: Request, query: Query, owner: str) -> None:
         """Queue a query. If too many wait, it or one of somebody of whom more wait is Overloaded."""
-        if len(query.sql) > LONGEST_SQL:
-            reason = f"the text has {len(query.sql):,} characters"
-            raise SqlError(
-                shortened(query.sql), reason, f"at most {LONGEST_SQL:,} are accepted; bind long values with ?"
-            )
+        check_text(query.sql)
         item = _Waiting(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
         mine = [other for other in self._waiting if other.owner == owner]
         if len(mine) >= WAITING_PER_OWNER:

@@ -27,7 +27,7 @@ from hullcast.broker.queries.process import (
     Put,
     message_bytes,
 )
-from hullcast.broker.queries.reading import shortened
+from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
@@ -294,8 +294,8 @@ class QueryProcess:
         """Why a child ended without an answer."""
         if took_s >= self._limits.time_s:
             reason = f"stopped after {self._limits.time_s:g} s"
-            return SqlError(shortened(sql), reason, "narrow it with WHERE, or join on keys")
-        return SqlError(shortened(sql), "its process was killed", "it may have taken too much memory; ask for less")
+            return SqlError(shorten(sql), reason, "narrow it with WHERE, or join on keys")
+        return SqlError(shorten(sql), "its process was killed", "it may have taken too much memory; ask for less")
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A child has an answer, or will have."""

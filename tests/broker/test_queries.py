@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.queries.mirror import Mirror
-from hullcast.broker.queries.reading import LONGEST_SQL, Plan, read_statement
+from hullcast.broker.queries.reading import Plan, read_query
 from hullcast.broker.queries.sqlite_copy import SqliteCopy
+from hullcast.broker.sql.text import MAXIMUM_CHARACTERS
 from hullcast.broker.tables.feed import ChangeFeed
 from hullcast.broker.tables.ingest import ingest, ingest_keys
 from hullcast.broker.tables.interning import Interner
@@ -137,7 +138,7 @@ def test_a_query_is_answered_as_written_here(
         ("SELECT '\0'", (), SqlError),
         ("SELECT '\ud800'", (), SqlError),
         ("SELECT " + "(" * 1500 + "1" + ")" * 1500, (), SqlError),
-        ("SELECT '" + "x" * LONGEST_SQL + "'", (), SqlError),
+        ("SELECT '" + "x" * MAXIMUM_CHARACTERS + "'", (), SqlError),
         ("SELECT id FROM trade WHERE at > 5", (), SqlError),
         ("SELECT id FROM trade WHERE at > 'yesterday'", (), SqlError),
         ("SELECT id FROM trade WHERE at > ?", ("yesterday",), BadParameter),
@@ -287,7 +288,7 @@ def test_a_key_that_moved_to_another_slot_may_come_before_what_took_its_place(na
         copy.put("T", np.array([slot]), np.array([key is not None]), cells)
 
     def keys() -> list[int]:
-        plan = read_statement("SELECT * FROM T", {fold(table.name): table for table in copy.tables.values()})
+        plan = read_query("SELECT * FROM T", {fold(table.name): table for table in copy.tables.values()})
         return sorted(row[0] for row in copy.read(plan, ()))
 
     for after in (2, None):
