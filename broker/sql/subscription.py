@@ -11,7 +11,7 @@ from sqlglot import exp
 from hullcast.broker.sql.binder import Binder
 from hullcast.broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
 from hullcast.broker.sql.conditions import Condition, ConditionReader, read_conditions
-from hullcast.broker.sql.encode_columns import ParameterColumn
+from hullcast.broker.sql.encode import ParameterColumn
 from hullcast.broker.sql.projection import read_output
 from hullcast.broker.sql.query import Kind, Predicates, Ref, Shape
 from hullcast.broker.sql.scope import Scope, read_scope
