@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from hullcast.clients.cli.commands.status_screen import size
+from hullcast.clients.cli.commands.status import size
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM, wanted
 
 if TYPE_CHECKING:

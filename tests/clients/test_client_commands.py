@@ -26,7 +26,7 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.cli import main as cli
 from hullcast.clients.cli.commands.connection import parameter
-from hullcast.clients.cli.commands.status_screen import Sample, screen
+from hullcast.clients.cli.commands.status import StatusSample, screen
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.node.node import Node
@@ -400,7 +400,7 @@ def test_status_is_refreshed_until_ctrl_c(shell: Shell) -> None:
 
 
 def test_rates_and_lag_come_from_two_samples() -> None:
-    def sample(at: float, seq: int, through: int, messages: int) -> Sample:
+    def sample(at: float, seq: int, through: int, messages: int) -> StatusSample:
         counters = {"clients": 1, "nodes": 1, "subscriptions": 2, "messages": messages, "routed": messages // 2}
         counters |= {"filtered": messages - messages // 2, "queued_bytes": 3_000_000}
         node = {"id": "n", "name": "gate", "endpoint": "tcp://b:1", "path": ["s"], "attached": True, "reattached": 2}
@@ -409,7 +409,9 @@ def test_rates_and_lag_come_from_two_samples() -> None:
         status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
         status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel], "failed": 3}
         status |= {"recent_pause_s": 0.0421, "queries": {"answered": 12, "failed": 1, "running": 2, "waiting": 0}}
-        return Sample(at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]})
+        return StatusSample(
+            at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]}
+        )
 
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(screen(sample(3.0, 500, 480, 1000), sample(1.0, 100, 100, 200)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hullcast.clients.cli.processes.logs import configure
+from hullcast.clients.cli.commands.serving import configure_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def logging_to(level: str, form: str) -> Iterator[io.StringIO]:
     handlers, before = list(root.handlers), root.level
     root.handlers.clear()  # or `force` closes those of pytest
     stream = io.StringIO()
-    configure(level, form, stream)
+    configure_logs(level, form, stream)
     try:
         yield stream
     finally:
@@ -41,7 +41,7 @@ def test_text_has_time_level_logger_event_and_fields() -> None:
         log.debug("not shown")
     line = stream.getvalue()
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    network\.node joined"
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    hullcast\.network\.node joined"
         r' parent=tcp://10\.0\.0\.1:7600 after_s=0\.25 why="two words" none=""\n',
         line,
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.commands.arguments import add_process_arguments
-from hullcast.clients.cli.commands.serving import prepare
+from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
 from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
 from hullcast.clients.cli.warm.serving import warm_node
 from hullcast.network.node.metrics import node_metrics

@@ -2,6 +2,7 @@
 
 steps_bar   steps, and Spark's tasks within the one under way
 bar         the same for work that only says what begins now        spark_bar   a Spark session and its tasks
+continuable what to say when a run that can be continued is interrupted
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from rich.console import Console
@@ -136,3 +138,15 @@ def _told(lines: Lines) -> Iterator[Lines]:
     finally:
         finished.set()
         thread.join()
+
+
+@contextmanager
+def continuable(out: Path) -> Iterator[None]:
+    """Tell in a line how an interrupted run goes on; `clients/cli/main.py` makes the exit code of the interrupt."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = (out / "run.json").exists()  # a run that finished no step takes it away
+        told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
+        sys.stderr.write(f"hullcast: interrupted; {told}\n")
+        raise
