@@ -193,12 +193,14 @@ class Brain:
         rows = max(map(len, body.columns.values()), default=0) if isinstance(body, Publish) else len(body.keys)
         if rows > self._limits.rows:
             raise TooLarge("rows in one batch", rows, self._limits.rows)
+        before = self.engine.rows(body.table)
         batch = apply_batch(self.engine, body)
+        deleted = before - self.engine.rows(body.table) if isinstance(body, Delete) else None
         first, last = batch.first_seq, batch.last_seq
         self.publishers.applied(publisher, body.number, first, last)
         entry = Entry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
         messages = self._messages(batch, now)
-        return Outcome(Done(first, last), entry, through=last, messages=messages, void=self._void(batch))
+        return Outcome(Done(first, last, deleted), entry, through=last, messages=messages, void=self._void(batch))
 
     def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
         """The batch's messages by channel number, which the retention keeps too."""

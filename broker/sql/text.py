@@ -53,16 +53,11 @@ class _Parser(SQLiteParser):
         self.raise_error("unsupported syntax")
 
 
-_WRITE: Final = Remedy("use engine.upsert(table, rows)", "use publish(table, rows) or `hullcast publish`")
-_REMOVE: Final = Remedy("use engine.delete(table, keys)", "use delete(table, keys) or `hullcast delete`")
-_TABLES: Final = Remedy("use engine.execute(sql)", "use execute(sql) or `hullcast execute`")
-_READ: Final = Remedy(
-    "use engine.subscribe(sql) or engine.query(sql)",
-    "use subscribe(sql) or query(sql), or `hullcast subscribe` and `hullcast query`",
-)
-_TOGETHER: Final = Remedy(
-    "rows given to one upsert() are applied together", "rows given to one publish() are applied together"
-)
+_WRITE: Final = Remedy("use engine.upsert(table, rows)", "use publish(table, rows)")
+_REMOVE: Final = Remedy("use engine.delete(table, keys)", "use delete(table, keys)")
+_TABLES: Final = Remedy("use engine.execute(sql)", "use execute(sql)")
+_READ: Final = Remedy("use engine.subscribe(sql) or engine.query(sql)", "use subscribe(sql) or query(sql)")
+_TOGETHER: Final = "the rows of one batch are applied together, or none of them"
 #: What to do instead, by the first word of a statement that the caller does not take.
 _INSTEAD: Final = {
     **dict.fromkeys(("INSERT", "UPDATE", "REPLACE", "MERGE", "UPSERT"), _WRITE),
