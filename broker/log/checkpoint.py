@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hullcast.broker.log.private import open_private
-from hullcast.broker.log.publishers import Entry
+from hullcast.broker.log.publishers import KeptReceipt
 from hullcast.broker.log.segment import sync_directory
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes
@@ -282,7 +282,7 @@ class LoadedCheckpoint:
 
     number: int
     seq: int
-    receipts: list[Entry]
+    receipts: list[KeptReceipt]
     forgotten: list[bytes]
 
 
@@ -323,10 +323,10 @@ def load(path: Path, engine: Engine) -> LoadedCheckpoint:
     return LoadedCheckpoint(meta["number"], meta["seq"], receipts, forgotten)
 
 
-def _load_receipts(database: sqlite3.Connection) -> tuple[list[Entry], list[bytes]]:
+def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], list[bytes]]:
     receipts = database.execute("SELECT * FROM hullcast_receipts ORDER BY rowid")
     forgotten = database.execute("SELECT key FROM hullcast_forgotten")
-    return list(map(Entry._make, receipts)), [key for (key,) in forgotten]
+    return list(map(KeptReceipt._make, receipts)), [key for (key,) in forgotten]
 
 
 def _load_rows(database: sqlite3.Connection, stored: str, engine: Engine, table: Table) -> None:

@@ -36,7 +36,7 @@ class Answered(NamedTuple):
     last: int
 
 
-class Entry(NamedTuple):
+class KeptReceipt(NamedTuple):
     """One receipt, as a checkpoint keeps it."""
 
     publisher: bytes
@@ -59,11 +59,11 @@ class Receipts(NamedTuple):
     packed: dict[bytes, bytes]
     forgotten: frozenset[bytes]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[KeptReceipt]:
         """Every receipt; publishers whose last change is longest ago come first. Not for the event loop."""
         for publisher in sorted(self.packed, key=lambda publisher: _last(self.packed[publisher])[1:]):
             for receipt in _RECEIPT.iter_unpack(self.packed[publisher]):
-                yield Entry(publisher, *receipt)
+                yield KeptReceipt(publisher, *receipt)
 
 
 class Publishers:
@@ -163,7 +163,7 @@ class Publishers:
         """All there is now, in the time it takes to copy a dict: no receipt is touched."""
         return Receipts(self._packed.copy(), frozenset(self._forgotten))
 
-    def restore(self, entries: Iterable[Entry], forgotten: Iterable[bytes]) -> None:
+    def restore(self, entries: Iterable[KeptReceipt], forgotten: Iterable[bytes]) -> None:
         """Take in what a captured `Receipts` held."""
         self._forgotten.update(forgotten)
         for entry in entries:

@@ -10,7 +10,7 @@ import numpy as np
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.reformulate.channel import RECTANGULAR, column_name
-from hullcast.broker.server.outcome import Entry, Outcome
+from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.sql.create import DropTable, parse_statement
@@ -198,7 +198,7 @@ class Brain:
         deleted = before - self.engine.rows(body.table) if isinstance(body, Delete) else None
         first, last = batch.first_seq, batch.last_seq
         self.publishers.applied(publisher, body.number, first, last)
-        entry = Entry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
+        entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
         messages = self._messages(batch, now)
         return Outcome(Done(first, last, deleted), entry, through=last, messages=messages, void=self._void(batch))
 
@@ -243,7 +243,7 @@ class Brain:
         self.engine.execute(body.sql)
         first, last = self.engine.seq + 1, self.engine.seq
         self.publishers.applied(publisher, body.number, first, last)
-        entry = Entry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
+        entry = LogEntry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
         return Outcome(Done(first, last), entry)
 
     # --- telling ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.frames import Install
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """What the log must hold before anybody hears of a change."""
 
     kind: RecordKind
@@ -28,7 +28,7 @@ class Outcome:
     """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced."""
 
     reply: Body | bytes  # bytes: a body that is encoded already
-    entry: Entry | None = None
+    entry: LogEntry | None = None
     installs: tuple[Install, ...] = ()
     through: int = 0
     messages: dict[int, Columns] = field(default_factory=dict)

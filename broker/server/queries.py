@@ -44,13 +44,13 @@ REMEMBERED = 1024
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting(Item):
+class _WaitingQuery(Item):
     request: Request | None = None
     query: Query | None = None
     size_bytes: int = 0
 
 
-def _bytes(items: list[_Waiting]) -> int:
+def _bytes(items: list[_WaitingQuery]) -> int:
     return sum(item.size_bytes for item in items)
 
 
@@ -73,7 +73,7 @@ class Queries:
         self._engine, self._working, self._limits = engine, working, limits
         self._check, self._refusal, self._done = check, refusal, done
         self._policy = FairShare()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingQuery] = []
         self._running: dict[asyncio.Task[None], str] = {}
         self._something = asyncio.Event()
         self._process: QueryProcess | None = None
@@ -95,7 +95,7 @@ class Queries:
     def put(self, request: Request, query: Query, owner: str) -> None:
         """Queue a query. If too many wait, it or one of somebody of whom more wait is Overloaded."""
         check_text(query.sql)
-        item = _Waiting(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
+        item = _WaitingQuery(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
         mine = [other for other in self._waiting if other.owner == owner]
         if len(mine) >= WAITING_PER_OWNER:
             raise Overloaded("queries waiting", WAITING_PER_OWNER)
@@ -108,9 +108,11 @@ class Queries:
         self._waiting.append(item)
         self._something.set()
 
-    def _make_room(self, refusal: Overloaded, mine: list[_Waiting], weight: Callable[[list[_Waiting]], int]) -> None:
+    def _make_room(
+        self, refusal: Overloaded, mine: list[_WaitingQuery], weight: Callable[[list[_WaitingQuery]], int]
+    ) -> None:
         """Refuse the latest query of the owner of whom most waits; if that is the newcomer, its own."""
-        by_owner: dict[str, list[_Waiting]] = {}
+        by_owner: dict[str, list[_WaitingQuery]] = {}
         for item in self._waiting:
             by_owner.setdefault(item.owner, []).append(item)
         most = max(by_owner.values(), key=weight)
@@ -141,7 +143,7 @@ class Queries:
             if self._process is not None:
                 await self._process.stop()
 
-    def _next(self) -> _Waiting | None:
+    def _next(self) -> _WaitingQuery | None:
         """The query whose turn it is, if there is room for one."""
         if len(self._running) >= self._limits.at_once:
             return None
@@ -151,7 +153,7 @@ class Queries:
         if not may:
             return None
         item = self._policy.pick(may, time.monotonic())
-        assert isinstance(item, _Waiting)
+        assert isinstance(item, _WaitingQuery)
         self._waiting.remove(item)
         return item
 
@@ -159,7 +161,7 @@ class Queries:
         self._running.pop(task, None)
         self._something.set()
 
-    async def _serve(self, item: _Waiting) -> None:
+    async def _serve(self, item: _WaitingQuery) -> None:
         assert item.request is not None
         assert item.query is not None
         began = time.monotonic()

@@ -9,7 +9,7 @@ import pytest
 
 from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import RecordKind
-from hullcast.broker.server.outcome import Entry, Outcome
+from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.network.wire.bodies import Synced
 from hullcast.network.wire.errors import LogBroken
@@ -35,7 +35,7 @@ class SlowLog(CommitLog):
 
 
 def step(number: int, *, durable: bool) -> Step:
-    entry = Entry(RecordKind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
+    entry = LogEntry(RecordKind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
     return Step(Request(number, (1,), None, b""), Outcome(Synced(number), entry), b"")
 
 
