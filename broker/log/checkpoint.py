@@ -1,4 +1,4 @@
-"""A checkpoint: the tables after some record, in an SQLite file that anybody can look into with `sqlite3`.
+"""A checkpoint: the tables after some record, in an SQLite file that can be read with `sqlite3`.
 
 The user's tables stand there under their own names, TIMESTAMPs as microseconds since 1970. Beside them:
 
@@ -113,7 +113,7 @@ class _Copy:
         self._alive: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def take(self, rows: int) -> int:
-        """Copy so many rows more, if there are; how many were copied."""
+        """Copy up to so many more rows; returns how many were copied."""
         copied = 0
         while copied < rows and (portion := self.rows.portion(rows - copied)) is not None:
             if int(portion.slots[-1]) >= len(self._alive):
@@ -124,7 +124,7 @@ class _Copy:
         return copied
 
     def _grow(self) -> None:
-        """Make room for all slots of the table. It is not written to: that would take long, all at once."""
+        """Make room for all slots of the table. The new room is not filled: that would take long, all at once."""
         cells, alive = self._cells, self._alive
         self._cells = np.empty((len(cells), len(self.rows.store.alive)))
         self._cells[:, : len(alive)] = cells
@@ -192,7 +192,7 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
     rows = 0
     os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it readable by all
     with closing(sqlite3.connect(path, isolation_level=None, cached_statements=0)) as database:
-        # the file has no name anybody looks for until it is complete: no journal, and one sync at the end
+        # the file gets its name only when it is complete: no journal, and one sync at the end
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")
         database.execute("PRAGMA temp_store = MEMORY")

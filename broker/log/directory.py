@@ -73,12 +73,12 @@ def found_identity(directory: Path) -> bytes:
 class DirectoryLock:
     """Held from construction to `release`. The file stays: removing it would let two servers lock two files.
 
-    flock, not a file that exists: after a crash nobody has to clean up. It is not inherited by programs started from
-    here (Python opens files so), and a second lock in the same process is refused as well.
+    flock, not a file that exists: after a crash there is nothing to clean up. It is not inherited by programs started
+    from here (Python opens files so), and a second lock in the same process is refused as well.
     """
 
     def __init__(self, directory: Path) -> None:
-        """DirectoryInUse if somebody has it; its process number is in the file, for the message only."""
+        """DirectoryInUse if another process has it; its number is in the file, for the message only."""
         self._descriptor = open_private(directory / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

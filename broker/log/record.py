@@ -1,7 +1,7 @@
 """The records of a segment as bytes: written, read again, and judged where they cannot be read. Pure.
 
-A record that is not right is either *torn* (its write was never finished, so no client was told that it is durable)
-or *damaged* (it was on disk once, and is not any more). The first is normal after a power cut and is cut off; the
+A record that is not right is either *torn* (its write was never finished, so it was never acknowledged)
+or *damaged* (it was on disk once, and no longer is). The first is normal after a power cut and is cut off; the
 second is never passed over. What tells them apart is `synced` in the headers behind it; see LOG.md.
 """
 
@@ -25,7 +25,7 @@ _CHECKED = 8  # the header's checksum covers the header from here on
 HEADER_BYTES = _HEADER.size
 LONGEST_PAYLOAD = 1 << 30
 
-NOBODY = bytes(16)  # the publisher of what nobody will send again
+NOBODY = bytes(16)  # the publisher of changes that are never sent again
 
 
 class RecordKind(IntEnum):

@@ -130,7 +130,7 @@ def open_directory(
     """Open a data directory, made if need be, and bring an engine to the state that its log describes.
 
     `apply` does to the engine what a record says; only the server knows what a payload means. DirectoryInUse if
-    another process has it, LogDamaged if what was acknowledged is not there any more, BadDirectory if the directory
+    another process has it, LogDamaged if acknowledged data is missing, BadDirectory if the directory
     cannot be used.
     """
     path = Path(directory)

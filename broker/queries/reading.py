@@ -1,4 +1,4 @@
-"""Reads a one-time SELECT: refuses what is none, finds its tables, and brings texts beside TIMESTAMPs into their form.
+"""Reads a one-time SELECT: refuses anything else, finds its tables, and brings texts beside TIMESTAMPs into their form.
 
 SQLite has no instants. A TIMESTAMP is kept as text of fixed width, 'YYYY-MM-DD HH:MM:SS.ffffff' in UTC, which
 sorts as time does (and which SQLite's own date functions read). For the comparison to be one of instants, ISO
@@ -51,7 +51,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A statement as SQLite shall run it; `instants` says which output columns are TIMESTAMPs.
+    """A statement as SQLite will run it; `instants` says which output columns are TIMESTAMPs.
 
     `asked` is the statement as it came, `tables` the folded names of the tables it may read, `local` those of its
     CTEs, which SQLite asks for as if they were tables.
@@ -179,7 +179,7 @@ def _instant_names(tables: Sequence[Table]) -> frozenset[str]:
 
 
 def instants_of(names: Sequence[str], plan: Plan) -> tuple[bool, ...]:
-    """Which output columns are TIMESTAMPs; told by name for a `*` whose columns we did not foresee."""
+    """Which output columns are TIMESTAMPs; decided by name for a `*` whose columns are not known."""
     if len(plan.instants) == len(names):
         return plan.instants
     return tuple(fold(name) in plan.instant_names for name in names)
@@ -313,9 +313,9 @@ def _literal(literal: exp.Literal) -> str:
 
 
 def _instant_text(value: object) -> str:
-    """An instant in the mirror's form; Refused if it is none."""
+    """An instant in the mirror's form; Refused if it is not one."""
     if value is None:
-        raise Refused("NULL is no instant")
+        raise Refused("NULL is not an instant")
     instant = decode(ColumnType.TIMESTAMP, encode_number(_TIME, value), Interner())
     assert isinstance(instant, datetime)
     return instant.strftime("%Y-%m-%d %H:%M:%S.%f")
@@ -360,7 +360,7 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
             raise BadParameter(position, "a lone surrogate has no UTF-8 form")
         return str.__str__(value)
     if isinstance(value, float) and value != value:
-        raise BadParameter(position, "NaN is no SQL number; None is NULL")
+        raise BadParameter(position, "NaN is not a number in SQL; use None for NULL")
     if value is None or (isinstance(value, int | float) and not isinstance(value, np.generic)):
         return value
     raise BadParameter(position, f"takes None, a number, a text or a datetime, got {kind}")

@@ -1,7 +1,7 @@
 """An in-memory SQLite copy of tables, and the guard around statements that strangers run on it.
 
-The slot of a row is its rowid in SQLite, so a slot that passed from one key to another is simply replaced. How
-TIMESTAMPs are kept is told in `reading.py`, which also says what a statement may be.
+The slot of a row is its rowid in SQLite, so a slot that passed from one key to another is simply replaced. `reading.py`
+says how TIMESTAMPs are kept, and what a statement may be.
 
 A statement can reach nothing but the tables that were found in it (SQLite's authorizer, so that a statement which
 SQLite reads otherwise than our parser gets no further). It is stopped after a number of SQLite's steps, which is a
@@ -54,7 +54,7 @@ class SqliteCopy:
     """Tables by name, rows by slot, and SELECTs over them. One caller at a time."""
 
     def __init__(self, step_limit: int | None = STEP_LIMIT, row_limit: int = ROW_LIMIT) -> None:
-        """Without a `step_limit` somebody else must stop a statement that runs for too long."""
+        """Without a `step_limit` the caller must stop a statement that runs for too long."""
         self.tables: dict[str, Table] = {}
         self._keys: dict[str, _Keys] = {}  # of tables without a name for their rowid
         self._step_limit, self._row_limit = step_limit, row_limit
@@ -62,7 +62,7 @@ class SqliteCopy:
         self._readable: frozenset[str] = frozenset()
         self._local: frozenset[str] = frozenset()  # CTEs: they are in no database
         self._steps_left = 0
-        # no statement is remembered: the authorizer is asked when one is prepared, and shall see each
+        # no statement is cached: the authorizer runs when one is prepared, and must see each
         self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=0)
         self._database.execute("PRAGMA temp_store = MEMORY")
         self._database.execute("PRAGMA trusted_schema = OFF")
@@ -117,7 +117,7 @@ class SqliteCopy:
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(self, plan: Plan, parameters: Parameters) -> QueryRows:
-        """The rows of a SELECT, as named tuples: a field whose column name is no identifier is named by its
+        """The rows of a SELECT, as named tuples: a field whose column name is not an identifier is named by its
         position (`_0`). Raises SqlError or BadParameter."""
         bound = bind(parameters)
         width = sum(len(self.tables[name].columns) for name in plan.tables)
@@ -209,7 +209,7 @@ class _Keys:
         self._slots: dict[Any, int] = {}
 
     def leave(self, slots: Sequence[int]) -> list[Any]:
-        """Empty these slots; the keys that are gone thereby."""
+        """Empty these slots; returns the keys that are gone."""
         left = [(slot, self._by_slot.pop(slot)) for slot in slots if slot in self._by_slot]
         gone = [key for slot, key in left if self._slots[key] == slot]
         for key in gone:

@@ -29,12 +29,12 @@ Done = Callable[[Any, BaseException | None], None]
 
 #: Items that may wait; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 4096, 1024
-#: What these may hold, of everybody and of one owner; a single one may hold more.
+#: Bytes that these may hold, of all owners and of one; a single item may hold more.
 WAITING_BYTES, WAITING_BYTES_PER_OWNER = 256 << 20, 64 << 20
 
 
 class Clock(Protocol):
-    """Where the driver has its time from."""
+    """The driver's source of time."""
 
     def now(self) -> float:
         """Seconds since some moment."""
@@ -44,7 +44,7 @@ class Clock(Protocol):
 
 
 def at_once(call: Callable[[], Any], done: Done) -> None:
-    """Elsewhere is here: for a simulation, and wherever there is nobody to wait."""
+    """Do it here and now: for a simulation, and where no other work waits."""
     try:
         result = call()
     except Exception as error:  # noqa: BLE001  (handed to the work that asked)
@@ -89,7 +89,7 @@ class DriverStatistics:
 
 
 class Driver:
-    """Work items, and the policy that picks whose slice is next, and who goes elsewhere next.
+    """Work items, and the policy that picks which slice is next, and which item goes elsewhere next.
 
     Of the `places` elsewhere one owner has all but one at most, so that others find one.
     """
@@ -107,7 +107,7 @@ class Driver:
         self._places = places
         self._ready: list[_Running] = []
         self._leaving: list[_Running] = []  # they wait for a place elsewhere
-        self._away: list[_Running] = []  # they have one, also those that nobody waits for any more
+        self._away: list[_Running] = []  # they have one, including those that were withdrawn
         self._finished = 0
 
     def __len__(self) -> int:
@@ -143,7 +143,7 @@ class Driver:
         return item
 
     def withdraw(self, item: Item) -> None:
-        """Nobody waits for an item any more."""
+        """Drop an item: its result is no longer needed."""
         assert isinstance(item, _Running)
         work = item.work
         self._forget(item)
@@ -151,7 +151,7 @@ class Driver:
             work.close()
 
     def withdraw_all(self) -> None:
-        """Nobody waits for anything any more."""
+        """Drop all items."""
         for item in self._items():
             self.withdraw(item)
 
@@ -173,7 +173,7 @@ class Driver:
                 yielded = item.work.send(sent)
         except StopIteration as stop:
             result, ended = stop.value, True
-        except Exception as raised_here:  # noqa: BLE001  (handed to whoever waits for the result)
+        except Exception as raised_here:  # noqa: BLE001  (handed to `done`)
             error, ended = raised_here, True
         if isinstance(yielded, float):
             self._clock.pass_by(yielded)
@@ -196,7 +196,7 @@ class Driver:
         self._send_away()
 
     def _send_away(self) -> None:
-        """Let those go elsewhere for whom there is a place."""
+        """Send items elsewhere while there are places."""
         most = max(1, self._places - 1)
         while len(self._away) < self._places:
             owners = [item.owner for item in self._away]

@@ -134,7 +134,7 @@ class Brain:
         return Outcome(Failed(*to_wire(error)))
 
     def failure(self, error: BaseException, what: str) -> Outcome:
-        """The answer to a request that failed through a fault of ours. Raised, if the engine's state is in doubt."""
+        """The answer to a request that failed by a fault of ours; raises it if the engine's state is in doubt."""
         if self.engine.broken:
             raise error
         self.failures += 1
@@ -148,7 +148,7 @@ class Brain:
         self._rights().check(self._sender(origin), action, tables)
 
     def _sender(self, origin: Origin) -> Identity:
-        """Who sent a request, with the rights they have now: not to be kept while the request waits."""
+        """The sender of a request, with the rights it has now: not to be kept while the request waits."""
         return self._rights().who(origin.key, origin.name)
 
     def _handle(self, body: Body, request: Request, origin: Origin, owner: str, now: float) -> Outcome:
@@ -163,7 +163,7 @@ class Brain:
                 self.check(origin, "subscribe", self.engine.tables_named(body.sql))
                 return Outcome(Information(explain(self.engine, self._attendance, self._retention, body)))
             case Status():
-                self.check(origin, "admin")  # it names everybody's queries
+                self.check(origin, "admin")  # it names the queries of all clients
                 return Outcome(Information(self._status()))
             case Describe():
                 return Outcome(Information(self._describe(origin)))
@@ -215,7 +215,7 @@ class Brain:
         return described
 
     def tidy(self) -> None:
-        """Forget texts that only questions had, if there are many."""
+        """Forget texts that only requests mentioned, if there are many."""
         self.engine.tidy()
         self._forget_swept()
 
@@ -228,16 +228,18 @@ class Brain:
                     self._retention.forget(attending.number, self.engine.seq)
 
     def _void(self, batch: Batch) -> tuple[int, ...]:
-        """The channels of which a batch had more to tell than can be told."""
+        """The channels for which a batch had more messages than can be sent."""
         lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
         numbers = tuple(attending.number for attending in lost if attending is not None)
-        for number in numbers:  # + 1: who has heard the batch's messages in other channels is not complete in this one
+        for (
+            number
+        ) in numbers:  # + 1: a client that has this batch's messages of other channels is not complete in this one
             self._retention.forget(number, batch.last_seq + 1)
         return numbers
 
     def _execute(self, body: Execute, publisher: bytes) -> Outcome:
         statement = parse_statement(body.sql)
-        if isinstance(statement, DropTable):  # a channel that lingers for nobody does not keep a table
+        if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             for attending in self._attendance.close_now(statement.name, self._wanted()):
                 self._retention.close(attending.number)
         self.engine.execute(body.sql)
@@ -246,7 +248,7 @@ class Brain:
         entry = LogEntry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
         return Outcome(Done(first, last), entry)
 
-    # --- telling ---------------------------------------------------------------------------------------
+    # --- describing ------------------------------------------------------------------------------------
 
     def _describe(self, origin: Origin) -> dict[str, object]:
         """The tables that the sender may do something with."""
@@ -265,7 +267,7 @@ class Brain:
 
 
 def _may_see(sender: Identity, table: str) -> bool:
-    """Whether somebody may know of a table."""
+    """Whether a sender may know of a table."""
     return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LogEntry(NamedTuple):
-    """What the log must hold before anybody hears of a change."""
+    """What the log must hold before a change is acknowledged or sent."""
 
     kind: RecordKind
     payload: bytes
@@ -32,5 +32,5 @@ class Outcome:
     installs: tuple[Install, ...] = ()
     through: int = 0
     messages: dict[int, Columns] = field(default_factory=dict)
-    void: tuple[int, ...] = ()  # channels with more messages than can be told: whoever listens must begin again
+    void: tuple[int, ...] = ()  # channels with more messages than can be sent: their subscribers must begin again
     ordered: bool = False  # the reply must not overtake messages of earlier requests

@@ -106,7 +106,7 @@ class Pipeline:
         self.waiting_bytes -= sum(step.size_bytes for step in steps)
         try:
             self._release(steps)
-        except Exception as error:  # noqa: BLE001  (reported to whoever runs the server, who stops it)
+        except Exception as error:  # noqa: BLE001  (`Server.run` raises it)
             if not self.failed.done():
                 self.failed.set_exception(error)
 

@@ -1,8 +1,8 @@
-"""One-time queries: whose turn it is, and what becomes of them. SQLite is never touched here.
+"""One-time queries: which runs next, and its answer. SQLite is never touched here.
 
 The work is done in `broker/queries/process.py`. A query waits for its turn; its text goes there to be read (which
-tables?); the copies of these tables are brought up to date, some rows at a time; then it is asked, behind all rows
-that belong to the very moment. It sees everything that was applied before, and is killed at its time limit.
+tables?); the copies of these tables are brought up to date, some rows at a time; then it is sent there, behind all
+rows of that moment. It sees everything that was applied before, and is killed at its time limit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Queries:
     """The queries that wait, those that run, and the process they run in.
 
     The process is started for the first query, and again when it ends; tables are copied when first named. One owner
-    may have all but one of the places, and waits behind those who were served less.
+    may have all but one of the places, and waits behind owners that were served less.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Queries:
         return len(self._running)
 
     def put(self, request: Request, query: Query, owner: str) -> None:
-        """Queue a query. If too many wait, it or one of somebody of whom more wait is Overloaded."""
+        """Queue a query. If too many wait, it is Overloaded, or else a query of an owner that has more waiting."""
         check_text(query.sql)
         item = _WaitingQuery(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
         mine = [other for other in self._waiting if other.owner == owner]
@@ -111,7 +111,7 @@ class Queries:
     def _make_room(
         self, refusal: Overloaded, mine: list[_WaitingQuery], weight: Callable[[list[_WaitingQuery]], int]
     ) -> None:
-        """Refuse the latest query of the owner of whom most waits; if that is the newcomer, its own."""
+        """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer."""
         by_owner: dict[str, list[_WaitingQuery]] = {}
         for item in self._waiting:
             by_owner.setdefault(item.owner, []).append(item)
@@ -123,7 +123,7 @@ class Queries:
         self._done(most[-1].request, self._refusal(refusal, most[-1].request))
 
     def stay_with(self, links: Container[int]) -> None:
-        """Forget the queries that wait for somebody whose link is gone: nobody would hear the answer."""
+        """Forget waiting queries of clients whose link is gone."""
         self._waiting = [item for item in self._waiting if item.request is None or item.request.route[-1] in links]
 
     async def run(self) -> None:

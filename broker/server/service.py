@@ -49,17 +49,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two rounds of small talk: progress to the children, channels to close, checkpoints.
+#: Seconds between two rounds: progress to the children, channels to close, checkpoints.
 ROUND_S = 0.1
-#: A node that has not reported for so long is not shown, nor offered to clients.
+#: A node that has not reported for this long is neither shown nor offered to clients.
 REPORT_VALID_S = 5.0
 #: Nodes that may report; more are served, but not shown.
 MOST_NODES = 10_000
 ID_BYTES = 16
-#: Of a name or endpoint that everybody is told.
+#: Characters of a name or endpoint in the directory that all clients get.
 LONGEST_TEXT = 256
-
-
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
 HISTORY = 600
 
@@ -187,7 +185,7 @@ class Server:
     # --- requests ----------------------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, request: Request) -> None:
-        """Do what a child, or somebody below it, asks for."""
+        """Do what a child, or a client below it, asks for."""
         assert self.pipeline is not None, "the listener starts after the pipeline"
         assert request.origin is not None, "Children fills it in"
         self.requests += 1
@@ -227,7 +225,7 @@ class Server:
                 return
             try:
                 self._put(request, outcome)
-            except Exception as bug:  # noqa: BLE001  (it fails this request, and nobody else's)
+            except Exception as bug:  # noqa: BLE001  (it fails this request only)
                 self._put(request, self.brain.failure(bug, "reply"))
 
         try:
@@ -237,7 +235,7 @@ class Server:
             raise
 
     def _fail(self, error: BaseException) -> None:
-        """The engine's state is in doubt: whoever runs the server stops it."""
+        """The engine's state is in doubt: `run` raises this, and the server stops."""
         assert self.pipeline is not None
         if not self.pipeline.failed.done():
             self.pipeline.failed.set_exception(error)
@@ -260,7 +258,7 @@ class Server:
         gathered: dict[int, list[Columns]] = {}
         through = 0
         for request, outcome, reply, rights in steps:
-            if outcome.installs and rights is not self.children.rights:  # what it installs may not be allowed any more
+            if outcome.installs and rights is not self.children.rights:  # what it installs may no longer be allowed
                 again = Failed(*to_wire(ConnectionLost("the allow list was read again")))
                 outcome, reply = Outcome(again), bodies.encode(again)
             if outcome.ordered and through:
@@ -283,17 +281,17 @@ class Server:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
 
     def take_rights(self, rights: Rights) -> None:
-        """Take over a new allow list: everybody subscribes again, and keeps what is still allowed."""
+        """Take over a new allow list: all clients subscribe again, and keep what is still allowed."""
         self.children.rights = rights
         self.children.reset("rights", "the allow list was read again", fresh_link=False)
 
     def _wanted(self) -> set[int]:
-        """The channels that somebody asks for, those whose reply has not left included."""
+        """The channels in use, including those whose reply has not left yet."""
         coming = {install.channel for step in self.pipeline or () for install in step.outcome.installs}
         return coming.union(self.children.router.channels())
 
     def _asked(self, channel: int, partitions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Which partition numbers subscribers elsewhere may ask for, those whose reply has not left included."""
+        """Which partition numbers subscribers elsewhere use, including those whose reply has not left yet."""
         held = self.children.router.partitions_held(channel, partitions)
         for step in self.pipeline or ():
             for install in step.outcome.installs:
@@ -338,13 +336,13 @@ class Server:
         return time.monotonic() - later[0] if later else 0.0
 
     def live_reports(self) -> list[dict[str, object]]:
-        """What nodes have told about themselves lately."""
+        """The recent reports of nodes."""
         now = time.monotonic()
         self._reports = {key: (at, report) for key, (at, report) in self._reports.items() if now - at < REPORT_VALID_S}
         return [report for _, report in self._reports.values()]
 
     def _tell_directory(self) -> None:
-        """Tell everybody which nodes there are, if that has changed."""
+        """Send the list of nodes to all children, if it has changed."""
         nodes = tuple(sorted(map(_entry, self.live_reports()), key=lambda node: node.id))
         places = [(node.id, node.endpoint, node.depth) for node in nodes]
         known = [(node.id, node.endpoint, node.depth) for node in self._nodes]
@@ -374,7 +372,7 @@ class Server:
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
-    """An outcome with its reply's bytes; one that no frame holds is refused: whoever asked must ask for less."""
+    """An outcome with its reply's bytes; one too large for a frame is refused."""
     try:
         body = outcome.reply if isinstance(outcome.reply, bytes) else bodies.encode(outcome.reply)
         size = len(body) + sum(install.points.nbytes + 64 for install in outcome.installs)
@@ -387,13 +385,13 @@ def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
 
 
 def owner_of(request: Request) -> str:
-    """On whose account a request goes: its key, or, where there are no keys, its connection."""
+    """The owner that a request is charged to: its key, or, where there are no keys, its connection."""
     assert request.origin is not None
     return request.origin.key or "/".join(map(str, request.route))
 
 
 def _entry(report: dict[str, object]) -> NodeEntry:
-    """A node as others are told of it; KeyError or ValueError if the report is none."""
+    """A node as clients learn of it; KeyError or ValueError if the report is malformed."""
     node, path, clients = bytes.fromhex(str(report["id"])), report.get("path"), report.get("clients")
     if len(node) != ID_BYTES:
         raise ValueError(f"the id of a node has {ID_BYTES} bytes, not {len(node)}")

@@ -137,7 +137,7 @@ def encode_duration(value: object) -> Code:
 
 
 def within_reach(code: Code, domain: Domain) -> Code:
-    """A bound on the difference of whole numbers (TIMESTAMPs are: microseconds), if it can be told apart from its
+    """A bound on the difference of whole numbers (TIMESTAMPs are: microseconds), if it differs from its
     neighbours. Beyond 2**53 the floats are two apart, and a difference may lie between them."""
     down, up = code
     if (down == up and math.isinf(down)) or -REACH < down <= up < REACH:

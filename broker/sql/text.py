@@ -34,7 +34,7 @@ _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _DIALECT = SQLite()
 
 # sqlglot warns in the log about text it finds odd. What strangers write is not news to an operator, and they
-# could fill the log with it; the author hears of it by the SqlError.
+# could fill the log with it; the author gets the SqlError.
 logging.getLogger("sqlglot").addFilter(lambda record: False)
 
 

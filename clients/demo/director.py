@@ -64,15 +64,15 @@ class DemoSettings:
 
 @dataclass(slots=True)
 class DemoState:
-    """The show so far. `moved_ms`: who had to go elsewhere, and how long after the kill all was subscribed again."""
+    """The show so far. `moved_ms`: by client that moved, how long after the kill it was subscribed again."""
 
     settings: DemoSettings
     shown: list[Shown]
     subscriptions: int = 0
     elapsed_s: float = 0.0
     published: int = 0
-    rate: float = 0.0  # updates a second, lately
-    told_rate: float = 0.0  # new answers a second, lately
+    rate: float = 0.0  # recent updates a second
+    told_rate: float = 0.0  # recent new answers a second
     traffic: DemoTraffic = NO_TRAFFIC
     places: dict[str, str] = field(default_factory=lambda: dict(AT_FIRST))
     connected: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(AT_FIRST, True))
@@ -152,7 +152,7 @@ class Director:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     def _recovered(self, now: float) -> bool:
-        """Whether all who were at the gateway are elsewhere; or it takes so long that the verdict shall say so."""
+        """Whether all clients of the killed gateway are at another one, or it takes too long; the verdict says so."""
         assert self._killed_at is not None, "asked after the kill"
         moved = all(name in self.state.moved_ms for name, place in AT_FIRST.items() if place == VICTIM)
         return moved or now - self._killed_at > RECOVER_S

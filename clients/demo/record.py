@@ -97,7 +97,7 @@ def canonical(answer: Written) -> Any:
 
 
 class Rebuilt:
-    """What somebody knows who heard nothing but these events; `at` goes forward through them.
+    """The answer as known from these events alone; `at` goes forward through them.
 
     `faults` says what cannot be: an event not later than the one before, or a row that leaves though it was not there.
     `blind` holds the stretches before a Resync in which events are missing, as that Resync says.

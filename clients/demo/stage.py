@@ -62,7 +62,7 @@ class DemoStage:
         await self._cluster.stop()
 
     def check(self) -> None:
-        """Raise if a process of the cluster ended by itself."""
+        """Raise if a process of the cluster ended without being killed by us."""
         for name, child in self._cluster.children.items():
             if not child.alive and name not in self._killed:
                 raise child.failure()
@@ -72,7 +72,7 @@ class DemoStage:
         return next((name for name, child in self._cluster.children.items() if child.endpoint == endpoint), None)
 
     async def kill(self, name: str) -> None:
-        """SIGKILL, as `kill -9` does: no goodbye to anybody. What it had counted is kept."""
+        """SIGKILL, as `kill -9` does: without a goodbye. What it had counted is kept."""
         await self._count(name)
         self._killed.add(name)
         self._cluster.children[name].signal(signal.SIGKILL)

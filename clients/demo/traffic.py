@@ -4,10 +4,10 @@ All three are counted on the same tree, in messages and bytes on all links (serv
 to clients), without snapshots, replays and acknowledgements:
 
 Hullcast   measured: the frames with messages that each process handed to its children
-CN         computed: each update goes, once a link, to whoever has a subscription whose range holds the row, before or
+CN         computed: each update goes, once a link, to all that have a subscription whose range holds the row, before or
            after; encoded as Hullcast would encode it. Its clients get rows, not answers: they have to keep all
            rows in their ranges, and compute.
-unicast    computed: one message for each subscription told, from the server all the way: number, update, new answer
+unicast    computed: one message for each changed answer, from the server all the way: number, update, new answer
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DemoTraffic:
 
 
 def unicast(told: int, row_bytes: int) -> Load:
-    """One message for each subscription told; `row_bytes` are those of rows that came and went, over all of them."""
+    """One message for each changed answer; `row_bytes` are those of rows that came and went, over all of them."""
     return Load(HOPS * told, HOPS * (told * TOLD_BYTES + row_bytes))
 
 

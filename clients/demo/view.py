@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hullcast.clients.demo.judge import Verdict
     from hullcast.clients.demo.traffic import DemoTraffic, Load
 
-#: Lines of a terminal with room for empty ones, and for SQL that needs two; columns with room to say who is who.
+#: Lines of a terminal with room for empty ones, and for SQL that needs two; columns with room for the client's name.
 ROOMY, TALL, WIDE = 28, 38, 100
 COLOURS = {"MIN": "cyan", "MAX": "cyan", "DISTINCT": "magenta", "COUNT": "green", "SUM": "green", "AVG": "green"}
 WORDS = re.compile(r"\b(SELECT|DISTINCT|FROM|WHERE|BETWEEN|AND|JOIN|USING|ON|MIN|MAX|COUNT|SUM|AVG)\b")
@@ -68,7 +68,7 @@ def plain_line(state: DemoState) -> str:
 
 
 def news(state: DemoState, told: set[str]) -> list[str]:
-    """What happened and is not in `told` yet, which grows by it: processes that started, the kill, who moved."""
+    """What happened and is not in `told` yet, which grows by it: starts of processes, the kill, clients that moved."""
     happened: dict[str, str] = {}
     if state.killed_at_s is not None:
         who = ", ".join(name for name, place in AT_FIRST.items() if place == VICTIM)
@@ -116,7 +116,7 @@ def _answer(shown: Shown) -> Text:
 
 
 def _tree(state: DemoState) -> Table:
-    """The overlay, and at which gateway everybody is."""
+    """The overlay, and the clients at each gateway."""
     grid = Table.grid(padding=(0, 1))
     for gateway, branch in zip(GATEWAYS, ("server ─ root ┬", "              └"), strict=True):
         line = Text.assemble((branch, "dim"))

@@ -41,7 +41,7 @@ SHOWN_ROWS = 3
 
 
 def stay_quiet() -> None:
-    """The terminal is the parent's: no logs on it, and Ctrl-C there is for the parent alone, who closes our input."""
+    """The terminal is the parent's: no logs on it, and Ctrl-C there is for the parent alone, which closes our input."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

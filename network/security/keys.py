@@ -115,4 +115,4 @@ def _read(path: Path, *, private: bool, setting: str = "key") -> dict[str, objec
             raise ValueError("it is far too long")
         return tomllib.loads(data.decode())
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are such
-        raise BadSetting(setting, str(path), f"this is no key file: {error}") from error
+        raise BadSetting(setting, str(path), f"this is not a key file: {error}") from error

@@ -297,7 +297,7 @@ def test_a_directory_that_others_could_read_is_tightened_and_said_so(
         path.chmod(0o755 if path.is_dir() else 0o644)
     opened(tmp_path / "data").close()
     assert set(modes(tmp_path / "data").values()) == {0o700, 0o600}
-    assert [line.message for line in caplog.records] == ["others could read the data; not any more"]
+    assert [line.message for line in caplog.records] == ["access of other users to the data removed"]
     caplog.clear()
     opened(tmp_path / "data").close()
     assert not caplog.records

@@ -467,7 +467,7 @@ def test_staged_answers_are_their_owners_while_they_may_have_them(staging: Desk)
     fetch, rest = bodies.Fetch(ticket, 0), bodies.Subscribe((), ticket=ticket)
     for body in (fetch, rest):
         request = Request(1, (2,), Origin(None, ""), bodies.encode(body))
-        assert "no answers are kept" in refusal(finish(staging.brain.work(body, request, "somebody", lambda: 0.0)))
+        assert "no longer kept" in refusal(finish(staging.brain.work(body, request, "somebody", lambda: 0.0)))
     assert isinstance(staging.ask(fetch).reply, bytes)
     staging.rights = Rights.parse(RIGHTS)
     assert "may not subscribe" in refusal(staging.ask(fetch))

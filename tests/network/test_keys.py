@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
         ("secret = 3", "no secret key"),
         ("secret = 'short'", "no secret key"),
         ("public = 'x'", "the pair is in the .key file"),
-        ("{", "this is no key file"),
+        ("{", "this is not a key file"),
         ("x = '" + "x" * 20_000 + "'", "far too long"),
     ],
 )

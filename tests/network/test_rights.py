@@ -127,7 +127,7 @@ def test_a_list_is_read_from_its_file(tmp_path: Path) -> None:
     path.write_text(LIST, "utf-8")
     assert Rights.load(path) == listed()
     path.write_text("[[key", "utf-8")
-    with pytest.raises(BadSetting, match=r"allow\.toml.*no TOML"):
+    with pytest.raises(BadSetting, match=r"allow\.toml.*not TOML"):
         Rights.load(path)
 
 

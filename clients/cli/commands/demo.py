@@ -120,7 +120,7 @@ def _liner(settings: DemoSettings, console: Console) -> Callable[[DemoState], No
 
 
 def _teller(console: Console) -> Callable[[Told], None]:
-    """Passes on what processes say of compiling: on a cold machine that is what everybody waits for."""
+    """Passes on what processes say of compiling: on a cold machine that is what takes so long."""
 
     def tell(told: Told) -> None:
         if "compiling" in told.text:

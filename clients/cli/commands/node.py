@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-#: What a parent says (BYE) to a node that need not come back before somebody has changed something.
+#: Reasons (BYE) of a parent after which dialling again is pointless until the settings change.
 POINTLESS = ("denied", "version")
 
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Serve until told to stop."""
+    """Serve until asked to stop."""
     prepared = prepare(NodeSettings, arguments)
     if prepared is None:
         return 0
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def missing(node: Node) -> str | None:
-    """What a node needs before it serves: a parent that knows the way to the server, and told so."""
+    """What a node needs before it serves: a parent that has reported a way to the server."""
     if node.attached:
         return None if node.path else "the parent has no way to the server"
     failure, tried = node.dialer.failure, node.dialer.statistics().attempts

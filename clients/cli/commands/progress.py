@@ -38,7 +38,7 @@ class Steps(Protocol):
 
 @contextmanager
 def steps_bar(console: Console, total: int | None) -> Iterator[Steps]:
-    """Show so many steps (None: nobody knows how many)."""
+    """Show so many steps (None: the number is not known)."""
     if not console.is_terminal:
         with _told(Lines(total, monotonic())) as lines:
             yield lines
@@ -128,7 +128,7 @@ def _told(lines: Lines) -> Iterator[Lines]:
             try:
                 sys.stderr.write(text)
                 sys.stderr.flush()
-            except (OSError, ValueError):  # nobody reads it any more: the work goes on
+            except (OSError, ValueError):  # the reader is gone: the work goes on
                 return
 
     thread = threading.Thread(target=run, name="hullcast-progress", daemon=True)

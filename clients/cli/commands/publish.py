@@ -75,7 +75,7 @@ def _character(text: str) -> str:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Publish, and sum up."""
     form = next(form for form in FORMS if getattr(arguments, form) is not None)
-    source = Source(getattr(arguments, form))  # before connecting: a wrong name is told at once
+    source = Source(getattr(arguments, form))  # before connecting: a wrong name is reported at once
     begun = time.perf_counter()
     account = Account()
     try:

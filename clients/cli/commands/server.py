@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Serve until told to stop."""
+    """Serve until asked to stop."""
     prepared = prepare(ServerSettings, arguments)
     if prepared is None:
         return 0

@@ -37,7 +37,7 @@ Kind = TypeVar("Kind", bound=ServerSettings | NodeSettings)
 
 
 class Prepared(NamedTuple, Generic[Kind]):
-    """What a process serves with; `parent_curve` is for those who dial one."""
+    """What a process serves with; `parent_curve` is for processes that dial a parent."""
 
     settings: Kind
     rights: Rights

@@ -93,13 +93,13 @@ async def _sample(client: Client) -> StatusSample:
 
 @dataclass(frozen=True, slots=True)
 class StatusSample:
-    """What the server told at a moment."""
+    """The server's status at a moment."""
 
     at: float
     status: Mapping[str, Any]
 
     def node(self, number: str) -> Mapping[str, Any] | None:
-        """What a node told, by its id."""
+        """A node's report, by its id."""
         return next((node for node in self.status["nodes"] if node["id"] == number), None)
 
 
@@ -205,7 +205,7 @@ def _waiting(size_bytes: int) -> Text:
 def _messages(
     facts: Mapping[str, Any], then: Mapping[str, Any] | None, now: StatusSample, before: StatusSample | None
 ) -> Text:
-    """Messages that came, those somebody below wanted, and the rest."""
+    """Messages that came, those sent on, and those filtered out."""
     if not facts["messages"]:
         return Text("; no messages yet")
     text = Text(f"; {facts['messages']:,} messages")
@@ -237,7 +237,7 @@ def _channels(now: StatusSample, before: StatusSample | None) -> Table:
     then = {channel["number"]: channel for channel in before.status["channels"]} if before is not None else {}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("channel", overflow="fold", ratio=1)
-    for name in ("updates", "messages", "messages/update", "messages/s", "nobody's"):
+    for name in ("updates", "messages", "messages/update", "messages/s", "no effect"):
         table.add_column(name, justify="right", no_wrap=True)
     for channel in sorted(now.status["channels"], key=lambda channel: -channel["messages"]):
         updates, messages = channel["updates"], channel["messages"]

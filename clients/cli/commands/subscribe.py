@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Listen until told to stop."""
+    """Listen until asked to stop."""
     asyncio.run(_run(arguments, console))
     return 0
 
@@ -107,7 +107,7 @@ async def _listen(
     output: StandardOutput,
     stop: asyncio.Event,
 ) -> None:
-    """Tell events until there were enough of them, or somebody says stop."""
+    """Print events until there were enough of them, or a stop was asked for."""
     tasks = [
         asyncio.create_task(_tell(subscription, teller, output, arguments.count), name="subscribe.tell"),
         asyncio.create_task(_watch(client, teller, output), name="subscribe.watch"),
@@ -141,7 +141,7 @@ async def _tell(subscription: LiveSubscription, teller: Teller, output: Standard
 
 
 async def _watch(client: Client, teller: Teller, output: StandardOutput) -> None:
-    """Tell when the connection goes and comes; also when it did both between two looks."""
+    """Print when the connection is lost and made again; also when both happened between two looks."""
     was, links = True, _links(client)
     while True:
         await asyncio.sleep(LOOK_S)
@@ -187,7 +187,7 @@ def _stopping() -> Iterator[asyncio.Event]:
 
 
 class StandardOutput:
-    """Lines to standard output from an event loop, which never waits for whoever reads them; for `async with`.
+    """Lines to standard output from an event loop, which never waits for the reader; for `async with`.
 
     A slow reader makes `write` wait, not the loop: heartbeats go on, and the subscription's own overflow policy decides
     what happens to events meanwhile. When the reader is gone (`| head -1`), `gone` is set at once, without another
@@ -224,7 +224,7 @@ class StandardOutput:
         asyncio.get_running_loop().remove_reader(self._fd)
 
     async def write(self, text: str) -> None:
-        """Write, and return when the system has all of it; BrokenPipeError if nobody reads."""
+        """Write, and return when the system has all of it; BrokenPipeError if the reader is gone."""
         if self._fd < 0:
             sys.stdout.write(text)
             sys.stdout.flush()

@@ -37,7 +37,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Something to tell the user: of whom, what, and whether it is a line of that process's own log."""
+    """Something to tell the user: which process, what, and whether it is a line of that process's own log."""
 
     name: str
     text: str

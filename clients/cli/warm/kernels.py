@@ -285,7 +285,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description="Compile a part of the kernels (a helper of `hullcast warm`).")
     parser.add_argument("--part", type=int, choices=range(len(PARTS)), required=True)
     part = parser.parse_args().part
-    do_not_announce()  # whoever started this does
+    do_not_announce()  # the process that started this one does
 
     def say(name: str) -> None:
         sys.stdout.write(name + "\n")
