@@ -36,6 +36,7 @@ from hullcast.network.wire.errors import BadDirectory, CheckpointFailed, Hullcas
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hullcast.broker.log.checkpoint import LoadedCheckpoint
     from hullcast.broker.log.record import Record
     from hullcast.broker.scheduling.driver import Work
 
@@ -161,18 +162,10 @@ def _open(
     identity = found_identity(path)
     leftovers = remove_leftovers(path)
     publishers = Publishers()
-    number, seq, checkpoint, damaged = 0, 0, None, []
-    for checkpoint_number, file in reversed(checkpoints(path)):
-        try:
-            check(file, checkpoint_number, identity)
-        except LogDamaged as error:
-            damaged.append(error)
-            continue
-        loaded = load(file, engine)
+    loaded, damaged = _load_newest(path, identity, engine)
+    if loaded is not None:
         publishers.restore(loaded.receipts, loaded.forgotten)
-        checkpoint = number = loaded.number
-        seq = loaded.seq
-        break
+    number, seq = (loaded.number, loaded.seq) if loaded is not None else (0, 0)
     replay = Replay(path / LOG, identity, after=number, seq=seq)
     records = 0
     try:
@@ -194,7 +187,7 @@ def _open(
         segment_bytes=segment_bytes,
     )
     recovered = Recovered(
-        checkpoint,
+        number if loaded is not None else None,
         tuple(map(str, damaged)),
         replay.segments,
         records,
@@ -208,8 +201,21 @@ def _open(
     return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered)
 
 
+def _load_newest(path: Path, identity: bytes, engine: Engine) -> tuple[LoadedCheckpoint | None, list[LogDamaged]]:
+    """Fill the engine from the newest checkpoint that is whole; and what is wrong with those that are newer."""
+    damaged = []
+    for number, file in reversed(checkpoints(path)):
+        try:
+            check(file, number, identity)
+        except LogDamaged as error:
+            damaged.append(error)
+        else:
+            return load(file, engine), damaged
+    return None, damaged
+
+
 def _report(recovered: Recovered, end: End) -> None:
-    """Tell what was found; whatever an operator should know of is a warning."""
+    """Log what was found; what an operator should know of is a warning."""
     for problem in recovered.damaged_checkpoints:
         log.warning("damaged checkpoint passed over, the log had it all", extra={"why": problem})
     if recovered.cut is not None:

@@ -304,7 +304,7 @@ def explain(engine: Engine, attendance: Attendance, retention: Retention, body: 
     query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])
     shape, tables = query.shape, query.tables
     rectangular = shape.kind in RECTANGULAR
-    told: dict[str, object] = {
+    facts: dict[str, object] = {
         "channel": engine.channel_name(query),
         "kind": shape.kind.value,
         "tables": list(shape.tables),
@@ -321,26 +321,26 @@ def explain(engine: Engine, attendance: Attendance, retention: Retention, body: 
     }
     attending = None if channel is None else attendance.find(channel.name)
     if channel is not None and attending is not None:
-        told["channel_open"] = True
-        told.update(_traffic(channel, attending, retention, channel.points_elsewhere(predicates)))
-    return told
+        facts["channel_open"] = True
+        facts.update(_traffic(channel, attending, retention, channel.points_elsewhere(predicates)))
+    return facts
 
 
 def _traffic(channel: Channel, attending: Attending, retention: Retention, points: Floats) -> dict[str, object]:
-    told: dict[str, object] = {}
+    facts: dict[str, object] = {}
     statistics = channel.statistics()
     if statistics.updates:
-        told["updates_seen"] = statistics.updates
-        told["messages_per_update"] = statistics.messages / statistics.updates
-        told["ignorable_share"] = statistics.ignorable / statistics.updates
+        facts["updates_seen"] = statistics.updates
+        facts["messages_per_update"] = statistics.messages / statistics.updates
+        facts["ignorable_share"] = statistics.ignorable / statistics.updates
     kept = retention.latest(attending.number, LOOKED_AT_BYTES)
     if kept:
         columns = concatenate(kept)
         hit = concerned(columns, attending.spec, points)
         seqs = np.asarray(columns["seq"])
-        told["recent_messages"] = len(seqs)
-        told["recent_messages_matching"] = int(hit.sum())
-        told["recent_updates_telling"] = len(np.unique(seqs[hit]))
-        told["recent_span_updates"] = int(seqs.max() - seqs.min() + 1)
-        told["bytes_per_message"] = size_bytes(columns) / len(seqs)
-    return told
+        facts["recent_messages"] = len(seqs)
+        facts["recent_messages_matching"] = int(hit.sum())
+        facts["recent_updates_telling"] = len(np.unique(seqs[hit]))
+        facts["recent_span_updates"] = int(seqs.max() - seqs.min() + 1)
+        facts["bytes_per_message"] = size_bytes(columns) / len(seqs)
+    return facts

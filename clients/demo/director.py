@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.clients.cli.processes.cluster import Told
+    from hullcast.clients.cli.processes.cluster import Notice
     from hullcast.clients.demo.judge import Verdict
 
 FRAME_S = 0.125
@@ -94,7 +94,7 @@ class Director:
     """Runs the demo once. `draw` is called with the state of things, several times a second."""
 
     def __init__(
-        self, settings: DemoSettings, folder: Path, draw: Callable[[DemoState], None], tell: Callable[[Told], None]
+        self, settings: DemoSettings, folder: Path, draw: Callable[[DemoState], None], tell: Callable[[Notice], None]
     ) -> None:
         self._settings, self._draw = settings, draw
         self._stage = DemoStage(folder, settings, tell)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.clients.cli.processes.cluster import Told
+    from hullcast.clients.cli.processes.cluster import Notice
     from hullcast.clients.demo.director import DemoSettings
 
 ANSWER_S = 10.0
@@ -26,7 +26,7 @@ ANSWER_S = 10.0
 class DemoStage:
     """Real processes on this host: the rows in a synced commit log, everything else as a user would run it."""
 
-    def __init__(self, folder: Path, settings: DemoSettings, tell: Callable[[Told], None]) -> None:
+    def __init__(self, folder: Path, settings: DemoSettings, tell: Callable[[Notice], None]) -> None:
         self.record = folder / "published.jsonl"
         self._folder, self._settings = folder, settings
         self._cluster = Cluster(Layout(nodes=1 + len(GATEWAYS), data=str(folder / "data"), monitor=True), tell)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.clients.cli.processes.cluster import Told
+    from hullcast.clients.cli.processes.cluster import Notice
     from hullcast.clients.demo.director import DemoState
     from hullcast.clients.demo.view import Summary
 
@@ -119,11 +119,11 @@ def _liner(settings: DemoSettings, console: Console) -> Callable[[DemoState], No
     return draw
 
 
-def _teller(console: Console) -> Callable[[Told], None]:
+def _teller(console: Console) -> Callable[[Notice], None]:
     """Passes on what processes say of compiling: on a cold machine that is what takes so long."""
 
-    def tell(told: Told) -> None:
-        if "compiling" in told.text:
-            console.print(f"{told.name} is compiling kernels (first run only, cached) ..")
+    def tell(notice: Notice) -> None:
+        if "compiling" in notice.text:
+            console.print(f"{notice.name} is compiling kernels (first run only, cached) ..")
 
     return tell

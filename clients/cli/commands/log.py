@@ -72,36 +72,40 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _verify(directory: Path, as_json: bool, console: Console) -> int:
     found = verify(directory)
     if as_json:
-        report = {
-            "identity": found.identity.hex(),
-            "checkpoints": [
-                {"file": seen.path.name, "bytes": seen.size_bytes, "record": seen.number, "problem": seen.problem}
-                for seen in found.checkpoints
-            ],
-            "segments": [
-                {
-                    "file": seen.path.name,
-                    "bytes": seen.size_bytes,
-                    "records": seen.records,
-                    "first_seq": seen.first_seq,
-                    "last_seq": seen.last_seq,
-                    "problem": seen.problem,
-                }
-                for seen in found.segments
-            ],
-            "unfinished_bytes": found.cut.size_bytes if found.cut else 0,
-            "last": {
-                "record": found.last.last_record,
-                "seq": found.last.last_seq,
-                "file": found.last.path.name,
-                "end": found.last.end,
+        console.file.write(json.dumps(_facts(found)) + "\n")
+    else:
+        _print(directory, found, console)
+    return NO if found.problems else FINE
+
+
+def _facts(found: Verified) -> dict[str, Any]:
+    last = found.last
+    return {
+        "identity": found.identity.hex(),
+        "checkpoints": [
+            {"file": seen.path.name, "bytes": seen.size_bytes, "record": seen.number, "problem": seen.problem}
+            for seen in found.checkpoints
+        ],
+        "segments": [
+            {
+                "file": seen.path.name,
+                "bytes": seen.size_bytes,
+                "records": seen.records,
+                "first_seq": seen.first_seq,
+                "last_seq": seen.last_seq,
+                "problem": seen.problem,
             }
-            if found.last
-            else None,
-            "problems": list(found.problems),
-        }
-        console.file.write(json.dumps(report) + "\n")
-        return NO if found.problems else FINE
+            for seen in found.segments
+        ],
+        "unfinished_bytes": found.cut.size_bytes if found.cut else 0,
+        "last": {"record": last.last_record, "seq": last.last_seq, "file": last.path.name, "end": last.end}
+        if last
+        else None,
+        "problems": list(found.problems),
+    }
+
+
+def _print(directory: Path, found: Verified, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("file", "bytes", "records", "updates", ""):
         table.add_column(name, justify="left" if name in ("file", "") else "right")
@@ -114,13 +118,12 @@ def _verify(directory: Path, as_json: bool, console: Console) -> int:
         table.add_row(segment.path.name, f"{segment.size_bytes:,}", f"{segment.records:,}", updates, verdict)
     console.print(f"data directory {directory}, identity {found.identity.hex()}", markup=False, soft_wrap=True)
     console.print(table)
+    lines = [f"problem: {problem}" for problem in found.problems]
     if found.cut is not None:
         text = f"at its end: {found.cut}; the log does not say that it was ever acknowledged, the next start removes it"
-        console.print(text, markup=False, soft_wrap=True)
-    for problem in found.problems:
-        console.print(f"problem: {problem}", markup=False, soft_wrap=True)
-    console.print(_verdict(found), markup=False, soft_wrap=True)
-    return NO if found.problems else FINE
+        lines.insert(0, text)
+    for line in (*lines, _verdict(found)):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _verdict(found: Verified) -> str:

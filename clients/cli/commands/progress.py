@@ -40,7 +40,7 @@ class Steps(Protocol):
 def steps_bar(console: Console, total: int | None) -> Iterator[Steps]:
     """Show so many steps (None: the number is not known)."""
     if not console.is_terminal:
-        with _told(Lines(total, monotonic())) as lines:
+        with _written(Lines(total, monotonic())) as lines:
             yield lines
         return
     count = () if total is None else (MofNCompleteColumn(),)
@@ -94,7 +94,7 @@ class Lines:
     def __init__(self, total: int | None, now: float) -> None:
         self._total, self._begun, self._last = total, now, now
         self._what, self._number, self._tasks = "", 0, (0, 0)
-        self._told = ""  # the step that the last line was about
+        self._written = ""  # the step that the last line was about
 
     def begin(self, what: str) -> None:
         """A step begins, and the one before it is done."""
@@ -108,9 +108,9 @@ class Lines:
     def line(self, now: float) -> str:
         """The line to write now; empty if none is due: a new step soon, an old one only now and then."""
         what = self._what
-        if not what or now - self._last < (MOST_S if what == self._told else LEAST_S):
+        if not what or now - self._last < (MOST_S if what == self._written else LEAST_S):
             return ""
-        self._told, self._last = what, now
+        self._written, self._last = what, now
         done, known = self._tasks
         step = f" (step {self._number} of {self._total})" if self._total else ""
         tasks = f": {done} of {known} tasks" if known else ""
@@ -118,7 +118,7 @@ class Lines:
 
 
 @contextmanager
-def _told(lines: Lines) -> Iterator[Lines]:
+def _written(lines: Lines) -> Iterator[Lines]:
     """Write lines to stderr while the block runs, from a thread: the block may be busy for minutes."""
     finished = threading.Event()
 
