@@ -32,7 +32,7 @@ class LogStatistics:
 
 
 class CommitLog:
-    """Records in the order of their numbers; what `write_and_sync` returned is on disk for good.
+    """Records in the order of their numbers; what `write_and_sync` returned is on disk, and stays.
 
         event loop:     append append append append append ..
         thread:              write_and_sync(1..2)   write_and_sync(3..5) ..

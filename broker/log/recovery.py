@@ -175,7 +175,7 @@ def _open(
             records += 1
         _check_covers(damaged, replay.end)
     except LogDamaged as error:
-        if damaged:  # the log alone does not do; what is wrong in the first place is the checkpoint
+        if damaged:  # the log alone is not enough: the damaged checkpoint is the cause
             raise damaged[0] from error
         raise
     commit_log = CommitLog(

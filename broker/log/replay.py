@@ -69,7 +69,7 @@ class Replay:
                 self.cut = TornEnd(path, 0, len(content), BEGUN)
                 break
             header = check_header(path, number, header, self._identity, previous)
-            previous = scan = Scan(content, HEADER_BYTES, seed=header.seed, number=header.number - 1, seq=header.seq)
+            previous = scan = scan_segment(content, header)
             yield from self._records(scan, path)
             if scan.flaw is not None:
                 self.cut = judge(scan.flaw, path, len(content), last)
@@ -112,6 +112,11 @@ def check_header(
         reason = f"it continues record {header.number - 1}, but the segment before it ends with {previous.number}"
         raise LogDamaged(str(path), 0, reason, "Restore the segment that is missing or too short")
     return header
+
+
+def scan_segment(content: bytes, header: SegmentHeader) -> Scan:
+    """The records of a segment with that header, yet to be read."""
+    return Scan(content, HEADER_BYTES, seed=header.seed, number=header.number - 1, seq=header.seq)
 
 
 def judge(flaw: Flaw, path: Path, size_bytes: int, last: bool) -> TornEnd:

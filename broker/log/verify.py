@@ -15,8 +15,8 @@ from hullcast.broker.log.checkpoint import check, checkpoints
 from hullcast.broker.log.directory import LOG, read_identity
 from hullcast.broker.log.private import make_private, open_private
 from hullcast.broker.log.record import PlacedRecord, RecordKind, Scan
-from hullcast.broker.log.replay import BEGUN, TornEnd, check_header, judge
-from hullcast.broker.log.segment import HEADER_BYTES, SegmentHeader, decode_header, segments, sync_directory
+from hullcast.broker.log.replay import BEGUN, TornEnd, check_header, judge, scan_segment
+from hullcast.broker.log.segment import HEADER_BYTES, decode_header, segments, sync_directory
 from hullcast.network.wire.errors import BadDirectory, LogDamaged
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def show(directory: Path, from_seq: int = 0) -> Iterator[tuple[Path, PlacedRecor
         if headers[at] is None and last and len(content) <= HEADER_BYTES:
             return
         header = check_header(path, number, headers[at], identity, None)
-        scan = _scan(content, header)
+        scan = scan_segment(content, header)
         for placed in scan:
             if placed.record.kind is not RecordKind.MARK and placed.record.last >= from_seq:
                 yield path, placed
@@ -132,7 +132,7 @@ class _Reader:
             problem, records, scan = None, 0, None
             try:
                 header = check_header(path, number, header, self._identity, previous)
-                scan = _scan(content, header)
+                scan = scan_segment(content, header)
                 records = sum(placed.record.kind is not RecordKind.MARK for placed in scan)
                 if scan.flaw is not None:
                     self.cut = judge(scan.flaw, path, len(content), last)
@@ -143,10 +143,6 @@ class _Reader:
             first_seq = header.seq + 1 if header else 0
             end = scan.end if scan else 0
             yield SeenSegment(path, len(content), records, number, last_record, first_seq, last_seq, end, problem)
-
-
-def _scan(content: bytes, header: SegmentHeader) -> Scan:
-    return Scan(content, HEADER_BYTES, seed=header.seed, number=header.number - 1, seq=header.seq)
 
 
 def _problem_of(path: Path, number: int, identity: bytes) -> str | None:

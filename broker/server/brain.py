@@ -67,7 +67,7 @@ class Brain:
     """Applies requests to the engine, in the order in which they come.
 
     `work` is the one method that changes anything. A request that is wrong is answered with `Failed`; a failure
-    that is ours (a bug) is raised when it may have left the engine in pieces, and answered when it cannot.
+    of ours (a bug) is raised when it may have left the engine half-changed, and answered when it cannot.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: What a dict of small arrays takes beyond the bytes in them; counted, or a million single rows would go unnoticed.
 OVERHEAD_BYTES = 1500
-#: Batches below this, kept within this time, are let go together, up to so many bytes ..
+#: Batches below this, kept within this time, are dropped together, up to so many bytes ..
 SMALL_BYTES, TOGETHER_S, TOGETHER_BYTES = 8 << 10, 1.0, 512 << 10
 #: .. and become one as soon as so many lie side by side.
 PARTS = 64

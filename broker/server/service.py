@@ -81,10 +81,11 @@ class Server:
         self.epoch = os.urandom(16)
         self.started = time.monotonic()
         self.directory: DataDirectory | None = None
-        self.engine, publishers, self.log = open_memory()
-        if settings.data is not None:
-            self.directory = open_directory(settings.data, apply_record, segment_bytes=settings.segment_bytes)
-            self.engine, publishers, self.log = self.directory.engine, self.directory.publishers, self.directory.log
+        if settings.data is None:
+            self.engine, publishers, self.log = open_memory()
+        else:
+            self.directory = data = open_directory(settings.data, apply_record, segment_bytes=settings.segment_bytes)
+            self.engine, publishers, self.log = data.engine, data.publishers, data.log
         try:
             self.listener = Listener(
                 settings.listen,
@@ -199,7 +200,7 @@ class Server:
             if self.pipeline.full:
                 raise Overloaded("updates waiting for the disk", self.settings.pending_bytes)
             body = bodies.decode(request.body)
-            if isinstance(body, bodies.Report) and not request.id:  # `Children` takes such a one from nodes only
+            if isinstance(body, bodies.Report) and not request.id:  # `Children` lets only nodes send one
                 self._take_report(body)
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
@@ -208,7 +209,7 @@ class Server:
                 self._begin(request, self.brain.work(body, request, owner, time.monotonic), owner)
         except HullcastError as error:
             self._put(request, self.brain.refusal(error, origin))
-        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine may be in pieces)
+        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
             self._put(request, self.brain.failure(error, "request"))
 
     def _begin(self, request: Request, work: Work, owner: str) -> None:
@@ -220,7 +221,7 @@ class Server:
             return
 
         def done(outcome: Outcome, error: BaseException | None) -> None:
-            if error is not None:  # only where the engine may be in pieces
+            if error is not None:  # only where the engine's state is in doubt
                 self._fail(error)
                 return
             try:

@@ -102,7 +102,7 @@ class _Asked:
         return self.since if self.since is not None else min((seq for _, seq in self.runs), default=0)
 
     def again(self) -> None:
-        """What it has is of no use: it begins with a (new) snapshot."""
+        """Drop what it has: it begins with a new snapshot."""
         self.since, self.snapshot = None, None
         self.runs.clear()
 

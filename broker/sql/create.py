@@ -44,7 +44,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A table to come into being; `if_missing`: nothing happens if it exists with the same definition."""
+    """A table to create; `if_missing`: nothing happens if it exists with the same definition."""
 
     table: Table
     if_missing: bool = False
@@ -52,7 +52,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """A table to go, by name; `if_there`: nothing happens if there is none."""
+    """A table to drop, by name; `if_there`: nothing happens if it does not exist."""
 
     name: str
     if_there: bool = False

@@ -213,7 +213,7 @@ class Director:
             verdict.fault(self._continuity.fault)
         for name, place in AT_FIRST.items():
             if place == VICTIM and name not in self.state.moved_ms:
-                verdict.fault(f"{name} did not come back after {VICTIM} was killed")
+                verdict.fault(f"{name} did not reconnect after {VICTIM} was killed")
         return verdict
 
     def _step(self, text: str) -> None:

@@ -169,7 +169,7 @@ def _bars(traffic: DemoTraffic) -> Table:
 
 
 def _update(traffic: DemoTraffic) -> Text:
-    """What becomes of one update on average."""
+    """What one update leads to on average."""
     counts = (traffic.left_server, traffic.told, traffic.held)
     sent, told, held = map(traffic.per_update, counts)
     return Text.assemble(

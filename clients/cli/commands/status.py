@@ -216,7 +216,7 @@ def _messages(
 
 
 def _rate(form: str, now: StatusSample, before: StatusSample | None, value: int, earlier: int | None) -> str:
-    """A counter's growth in a second; nothing where there is none to compare with."""
+    """A counter's growth in a second; empty without an earlier sample."""
     if before is None or earlier is None or now.at <= before.at:
         return ""
     rate = max(0, value - earlier) / (now.at - before.at)
