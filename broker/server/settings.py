@@ -62,14 +62,14 @@ class ServerSettings(Settings):
     )
     retention_bytes: int = option(
         64 * MIB,
-        "recent messages kept for clients that reconnect, over all channels",
+        "recent messages kept for subscribers that come back, over all channels",
         raised="longer absences end without a new snapshot, but it takes that much memory",
         least=0,
         most=1024 * GIB,
     )
     retention_s: float = option(
         600.0,
-        "age at which such a message is dropped",
+        "age at which such a message is let go",
         raised="longer absences end without a new snapshot, within retention_bytes",
         least=0,
         most=30 * 86400,
@@ -154,7 +154,7 @@ class ServerSettings(Settings):
     channel_linger_s: float = option(
         30.0,
         "time a channel stays open after its last subscription",
-        raised="clients that reconnect find it open, but the server computes what is not used meanwhile",
+        raised="subscribers that come back find it warm, but the server computes what is not used meanwhile",
         least=0,
         most=86400,
     )
