@@ -57,7 +57,7 @@ class Receipt:
     """A change is durable: its `updates` have the sequence numbers `first_seq` to `seq`.
 
     A row written is an update, and so is a key to delete, whether it was there or not; `deleted` counts those that were
-    (None: it was no `delete`, or it had to be sent again and the first reply is lost). If a change went in several
+    (None for other changes, and where the first reply was lost and the change sent again). If a change went in several
     pieces, changes of others may have numbers in between.
     """
 

@@ -98,6 +98,13 @@ def desk() -> Desk:
     return desk
 
 
+def test_a_delete_says_how_many_rows_there_were_but_not_again(desk: Desk) -> None:
+    desk.publish({"SYMBOL": "A", "PER": 1.0}, {"SYMBOL": "B", "PER": 2.0})
+    delete = bodies.Delete("STOCK", keys_to_column(["A", "never there", "A"]), ME, 9)
+    assert desk.ask(delete).reply == bodies.Done(3, 5, 1)
+    assert desk.ask(delete, again=True).reply == bodies.Done(3, 5, None)  # a receipt does not hold it
+
+
 def test_a_published_batch_goes_to_the_log_as_it_came(desk: Desk) -> None:
     columns, absent = rows_to_columns([{"SYMBOL": "A", "RISK": 1.0, "PER": 2.0}])
     body = bodies.Publish("STOCK", columns, absent, ME, 9)
