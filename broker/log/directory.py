@@ -1,7 +1,8 @@
 """A data directory as such: its identity, and the lock of the one server that may have it.
 
 The identity is 16 random bytes in a small text file, the same as long as the directory lives. Segments and checkpoints
-carry it, so that files of two directories cannot be mixed up.
+carry it, so that files of two directories cannot be mixed up. Clients never see it: their epoch is one run of the
+server process, which draws a new one at each start (broker/server/service.py).
 """
 
 from __future__ import annotations

@@ -315,7 +315,7 @@ def _literal(literal: exp.Literal) -> str:
 def _instant_text(value: object) -> str:
     """An instant in the mirror's form; Refused if it is not one."""
     if value is None:
-        raise Refused("NULL is not an instant")
+        raise Refused("NULL is not a timestamp")
     instant = decode(ColumnType.TIMESTAMP, encode_number(_TIME, value), Interner())
     assert isinstance(instant, datetime)
     return instant.strftime("%Y-%m-%d %H:%M:%S.%f")
@@ -360,7 +360,7 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
             raise BadParameter(position, "a lone surrogate has no UTF-8 form")
         return str.__str__(value)
     if isinstance(value, float) and value != value:
-        raise BadParameter(position, "NaN is not a number in SQL; use None for NULL")
+        raise BadParameter(position, "NaN is not a number in SQL; bind None for NULL")
     if value is None or (isinstance(value, int | float) and not isinstance(value, np.generic)):
         return value
     raise BadParameter(position, f"takes None, a number, a text or a datetime, got {kind}")

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Removes rows by primary key, and says how many. A key that does not exist is not an error. Keys are "
-        "read by the type of the key column."
+        "Deletes rows by primary key, and says how many. A key that does not exist is not an error. Keys are read as "
+        "the key column's type says."
     )
     parser.epilog = "Exit code 0 if all deletes were durable, 2 if not. Put a key that begins with a minus after `--`."
-    parser.add_argument("table", metavar="TABLE", help="the table, in any case")
+    parser.add_argument("table", metavar="TABLE", help="the table; upper and lower case are the same")
     parser.add_argument("keys", nargs="*", metavar="KEY", help="a primary key")
     parser.add_argument("--file", metavar="FILE", help="keys, one per line; `-` is standard input")
     parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="keys in a batch (default 1000)")

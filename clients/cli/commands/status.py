@@ -237,7 +237,7 @@ def _channels(now: StatusSample, before: StatusSample | None) -> Table:
     then = {channel["number"]: channel for channel in before.status["channels"]} if before is not None else {}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("channel", overflow="fold", ratio=1)
-    for name in ("updates", "messages", "messages/update", "messages/s", "no effect"):
+    for name in ("updates", "messages", "messages/update", "messages/s", "ignorable"):
         table.add_column(name, justify="right", no_wrap=True)
     for channel in sorted(now.status["channels"], key=lambda channel: -channel["messages"]):
         updates, messages = channel["updates"], channel["messages"]
