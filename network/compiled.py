@@ -8,7 +8,7 @@ the same options, so that any kernel may call any other:
   error_model="numpy"  x / 0 is inf or nan as in NumPy, not an exception: no branch in the inner loops.
 
 What a kernel may rely on, and must not forget: indices are not checked (a wrong one corrupts memory, it does
-not raise), integers wrap at 64 bits, and each combination of argument types is compiled anew: keep to one
+not raise), integers wrap at 64 bits, and each combination of argument types is compiled again: keep to one
 signature (int64, float64, C-contiguous, writable) per kernel. Mind that `np.frombuffer` gives read-only
 arrays, which are another type: `np.require(column, requirements="CAW")` at the Python face copies those and
 only those. `some_kernel.py_func` is the plain Python function, for a debugger; NUMBA_DISABLE_JIT=1 makes all

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _OPTIONS: Any = {"nogil": True, "error_model": "numpy"}
 _NO_ENTRY: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-PATIENCE_S = 1.0  # of compiling, before somebody who waits is told why
+PATIENCE_S = 1.0  # of compiling, before a line says why it takes so long
 VARIABLES = ("HULLCAST_CACHE", "NUMBA_CACHE_DIR")
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -110,8 +110,8 @@ insert_function: Callable[[Any, Any, str], Any] = cgutils.get_or_insert_function
 
 
 class KernelCache(FunctionCache):
-    """Numba's cache of one kernel, in our folder and with our stamp. What cannot be read or written is compiled anew: a
-    full or broken disk makes a start slow, and breaks nothing."""
+    """Numba's cache of one kernel, in our folder and with our stamp. What cannot be read or written is compiled again:
+    a full or broken disk makes a start slow, and breaks nothing."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]  # numba has no types here
@@ -293,7 +293,7 @@ def _unusable(folder: Path) -> str | None:
 # As text and not as fields: in a user's script no log is set up, and Python then shows the text alone.
 
 
-_shown = False  # somebody else shows that it takes a while, or it was said
+_shown = False  # a bar shows that it takes a while, or it was said
 
 
 def announce() -> None:
@@ -304,7 +304,7 @@ def announce() -> None:
 
 
 def do_not_announce() -> None:
-    """Somebody else shows that compiling takes a while."""
+    """Stay quiet: a bar shows that compiling takes a while."""
     global _shown  # noqa: PLW0603  (of one process, as the compiler is)
     _shown = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.reformulate.channel import Channel, ChannelStatistics
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.sql.encode_columns import ParameterColumn
+    from hullcast.broker.sql.encode import ParameterColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import Table
@@ -73,7 +74,6 @@ class Engine:
         self._interner = Interner()
         self._channels = Channels(self._interner, event_limit)
         self.feed = ChangeFeed()
-        self._mirror = Mirror(self._stores, self._interner, self.feed)
         self._parsed: dict[str, ParsedQuery] = {}
         self._seq = 0
         self._sweeps = 0
@@ -147,6 +147,11 @@ class Engine:
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
         self._check_sound()
         return self._mirror.query(sql, parameters)
+
+    @cached_property
+    def _mirror(self) -> Mirror:
+        """Made for the first query: from then on it follows the tables that queries name."""
+        return Mirror(self._stores, self._interner, self.feed)
 
     @property
     def stores(self) -> Mapping[str, TableStore]:

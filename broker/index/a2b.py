@@ -87,7 +87,7 @@ class A2BTree:
             self.leaf_of = leaf_of
 
     def grow(self) -> None:
-        """Add nodes: as many again as there are, or so many that it takes a millisecond or two.
+        """Add nodes: twice as many as before, or as many as a millisecond or two allows.
 
         A tree that needs another place moves to one that is several times larger, since moving takes long.
         """

@@ -16,7 +16,7 @@ class Grouping:
     """Numbers the combinations of `width` columns of codes; NaN (in no group) where any of them is NULL.
 
     No column: everything is group 0. One column: its code is the number already. More: combinations are
-    numbered as they are met, and forgotten by `sweep` when nobody holds them any more.
+    numbered as they are met, and forgotten by `sweep` when they are no longer used.
     """
 
     def __init__(self, width: int) -> None:

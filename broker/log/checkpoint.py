@@ -1,4 +1,4 @@
-"""A checkpoint: the tables after some record, in an SQLite file that anybody can look into with `sqlite3`.
+"""A checkpoint: the tables after some record, in an SQLite file that can be read with `sqlite3`.
 
 The user's tables stand there under their own names, TIMESTAMPs as microseconds since 1970. Beside them:
 
@@ -9,11 +9,11 @@ The user's tables stand there under their own names, TIMESTAMPs as microseconds 
 
 A file is complete or has another name: it is written as `.tmp`, synced, and renamed. SQLite does not notice a
 flipped bit in a value, so the file's checksum stands in its header, in the field that `PRAGMA user_version` shows.
-`broker/log/restore.py` reads it.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 from contextlib import closing
@@ -24,15 +24,17 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from hullcast.broker.log.declare import create_text
 from hullcast.broker.log.private import open_private
+from hullcast.broker.log.publishers import KeptReceipt
 from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.values import decode_column
+from hullcast.network.wire.errors import HullcastError, LogDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from hullcast.broker.engine.engine import Engine
@@ -42,10 +44,13 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import TableStore
 
-FORMAT = 3
+
+_FORMAT = 3
+#: Receipts of format 2 are left out: their ids have another form, and no client of that time can send a change again.
+_READABLE = (2, _FORMAT)
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
-CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
-ROWS_AT_ONCE = 50_000
+_CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
+_ROWS_AT_ONCE = 50_000
 #: Rows copied in one slice, and about what that takes.
 CAPTURED_AT_ONCE, CAPTURE_COST_S = 16_384, 0.002
 _BLOCK_BYTES = 1 << 20
@@ -59,7 +64,7 @@ _AFFINITY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CapturedState:
     """The state after one record, copied: what `write` puts on disk while the engine goes on."""
 
     number: int
@@ -81,8 +86,8 @@ class Written:
 
 
 def capturing(engine: Engine, publishers: Publishers, number: Callable[[], int]) -> Work:
-    """Copy the tables, some rows at a time, following what changes meanwhile; the result is a `Captured` of the moment
-    in which the last slice ended. `number` gives the last record that the engine has applied then."""
+    """Copy the tables, some rows at a time, following what changes meanwhile. The result is a `CapturedState` of the
+    moment in which the last slice ended; `number` gives the last record that the engine has applied then."""
     follower = engine.feed.follower("checkpoint")
     copies: dict[str, _Copy] = {}
     try:
@@ -93,7 +98,7 @@ def capturing(engine: Engine, publishers: Publishers, number: Callable[[], int])
                 room -= copy.take(room)
             if not any(copy.rows.left for copy in copies.values()):
                 tables = tuple((copy.rows.store.table, *copy.whole()) for copy in copies.values())
-                return Captured(number(), engine.seq, tables, engine.texts, publishers.capture())
+                return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture())
             yield CAPTURE_COST_S
     finally:
         follower.close()
@@ -108,7 +113,7 @@ class _Copy:
         self._alive: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def take(self, rows: int) -> int:
-        """Copy so many rows more, if there are; how many were copied."""
+        """Copy up to so many more rows; returns how many were copied."""
         copied = 0
         while copied < rows and (portion := self.rows.portion(rows - copied)) is not None:
             if int(portion.slots[-1]) >= len(self._alive):
@@ -119,7 +124,7 @@ class _Copy:
         return copied
 
     def _grow(self) -> None:
-        """Make room for all slots of the table. It is not written to: that would take long, all at once."""
+        """Make room for all slots of the table. The new room is not filled: that would take long, all at once."""
         cells, alive = self._cells, self._alive
         self._cells = np.empty((len(cells), len(self.rows.store.alive)))
         self._cells[:, : len(alive)] = cells
@@ -142,7 +147,7 @@ def _follow(follower: Follower, copies: dict[str, _Copy], stores: Mapping[str, T
             follower.add(store.table)
 
 
-def write(captured: Captured, directory: Path, identity: bytes) -> Written:
+def write(captured: CapturedState, directory: Path, identity: bytes) -> Written:
     """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error.
 
     The caller has seen to it that the log is on disk up to `captured.number`.
@@ -182,12 +187,12 @@ def remove_leftovers(directory: Path) -> int:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def _fill(path: Path, captured: Captured, identity: bytes) -> int:
+def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
     """Make the SQLite file; the number of rows in it."""
     rows = 0
     os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it readable by all
     with closing(sqlite3.connect(path, isolation_level=None, cached_statements=0)) as database:
-        # the file has no name anybody looks for until it is complete: no journal, and one sync at the end
+        # the file gets its name only when it is complete: no journal, and one sync at the end
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")
         database.execute("PRAGMA temp_store = MEMORY")
@@ -201,7 +206,7 @@ def _fill(path: Path, captured: Captured, identity: bytes) -> int:
             'CREATE TABLE hullcast_receipts (publisher BLOB, number INTEGER, "first" INTEGER, last INTEGER)'
         )
         database.execute("CREATE TABLE hullcast_forgotten (key BLOB)")
-        meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": FORMAT}
+        meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": _FORMAT}
         database.executemany("INSERT INTO hullcast_meta VALUES (?, ?)", meta.items())
         database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts.entries())
         forgotten = ((key,) for key in sorted(captured.receipts.forgotten))
@@ -235,8 +240,8 @@ def _column_blocks(
 ) -> Iterator[list[list[Any]]]:
     """The live rows as columns of SQLite's values, some rows at a time: the rows as objects would fill memory."""
     live = np.flatnonzero(alive)
-    for start in range(0, len(live), ROWS_AT_ONCE):
-        slots = live[start : start + ROWS_AT_ONCE]
+    for start in range(0, len(live), _ROWS_AT_ONCE):
+        slots = live[start : start + _ROWS_AT_ONCE]
         yield [
             decode_column(
                 ColumnType.INTEGER if column.type is ColumnType.TIMESTAMP else column.type, cells[i, slots], texts
@@ -249,20 +254,117 @@ def _seal(path: Path) -> int:
     """Put the checksum into the file and the file on disk; its size."""
     descriptor = os.open(path, os.O_RDWR)
     try:
-        os.pwrite(descriptor, checksum(path).to_bytes(4, "big"), CHECKSUM.start)
+        os.pwrite(descriptor, _checksum(path).to_bytes(4, "big"), _CHECKSUM.start)
         os.fsync(descriptor)
         return os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
 
 
-def checksum(path: Path) -> int:
+def _checksum(path: Path) -> int:
     """Of the whole file, the place of the checksum itself taken as zeros."""
     found = 0
     with path.open("rb") as file:
         block = bytearray(file.read(_BLOCK_BYTES))
-        block[CHECKSUM] = bytes(4)
+        block[_CHECKSUM] = bytes(4)
         while block:
             found = crc32(block, found)
             block = bytearray(file.read(_BLOCK_BYTES))
     return found
+
+
+# -- reading: the same values, to the bit ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCheckpoint:
+    """What a checkpoint brought back."""
+
+    number: int
+    seq: int
+    receipts: list[KeptReceipt]
+    forgotten: list[bytes]
+
+
+def check(path: Path, number: int, identity: bytes) -> None:
+    """LogDamaged unless the file is as it was written, by this data directory."""
+    if not _is_whole(path):
+        raise _damaged(path, "its checksum is wrong")
+    with closing(_open(path)) as database:
+        meta = _meta(path, database)
+    if meta.get("format") not in _READABLE:
+        raise _damaged(path, f"it has format {meta.get('format')}, this program reads {_FORMAT}")
+    if meta.get("identity") != identity:
+        raise _damaged(path, "it belongs to another data directory")
+    if meta.get("number") != number:
+        raise _damaged(path, f"it holds record {meta.get('number')}, not as its name says")
+
+
+def load(path: Path, engine: Engine) -> LoadedCheckpoint:
+    """Fill an engine without tables with those of a checkpoint that passed `check`."""
+    collecting = gc.isenabled()
+    gc.disable()  # millions of values come and none of them is garbage: looking for it takes a quarter of the time
+    try:
+        with closing(_open(path)) as database:
+            meta = _meta(path, database)
+            stored = database.execute('SELECT stored, "create" FROM hullcast_tables ORDER BY rowid').fetchall()
+            for name, create in stored:
+                before = set(engine.tables)
+                engine.execute(create)
+                (declared,) = set(engine.tables) - before
+                _load_rows(database, name, engine, engine.tables[declared])
+            receipts, forgotten = _load_receipts(database) if meta["format"] == _FORMAT else ([], [])
+    except (sqlite3.Error, HullcastError, ValueError) as error:
+        raise _damaged(path, f"its content is not what it should be: {error}") from error
+    finally:
+        if collecting:
+            gc.enable()
+    engine.start_at(meta["seq"])
+    return LoadedCheckpoint(meta["number"], meta["seq"], receipts, forgotten)
+
+
+def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], list[bytes]]:
+    receipts = database.execute("SELECT * FROM hullcast_receipts ORDER BY rowid")
+    forgotten = database.execute("SELECT key FROM hullcast_forgotten")
+    return list(map(KeptReceipt._make, receipts)), [key for (key,) in forgotten]
+
+
+def _load_rows(database: sqlite3.Connection, stored: str, engine: Engine, table: Table) -> None:
+    cursor = database.execute(f'SELECT * FROM "{stored}"')
+    cursor.arraysize = _ROWS_AT_ONCE
+    while block := cursor.fetchmany():
+        columns = zip(table.columns, zip(*block, strict=True), strict=True)
+        engine.upsert(table.name, {column.name: _column(column.type, values) for column, values in columns})
+
+
+def _column(kind: ColumnType, values: Sequence[Any]) -> list[Any] | NDArray[Any]:
+    """A column as the engine's door takes it."""
+    if kind is not ColumnType.TIMESTAMP:
+        return list(values)
+    codes = np.array(values, dtype=np.float64)  # None becomes NaN
+    null = np.isnan(codes)
+    instants = np.where(null, 0.0, codes).astype(np.int64).astype("datetime64[us]")
+    instants[null] = np.datetime64("NaT")
+    return instants
+
+
+def _is_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        header = file.read(_CHECKSUM.stop)
+    return len(header) == _CHECKSUM.stop and _checksum(path) == int.from_bytes(header[_CHECKSUM], "big")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Read only, and without looking for a journal beside it."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+
+
+def _meta(path: Path, database: sqlite3.Connection) -> dict[str, Any]:
+    try:
+        return dict(database.execute("SELECT name, value FROM hullcast_meta"))
+    except sqlite3.Error as error:
+        raise _damaged(path, f"SQLite says: {error}") from error
+
+
+def _damaged(path: Path, reason: str) -> LogDamaged:
+    return LogDamaged(str(path), -1, reason, "Restore it from a copy, or remove it if an older checkpoint is left")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from hullcast.broker.log.record import LONGEST_PAYLOAD, NOBODY, Kind, Record, encode_header
+from hullcast.broker.log.record import LONGEST_PAYLOAD, NOBODY, Record, RecordKind, encode_header
 from hullcast.broker.log.segment import SegmentWriter, segments, sync_directory
 from hullcast.network.wire.errors import BadBatch, BadSetting, InvariantBroken, LogBroken
 
@@ -32,7 +32,7 @@ class LogStatistics:
 
 
 class CommitLog:
-    """Records in the order of their numbers; what `write_and_sync` returned is on disk for good.
+    """Records in the order of their numbers; what `write_and_sync` returned is on disk, and stays.
 
         event loop:     append append append append append ..
         thread:              write_and_sync(1..2)   write_and_sync(3..5) ..
@@ -49,8 +49,8 @@ class CommitLog:
 
     def __init__(
         self,
-        log_directory: Path,
-        identity: bytes,
+        log_directory: Path | None,
+        identity: bytes = bytes(16),
         *,
         number: int = 0,
         seq: int = 0,
@@ -58,6 +58,7 @@ class CommitLog:
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         """Continue after record `number` and update `seq`, in `segment`, or in a new one when the first group comes.
+        Without a directory records are only counted: nothing lasts, and everything is "synced" at once.
 
         More `segment_bytes`: fewer files; less: space is given back sooner after a checkpoint.
         """
@@ -104,7 +105,7 @@ class CommitLog:
 
     def append(
         self,
-        kind: Kind,
+        kind: RecordKind,
         payload: bytes,
         *,
         first: int,
@@ -120,10 +121,13 @@ class CommitLog:
         if len(payload) > LONGEST_PAYLOAD:
             raise BadBatch("the log", f"{len(payload)} bytes in one request; at most {LONGEST_PAYLOAD}")
         record = Record(kind, self._number + 1, first, count, publisher, publisher_number, payload)
+        self._number, self._seq = record.number, record.last
+        if self.directory is None:
+            self._synced, self._synced_seq = record.number, record.last
+            return record.number
         with self._gathering:
             self._pending.append(record)
             self._pending_bytes += len(payload)
-        self._number, self._seq = record.number, record.last
         return record.number
 
     def write_and_sync(self) -> int:
@@ -143,6 +147,7 @@ class CommitLog:
 
     def remove_segments(self, through: int) -> int:
         """Remove the segments that hold no record after `through`; how many there were."""
+        assert self.directory is not None, "asked by the owner of a directory"
         found = segments(self.directory)
         old = [path for (_, path), (after, _) in pairwise(found) if after <= through + 1]
         for path in old:
@@ -200,6 +205,7 @@ class CommitLog:
 
     def _segment_for(self, record: Record) -> SegmentWriter:
         """The segment that a group beginning with this record goes to; all before it is on disk by now."""
+        assert self.directory is not None, "without one nothing is pending"
         current = self._segment
         if current is None or current.size_bytes >= self._segment_bytes:
             self._segment = SegmentWriter.create(self.directory, self._identity, record.number, record.first - 1)
@@ -211,63 +217,8 @@ class CommitLog:
     def _mark(self, segment: SegmentWriter) -> None:
         """Write, without waiting for the disk, that everything so far is on it. If that fails the group before it is
         safe all the same; only the next one will be refused."""
-        mark = Record(Kind.MARK, self._synced, self._synced_seq + 1, 0)
+        mark = Record(RecordKind.MARK, self._synced, self._synced_seq + 1, 0)
         try:
             segment.write([encode_header(mark, self._synced, segment.header.seed)])
         except OSError as error:
             self._broken = str(error)
-
-
-class NullLog:
-    """The face of a CommitLog for a server without a data directory: nothing lasts, everything is "synced" at once."""
-
-    def __init__(self) -> None:
-        self._number = self._seq = 0
-
-    @property
-    def number(self) -> int:
-        """The number of the last record appended."""
-        return self._number
-
-    @property
-    def seq(self) -> int:
-        """The sequence number of the last update appended."""
-        return self._seq
-
-    synced = number
-    synced_seq = seq
-
-    @property
-    def pending_bytes(self) -> int:
-        """Always 0."""
-        return 0
-
-    def append(
-        self,
-        kind: Kind,
-        payload: bytes,
-        *,
-        first: int,
-        count: int,
-        publisher: bytes = NOBODY,
-        publisher_number: int = 0,
-    ) -> int:
-        """Count the record."""
-        if first != self._seq + 1 or count < 0:
-            raise InvariantBroken(f"L1: updates {first} (+{count}) appended behind {self._seq}")
-        self._number, self._seq = self._number + 1, first + count - 1
-        return self._number
-
-    def write_and_sync(self) -> int:
-        """The number of the last record; at once."""
-        return self._number
-
-    def statistics(self) -> LogStatistics:
-        """A snapshot."""
-        return LogStatistics(self._number, self._number, self._seq, 0, 0, 0, 0, False)
-
-    def close(self) -> None:
-        """Nothing to do."""
-
-
-Log = CommitLog | NullLog

@@ -40,7 +40,7 @@ def make_private(folder: Path) -> None:
 
 
 def tighten(folder: Path) -> None:
-    """Take from others what earlier versions, or a copy, gave them; a line in the log if there was anything."""
+    """Remove access that earlier versions, or a copy, gave to other users; log it if there was any."""
     tightened, failed = 0, ""
     for path in (folder, *folder.rglob("*")):
         mode = stat.S_IMODE(path.lstat().st_mode)
@@ -53,6 +53,6 @@ def tighten(folder: Path) -> None:
         except OSError as error:
             failed = f"{path}: {error.strerror}"
     if tightened:
-        log.warning("others could read the data; not any more", extra={"directory": str(folder), "files": tightened})
+        log.warning("access of other users to the data removed", extra={"directory": str(folder), "files": tightened})
     if failed:
-        log.warning("others can read the data", extra={"directory": str(folder), "why": failed})
+        log.warning("other users can read the data", extra={"directory": str(folder), "why": failed})

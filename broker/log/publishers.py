@@ -36,7 +36,7 @@ class Answered(NamedTuple):
     last: int
 
 
-class Entry(NamedTuple):
+class KeptReceipt(NamedTuple):
     """One receipt, as a checkpoint keeps it."""
 
     publisher: bytes
@@ -46,8 +46,8 @@ class Entry(NamedTuple):
 
 
 def scoped(key: str, publisher: bytes) -> bytes:
-    """A publisher's id as it is remembered and logged. Its first half stands for the key of the sender: nobody can use
-    the ids of another key, or push them out."""
+    """A publisher's id as it is kept and logged. Its first half stands for the sender's key: no client can use the
+    ids of another key, or push them out."""
     if publisher == NOBODY:
         return NOBODY
     return blake2b(key.encode(), digest_size=_ID_BYTES).digest() + blake2b(publisher, digest_size=_ID_BYTES).digest()
@@ -59,11 +59,11 @@ class Receipts(NamedTuple):
     packed: dict[bytes, bytes]
     forgotten: frozenset[bytes]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[KeptReceipt]:
         """Every receipt; publishers whose last change is longest ago come first. Not for the event loop."""
         for publisher in sorted(self.packed, key=lambda publisher: _last(self.packed[publisher])[1:]):
             for receipt in _RECEIPT.iter_unpack(self.packed[publisher]):
-                yield Entry(publisher, *receipt)
+                yield KeptReceipt(publisher, *receipt)
 
 
 class Publishers:
@@ -102,7 +102,7 @@ class Publishers:
     def judge(self, publisher: bytes, number: int, after: int = 0, again: bool = False) -> Answered | None:
         """The answer to a change that was applied before, None for one that is to be applied now.
 
-        OutOfTurn if the earlier change `after` was not handled yet. RetryTooOld if nobody can tell whether this one was
+        OutOfTurn if the earlier change `after` was not handled yet. RetryTooOld if it is not known whether this one was
         applied before (`again`: it may have been). Superseded if it was not, but a later one was. Changes of NOBODY are
         never the same, and have no order.
         """
@@ -139,7 +139,9 @@ class Publishers:
         if publisher == NOBODY:
             return
         packed = self._packed.get(publisher, b"")
-        if packed and number <= _last(packed)[0]:  # of a log from before changes had an order: nobody asks for it again
+        if (
+            packed and number <= _last(packed)[0]
+        ):  # of a log from before changes had an order: it will not be sent again
             return
         key = publisher[:_ID_BYTES]
         used = self._keys.setdefault(key, {})
@@ -163,7 +165,7 @@ class Publishers:
         """All there is now, in the time it takes to copy a dict: no receipt is touched."""
         return Receipts(self._packed.copy(), frozenset(self._forgotten))
 
-    def restore(self, entries: Iterable[Entry], forgotten: Iterable[bytes]) -> None:
+    def restore(self, entries: Iterable[KeptReceipt], forgotten: Iterable[bytes]) -> None:
         """Take in what a captured `Receipts` held."""
         self._forgotten.update(forgotten)
         for entry in entries:

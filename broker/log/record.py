@@ -1,12 +1,20 @@
-"""A record of the commit log: its bytes and what they mean. Pure: bytes in, values out."""
+"""The records of a segment as bytes: written, read again, and judged where they cannot be read. Pure.
+
+A record that is not right is either *torn* (its write was never finished, so it was never acknowledged)
+or *damaged* (it was on disk once, and no longer is). The first is normal after a power cut and is cut off; the
+second is never passed over. What tells them apart is `synced` in the headers behind it; see LOG.md.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Every record begins with it, so that records can be found again behind damage. Not UTF-8, so in no TEXT.
 MAGIC = b"\xf5Hc\xf6"
@@ -17,10 +25,10 @@ _CHECKED = 8  # the header's checksum covers the header from here on
 HEADER_BYTES = _HEADER.size
 LONGEST_PAYLOAD = 1 << 30
 
-NOBODY = bytes(16)  # the publisher of what nobody will send again
+NOBODY = bytes(16)  # the publisher of changes that are never sent again
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record is."""
 
     MARK = 0  # nothing new; all records up to `synced` were on disk when it was written
@@ -37,7 +45,7 @@ class Record:
     number of the record before it.
     """
 
-    kind: Kind
+    kind: RecordKind
     number: int
     first: int
     count: int
@@ -56,7 +64,7 @@ class Header(NamedTuple):
 
     payload_bytes: int
     payload_checksum: int
-    kind: Kind
+    kind: RecordKind
     number: int
     synced: int
     first: int
@@ -97,7 +105,97 @@ def read_header(buffer: bytes | memoryview, offset: int, seed: int) -> Header | 
     payload_bytes, payload_checksum, kind, *rest = fields[2:]
     if kind not in _KINDS:
         return None
-    return Header(payload_bytes, payload_checksum, Kind(kind), *rest)
+    return Header(payload_bytes, payload_checksum, RecordKind(kind), *rest)
 
 
-_KINDS = frozenset(map(int, Kind))
+_KINDS = frozenset(map(int, RecordKind))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRecord:
+    """A record and where it was found."""
+
+    offset: int
+    size_bytes: int
+    record: Record
+    synced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Where the good records end although the bytes do not, and why; `proof` is the place of a later header which
+    says that this part was on disk: then it is damage, otherwise an unfinished write."""
+
+    offset: int
+    reason: str
+    proof: int | None
+
+
+class Scan:
+    """Walks over the bytes of a segment behind its header; afterwards `end`, `number`, `seq`, `synced` and `flaw`
+    tell how it ended.
+
+    Invariants of what it yields: record numbers go up by one (a mark repeats the last), each `first` continues where
+    the record before it ended, `synced` never falls and is below the record's own number.
+    """
+
+    def __init__(self, content: bytes, start: int, *, seed: int, number: int, seq: int) -> None:
+        """`number` and `seq` are those of the last record before this segment."""
+        self._content, self._seed = content, seed
+        self.end = start
+        self.number, self.seq, self.synced = number, seq, 0
+        self.flaw: Flaw | None = None
+
+    def __iter__(self) -> Iterator[PlacedRecord]:
+        """The records and marks in order, up to the first flaw or the end."""
+        view = memoryview(self._content)
+        while self.end < len(view):
+            placed = self._read(view)
+            if isinstance(placed, str):
+                self.flaw = Flaw(self.end, placed, self._proof(view))
+                return
+            self.number, self.seq, self.synced = placed.record.number, placed.record.last, placed.synced
+            self.end += placed.size_bytes
+            yield placed
+
+    def _read(self, view: memoryview) -> PlacedRecord | str:
+        """The record at `end`, or why there is none."""
+        header = read_header(view, self.end, self._seed)
+        if header is None:
+            left = len(view) - self.end
+            return "the record's header is not what was written" if left >= HEADER_BYTES else "a record begins here"
+        start = self.end + HEADER_BYTES
+        if header.payload_bytes > min(len(view) - start, LONGEST_PAYLOAD):
+            return f"record {header.number} has {header.payload_bytes} bytes and the file {len(view) - start} more"
+        payload = bytes(view[start : start + header.payload_bytes])
+        if crc32(payload, self._seed) != header.payload_checksum:
+            return f"the content of record {header.number} is not what was written"
+        expected = self.number + (header.kind is not RecordKind.MARK)
+        if header.number != expected:
+            return f"record {header.number} stands where {expected} belongs"
+        if header.first != self.seq + 1 or not self.synced <= header.synced <= self.number:
+            return f"record {header.number} does not continue what stands before it"
+        record = Record(
+            header.kind,
+            header.number,
+            header.first,
+            header.updates,
+            header.publisher,
+            header.publisher_number,
+            payload,
+        )
+        return PlacedRecord(self.end, HEADER_BYTES + header.payload_bytes, record, header.synced)
+
+    def _proof(self, view: memoryview) -> int | None:
+        """Where a header from `end` on says that the record after the last good one was on disk.
+
+        Headers alone are enough: a payload may be torn where its header is not. By its seed no header can come from a
+        payload, except by a copy of this very file inside itself; such a copy knows only smaller numbers.
+        """
+        at = self._content.find(MAGIC, self.end)
+        while at >= 0:
+            header = read_header(view, at, self._seed)
+            if header is not None and self.number < header.synced:
+                return at
+            at = self._content.find(MAGIC, at + 1)
+        return None

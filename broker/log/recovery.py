@@ -15,21 +15,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.log.checkpoint import Captured, Written, capturing, checkpoints, remove_leftovers, write
-from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog, Log, NullLog
-from hullcast.broker.log.identity import LOG, found_identity
-from hullcast.broker.log.lock import DirectoryLock
+from hullcast.broker.log.checkpoint import (
+    CapturedState,
+    Written,
+    capturing,
+    check,
+    checkpoints,
+    load,
+    remove_leftovers,
+    write,
+)
+from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog
+from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
 from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
-from hullcast.broker.log.replay import HELP, Cut, End, Replay
-from hullcast.broker.log.restore import check, load
+from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
 from hullcast.broker.log.segment import SegmentWriter, sync_directory
-from hullcast.broker.scheduling.driver import finish
 from hullcast.network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hullcast.broker.log.checkpoint import LoadedCheckpoint
     from hullcast.broker.log.record import Record
     from hullcast.broker.scheduling.driver import Work
 
@@ -43,12 +50,11 @@ class Recovered:
     """What was found when a data directory was opened, for the log and for tests."""
 
     checkpoint: int | None  # its record number
-    checkpoint_rows: int
     damaged_checkpoints: tuple[str, ...]  # passed over and renamed: an older one and the log had all they held
     segments: int
     records: int  # replayed
     updates: int
-    cut: Cut | None
+    cut: TornEnd | None
     leftovers: int  # files of interrupted checkpoints, removed
 
 
@@ -75,29 +81,18 @@ class DataDirectory:
         self.engine, self.publishers, self.log = engine, publishers, log
         self.recovered = recovered
         self._lock = lock
-        self._checkpoint = recovered.checkpoint or 0
-
-    @property
-    def records_since_checkpoint(self) -> int:
-        """How many records a recovery would have to replay now."""
-        return self.log.number - self._checkpoint
 
     def capturing(self) -> Work:
         """Copy the state, slice by slice; on the thread that owns the engine, between two requests. The result is a
-        `Captured`."""
+        `CapturedState`."""
         return capturing(self.engine, self.publishers, self._number)
-
-    def capture(self) -> Captured:
-        """The same at once: the state as it is now."""
-        captured: Captured = finish(self.capturing())
-        return captured
 
     def _number(self) -> int:
         if self.engine.seq != self.log.seq:
             raise InvariantBroken(f"the engine is at update {self.engine.seq}, the log at {self.log.seq}")
         return self.log.number
 
-    def write_checkpoint(self, captured: Captured) -> Written:
+    def write_checkpoint(self, captured: CapturedState) -> Written:
         """Put a captured state on disk and remove what it makes unnecessary. Blocks; in any thread, one at a time.
 
         CheckpointFailed if the disk refuses; the log and the older checkpoints are then as they were.
@@ -105,7 +100,6 @@ class DataDirectory:
         self.log.write_and_sync()  # D1
         try:
             written = write(captured, self.path, self.identity)
-            self._checkpoint = written.number
             self._remove_old()
         except (OSError, sqlite3.Error) as error:
             raise CheckpointFailed(str(self.path), str(error)) from error
@@ -137,7 +131,7 @@ def open_directory(
     """Open a data directory, made if need be, and bring an engine to the state that its log describes.
 
     `apply` does to the engine what a record says; only the server knows what a payload means. DirectoryInUse if
-    another process has it, LogDamaged if what was acknowledged is not there any more, BadDirectory if the directory
+    another process has it, LogDamaged if acknowledged data is missing, BadDirectory if the directory
     cannot be used.
     """
     path = Path(directory)
@@ -168,18 +162,10 @@ def _open(
     identity = found_identity(path)
     leftovers = remove_leftovers(path)
     publishers = Publishers()
-    number, seq, checkpoint, rows, damaged = 0, 0, None, 0, []
-    for checkpoint_number, file in reversed(checkpoints(path)):
-        try:
-            check(file, checkpoint_number, identity)
-        except LogDamaged as error:
-            damaged.append(error)
-            continue
-        loaded = load(file, engine)
+    loaded, damaged = _load_newest(path, identity, engine)
+    if loaded is not None:
         publishers.restore(loaded.receipts, loaded.forgotten)
-        number, seq, rows = loaded.number, loaded.seq, loaded.rows
-        checkpoint = number
-        break
+    number, seq = (loaded.number, loaded.seq) if loaded is not None else (0, 0)
     replay = Replay(path / LOG, identity, after=number, seq=seq)
     records = 0
     try:
@@ -189,7 +175,7 @@ def _open(
             records += 1
         _check_covers(damaged, replay.end)
     except LogDamaged as error:
-        if damaged:  # the log alone does not do; what is wrong in the first place is the checkpoint
+        if damaged:  # the log alone is not enough: the damaged checkpoint is the cause
             raise damaged[0] from error
         raise
     commit_log = CommitLog(
@@ -201,8 +187,7 @@ def _open(
         segment_bytes=segment_bytes,
     )
     recovered = Recovered(
-        checkpoint,
-        rows,
+        number if loaded is not None else None,
         tuple(map(str, damaged)),
         replay.segments,
         records,
@@ -216,8 +201,21 @@ def _open(
     return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered)
 
 
+def _load_newest(path: Path, identity: bytes, engine: Engine) -> tuple[LoadedCheckpoint | None, list[LogDamaged]]:
+    """Fill the engine from the newest checkpoint that is whole; and what is wrong with those that are newer."""
+    damaged = []
+    for number, file in reversed(checkpoints(path)):
+        try:
+            check(file, number, identity)
+        except LogDamaged as error:
+            damaged.append(error)
+        else:
+            return load(file, engine), damaged
+    return None, damaged
+
+
 def _report(recovered: Recovered, end: End) -> None:
-    """Tell what was found; whatever an operator should know of is a warning."""
+    """Log what was found; what an operator should know of is a warning."""
     for problem in recovered.damaged_checkpoints:
         log.warning("damaged checkpoint passed over, the log had it all", extra={"why": problem})
     if recovered.cut is not None:
@@ -261,6 +259,6 @@ def _resume(log_directory: Path, replay: Replay) -> SegmentWriter | None:
     return SegmentWriter.resume(*replay.end.segment)
 
 
-def open_memory(engine: Engine | None = None) -> tuple[Engine, Publishers, Log]:
+def open_memory() -> tuple[Engine, Publishers, CommitLog]:
     """The same for a server without a data directory: an empty engine, and a log that keeps nothing."""
-    return engine or Engine(), Publishers(), NullLog()
+    return Engine(), Publishers(), CommitLog(None)

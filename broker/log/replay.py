@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.broker.log.record import Kind, Record
-from hullcast.broker.log.scan import Flaw, Scan
+from hullcast.broker.log.record import Flaw, Record, RecordKind, Scan
 from hullcast.broker.log.segment import HEADER_BYTES, VERSION, SegmentHeader, decode_header, segments
 from hullcast.network.wire.errors import BadDirectory, LogDamaged
 
@@ -19,7 +18,7 @@ BEGUN = "a segment was begun"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TornEnd:
     """The unfinished write at the end of a log: never acknowledged, and to be removed."""
 
     path: Path
@@ -50,7 +49,7 @@ class Replay:
         """`after` and `seq`: the last record and update that are known already, from a checkpoint."""
         self._directory, self._identity = log_directory, identity
         self._after, self._seq = after, seq
-        self.cut: Cut | None = None
+        self.cut: TornEnd | None = None
         self.end = End(after, seq, None)
         self.segments = 0  # read
 
@@ -67,10 +66,10 @@ class Replay:
             content, last = path.read_bytes(), path == found[-1][1]
             header = decode_header(content)
             if header is None and last and len(content) <= HEADER_BYTES:
-                self.cut = Cut(path, 0, len(content), BEGUN)
+                self.cut = TornEnd(path, 0, len(content), BEGUN)
                 break
             header = check_header(path, number, header, self._identity, previous)
-            previous = scan = Scan(content, HEADER_BYTES, seed=header.seed, number=header.number - 1, seq=header.seq)
+            previous = scan = scan_segment(content, header)
             yield from self._records(scan, path)
             if scan.flaw is not None:
                 self.cut = judge(scan.flaw, path, len(content), last)
@@ -83,7 +82,7 @@ class Replay:
             if record.number == self._after and record.last != self._seq:
                 reason = f"record {record.number} ends at update {record.last}, by the checkpoint it is {self._seq}"
                 raise LogDamaged(str(path), placed.offset, reason, HELP)
-            if record.number > self._after and record.kind is not Kind.MARK:
+            if record.number > self._after and record.kind is not RecordKind.MARK:
                 yield record
 
     def _check_reaches(self) -> None:
@@ -115,7 +114,12 @@ def check_header(
     return header
 
 
-def judge(flaw: Flaw, path: Path, size_bytes: int, last: bool) -> Cut:
+def scan_segment(content: bytes, header: SegmentHeader) -> Scan:
+    """The records of a segment with that header, yet to be read."""
+    return Scan(content, HEADER_BYTES, seed=header.seed, number=header.number - 1, seq=header.seq)
+
+
+def judge(flaw: Flaw, path: Path, size_bytes: int, last: bool) -> TornEnd:
     """What is to be cut off where a segment has a flaw; LogDamaged if that was on disk once.
 
     A segment is begun only after the one before it is on disk as a whole.
@@ -125,4 +129,4 @@ def judge(flaw: Flaw, path: Path, size_bytes: int, last: bool) -> Cut:
     if flaw.proof is not None:
         reason = f"{flaw.reason}, and byte {flaw.proof} tells that it was on disk"
         raise LogDamaged(str(path), flaw.offset, reason, HELP)
-    return Cut(path, flaw.offset, size_bytes - flaw.offset, flaw.reason)
+    return TornEnd(path, flaw.offset, size_bytes - flaw.offset, flaw.reason)

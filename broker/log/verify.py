@@ -1,21 +1,22 @@
-"""Looking at a data directory without owning it: what is there, whether it is whole, what the records are.
+"""A data directory seen from outside: check that it is whole, list its records, copy it.
 
-Changes nothing and takes no lock, so it may run beside a server; then the end may be in the middle of a write, which
-looks like an unfinished one.
+Changes nothing in it and takes no lock, so all of this may run beside a server; then the end may be in the middle of a
+write, which looks like an unfinished one.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.broker.log.checkpoint import checkpoints
-from hullcast.broker.log.identity import LOG, read_identity
-from hullcast.broker.log.record import Kind
-from hullcast.broker.log.replay import BEGUN, Cut, check_header, judge
-from hullcast.broker.log.restore import check
-from hullcast.broker.log.scan import Placed, Scan
-from hullcast.broker.log.segment import HEADER_BYTES, SegmentHeader, decode_header, segments
+from hullcast.broker.log.checkpoint import check, checkpoints
+from hullcast.broker.log.directory import LOG, read_identity
+from hullcast.broker.log.private import make_private, open_private
+from hullcast.broker.log.record import PlacedRecord, RecordKind, Scan
+from hullcast.broker.log.replay import BEGUN, TornEnd, check_header, judge, scan_segment
+from hullcast.broker.log.segment import HEADER_BYTES, decode_header, segments, sync_directory
 from hullcast.network.wire.errors import BadDirectory, LogDamaged
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Verified:
     identity: bytes
     checkpoints: tuple[SeenCheckpoint, ...]
     segments: tuple[SeenSegment, ...]
-    cut: Cut | None  # an unfinished write, which the next start will remove: no problem
+    cut: TornEnd | None  # an unfinished write, which the next start will remove: no problem
     problems: tuple[str, ...]
 
     @property
@@ -91,7 +92,7 @@ def verify(directory: Path) -> Verified:
     return Verified(identity, tuple(seen_checkpoints), seen_segments, reader.cut, tuple(problems))
 
 
-def show(directory: Path, from_seq: int = 0) -> Iterator[tuple[Path, Placed]]:
+def show(directory: Path, from_seq: int = 0) -> Iterator[tuple[Path, PlacedRecord]]:
     """The records from an update on, each with its file; LogDamaged where they cannot be read."""
     identity = _identity(directory)
     found = segments(directory / LOG)
@@ -105,9 +106,9 @@ def show(directory: Path, from_seq: int = 0) -> Iterator[tuple[Path, Placed]]:
         if headers[at] is None and last and len(content) <= HEADER_BYTES:
             return
         header = check_header(path, number, headers[at], identity, None)
-        scan = _scan(content, header)
+        scan = scan_segment(content, header)
         for placed in scan:
-            if placed.record.kind is not Kind.MARK and placed.record.last >= from_seq:
+            if placed.record.kind is not RecordKind.MARK and placed.record.last >= from_seq:
                 yield path, placed
         if scan.flaw is not None:
             judge(scan.flaw, path, len(content), last)
@@ -118,7 +119,7 @@ class _Reader:
 
     def __init__(self, log_directory: Path, identity: bytes) -> None:
         self._found, self._identity = segments(log_directory), identity
-        self.cut: Cut | None = None
+        self.cut: TornEnd | None = None
 
     def read(self) -> Iterator[SeenSegment]:
         previous: Scan | None = None
@@ -126,13 +127,13 @@ class _Reader:
             content, last = _read(path), path == self._found[-1][1]
             header = decode_header(content)
             if header is None and last and len(content) <= HEADER_BYTES:
-                self.cut = Cut(path, 0, len(content), BEGUN)
+                self.cut = TornEnd(path, 0, len(content), BEGUN)
                 return
             problem, records, scan = None, 0, None
             try:
                 header = check_header(path, number, header, self._identity, previous)
-                scan = _scan(content, header)
-                records = sum(placed.record.kind is not Kind.MARK for placed in scan)
+                scan = scan_segment(content, header)
+                records = sum(placed.record.kind is not RecordKind.MARK for placed in scan)
                 if scan.flaw is not None:
                     self.cut = judge(scan.flaw, path, len(content), last)
             except LogDamaged as error:
@@ -142,10 +143,6 @@ class _Reader:
             first_seq = header.seq + 1 if header else 0
             end = scan.end if scan else 0
             yield SeenSegment(path, len(content), records, number, last_record, first_seq, last_seq, end, problem)
-
-
-def _scan(content: bytes, header: SegmentHeader) -> Scan:
-    return Scan(content, HEADER_BYTES, seed=header.seed, number=header.number - 1, seq=header.seq)
 
 
 def _problem_of(path: Path, number: int, identity: bytes) -> str | None:
@@ -182,3 +179,56 @@ def _read(path: Path, size_bytes: int = -1) -> bytes:
             return file.read(size_bytes)
     except OSError as error:
         raise BadDirectory(str(path.parent.parent), f"{path.name} cannot be read: {error.strerror}") from error
+
+
+#: A checkpoint of the server removes what it made unnecessary; if that was in the midst of being copied, begin again.
+ATTEMPTS = 5
+
+
+def copy(directory: Path, target: Path) -> None:
+    """Copy all that a server needs to start again: identity, checkpoints, then the log.
+
+    In this order the log reaches behind the checkpoints, whatever is written meanwhile; a record that is being written
+    may be torn in the copy. `target` must be empty or not there.
+    """
+    if read_identity(directory) is None:
+        raise BadDirectory(str(directory), "this is not a data directory: it has no file `identity`")
+    if target.resolve().is_relative_to(directory.resolve()):
+        raise BadDirectory(str(target), "it lies inside the data directory; copy to a folder elsewhere")
+    try:
+        make_private(target)
+        if any(target.iterdir()):
+            raise BadDirectory(str(target), "it is not empty; copy to a new folder")
+        make_private(target / LOG)
+        _copy_file(directory / "identity", target / "identity")
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                _copy_once(directory, target)
+                break
+            except FileNotFoundError:
+                if attempt == ATTEMPTS:
+                    raise
+        sync_directory(target / LOG)
+        sync_directory(target)
+    except OSError as error:
+        raise BadDirectory(str(target), f"cannot copy: {error}") from error
+
+
+def _copy_once(directory: Path, target: Path) -> None:
+    for _, path in (*checkpoints(target), *segments(target / LOG)):
+        path.unlink()
+    for _, path in checkpoints(directory):
+        _copy_file(path, target / path.name)
+    found = segments(directory / LOG)
+    for _, path in found:
+        _copy_file(path, target / LOG / path.name)
+    later = segments(directory / LOG)
+    if later and found and later[0] != found[0]:  # a checkpoint between the two steps
+        raise FileNotFoundError(found[0][1])
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with source.open("rb") as read, os.fdopen(open_private(target, os.O_WRONLY | os.O_CREAT), "wb") as write:
+        shutil.copyfileobj(read, write, 1 << 20)
+        write.flush()
+        os.fsync(write.fileno())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.broker.queries.reading import Parameters, read_statement
+from hullcast.broker.queries.reading import Parameters, read_query
 from hullcast.broker.queries.sqlite_copy import ROW_LIMIT, STEP_LIMIT, SqliteCopy
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hullcast.broker.queries.sqlite_copy import Cells
-    from hullcast.broker.tables.feed import ChangeFeed, Follower, Rows
+    from hullcast.broker.tables.feed import ChangeFeed
     from hullcast.broker.tables.interning import Interner
-    from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore
     from hullcast.network.answers.named import QueryRows
 
@@ -31,10 +30,8 @@ PORTION = 50_000
 class Mirror:
     """Answers SELECTs from the stores of one engine. One caller at a time; its owner sees to that.
 
-    `stores` is the engine's own mapping and is looked at anew for each query, so created and dropped tables
-    need no notice.
-
-    Invariant M1: after `_refresh` of a table, its SQLite rows are the store's rows, rowid = slot.
+    `stores` is the engine's own mapping and is read again for each query, so created and dropped tables need no
+    notice. Invariant M1: after `_refresh` of a table, its SQLite rows are the store's rows, rowid = slot.
     """
 
     def __init__(
@@ -46,61 +43,44 @@ class Mirror:
         row_limit: int = ROW_LIMIT,
     ) -> None:
         """A larger `step_limit` lets heavier queries finish; `row_limit` bounds the answer held in memory."""
-        self._stores, self._interner, self._feed = stores, interner, feed
-        self._limits = (step_limit, row_limit)
-        self._sqlite: SqliteCopy | None = None
-        self._follower: Follower | None = None
+        self._stores, self._interner = stores, interner
+        self._sqlite = SqliteCopy(step_limit, row_limit)
+        self._follower = feed.follower("queries")
         self._copies: dict[str, TableCopy] = {}
 
     def query(self, sql: str, parameters: Parameters = ()) -> QueryRows:
         """The rows of a SELECT over the current state. Raises SqlError, UnknownTable, or BadParameter."""
-        if self._sqlite is None:
-            self._sqlite, self._follower = SqliteCopy(*self._limits), self._feed.follower("queries")
-        plan = read_statement(sql, {name: store.table for name, store in self._stores.items()})
+        plan = read_query(sql, {name: store.table for name, store in self._stores.items()})
         self._forget_dropped()
-        self._follow(plan.tables)
+        note_changes(self._follower, self._copies)
         for name in plan.tables:
             self._refresh(name)
         return self._sqlite.read(plan, parameters)
 
     def close(self) -> None:
         """Give the memory back."""
-        if self._sqlite is not None and self._follower is not None:
-            self._sqlite.close()
-            self._follower.close()
+        self._sqlite.close()
+        self._follower.close()
 
     def _forget_dropped(self) -> None:
-        assert self._sqlite is not None
-        assert self._follower is not None
         for name, copy in list(self._copies.items()):
             if self._stores.get(name) is not copy.store:
                 self._sqlite.drop(copy.store.table.name)
                 self._follower.drop(copy.store.table)
                 del self._copies[name]
 
-    def _follow(self, names: tuple[str, ...]) -> None:
-        """Learn what changed, and begin to follow tables that were not named before."""
-        assert self._sqlite is not None
-        assert self._follower is not None
-        note_changes(self._follower, self._copies)
-        for name in names:
-            if name not in self._copies:
-                store = self._stores[name]
-                self._follower.add(store.table)
-                self._sqlite.create(store.table)
-                self._copies[name] = TableCopy(store)
-
     def _refresh(self, name: str) -> None:
-        assert self._sqlite is not None
-        copy = self._copies[name]
-        while (rows := copy.portion(PORTION)) is not None:
-            table = copy.store.table
-            self._sqlite.put(table.name, rows.slots, rows.alive, self._cells(table, rows))
-
-    def _cells(self, table: Table, rows: Rows) -> list[Cells]:
-        return [
-            decode_column(column.type, rows.cells[i], self._interner)
-            if column.type is ColumnType.TEXT
-            else rows.cells[i]
-            for i, column in enumerate(table.columns)
-        ]
+        """Bring the copy of a table up to date; it begins when the table is first named."""
+        table = self._stores[name].table
+        if name not in self._copies:
+            self._follower.add(table)
+            self._sqlite.create(table)
+            self._copies[name] = TableCopy(self._stores[name])
+        while (rows := self._copies[name].portion(PORTION)) is not None:
+            cells: list[Cells] = [
+                decode_column(column.type, rows.cells[i], self._interner)
+                if column.type is ColumnType.TEXT
+                else rows.cells[i]
+                for i, column in enumerate(table.columns)
+            ]
+            self._sqlite.put(table.name, rows.slots, rows.alive, cells)

@@ -3,8 +3,8 @@
     server --(stdin: tables, rows as they change, queries)--> this process --fork--> one child per query
     server <----------------(a Unix socket per child: the reply)-----------------------'
 
-A child has the copy as it was when the query's turn came: memory is shared until somebody writes, so neither waits for
-the other. The operating system bounds it: it is killed at its time limit (SIGALRM), and gets no memory beyond its own
+A child has the copy as it was when the query's turn came: memory is shared until one writes, so neither waits for the
+other. The operating system bounds it: it is killed at its time limit (SIGALRM), and gets no memory beyond its own
 limit. Whatever happens to it, the copy, the other queries and the server are not touched.
 
 Only our own server writes to stdin, hence pickle. The process ends when stdin does.
@@ -24,8 +24,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from hullcast.broker.queries.reading import read_statement, shortened
+from hullcast.broker.queries.reading import read_query
 from hullcast.broker.queries.sqlite_copy import SqliteCopy
+from hullcast.broker.sql.text import shorten
 from hullcast.network import compiled
 from hullcast.network.wire.bodies import Failed, Rows, encode
 from hullcast.network.wire.errors import ConnectionLost, HullcastError, SqlError, to_wire
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
 
 SIZE = struct.Struct("<Q")
-#: What a child says first: the query's secret, so that nobody else can answer for it.
+#: What a child says first: the query's secret, so that no other process can answer for it.
 SECRET_BYTES = 16
 #: What kind of answer follows.
 TABLES, REPLY = b"T", b"R"
@@ -91,7 +92,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by themselves
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
     _prefer_to_lose(500)
-    compiled.load()  # or every child would, by itself
+    compiled.load()  # once here, instead of in every child
     copy = SqliteCopy(step_limit=None)
     schema: dict[str, Table] = {}
     source = os.fdopen(os.dup(0), "rb", buffering=1 << 20)
@@ -151,7 +152,7 @@ def _serve(copy: SqliteCopy, schema: dict[str, Table], ask: Ask, reply_path: str
         _limit(ask)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(reply_path)
-            connection.sendall(ask.secret)  # if nothing follows, the server knows who was killed
+            connection.sendall(ask.secret)  # if nothing follows, the server knows which query was killed
             connection.sendall(_answer(copy, schema, ask))
     finally:
         os._exit(0)  # nothing of the parent is ours to clean up
@@ -170,7 +171,7 @@ def _limit(ask: Ask) -> None:
 def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
     try:
         known = schema if ask.tables is None else {name: schema[name] for name in ask.tables}
-        plan = read_statement(ask.sql, known)
+        plan = read_query(ask.sql, known)
         if ask.tables is None:
             return TABLES + json.dumps(plan.tables).encode()
         rows = copy.read(plan, ask.parameters)
@@ -182,7 +183,7 @@ def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
         pass
     rows = None  # type: ignore[assignment]  # gives its memory back, for what follows
     reason = f"it needs more than {ask.memory_bytes >> 20} MiB of memory"
-    return REPLY + encode(Failed(*to_wire(SqlError(shortened(ask.sql), reason, "ask for less, or sort less"))))
+    return REPLY + encode(Failed(*to_wire(SqlError(shorten(ask.sql), reason, "ask for less, or sort less"))))
 
 
 def _address_space_bytes() -> int:
@@ -193,6 +194,6 @@ def _address_space_bytes() -> int:
 
 
 def _prefer_to_lose(score: int) -> None:
-    """If the machine runs out of memory, the kernel shall end queries before their process, and that before others."""
+    """If the machine runs out of memory, the kernel ends queries first, then their process, then others."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(score))

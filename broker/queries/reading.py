@@ -1,4 +1,4 @@
-"""Reads a one-time SELECT: refuses what is none, finds its tables, and brings texts beside TIMESTAMPs into their form.
+"""Reads a one-time SELECT: refuses anything else, finds its tables, and brings texts beside TIMESTAMPs into their form.
 
 SQLite has no instants. A TIMESTAMP is kept as text of fixed width, 'YYYY-MM-DD HH:MM:SS.ffffff' in UTC, which
 sorts as time does (and which SQLite's own date functions read). For the comparison to be one of instants, ISO
@@ -25,15 +25,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, build_scope
 from sqlglot.tokenizer_core import TokenType
 
-from hullcast.broker.sql.text import refuse_other_statements
+from hullcast.broker.sql.text import check_text, parsing, refuse_other_statements, shorten
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import Refused, decode, encode_number, has_utf8
 from hullcast.network.wire.containers import number_of
-from hullcast.network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
+from hullcast.network.wire.errors import BadParameter, SqlError, UnknownTable
 from hullcast.network.wire.packing import type_name
 
-LONGEST_SQL = 4096
 MOST_COLUMNS = 2000  # of one query: SQLite's own limit
 _ACCEPTED = "accepted: one SELECT (WITH .. SELECT, UNION and the like included) over the tables"
 INSTANT_FUNCTION = "hullcast_instant"  # the SQL function that brings a parameter into the form of a TIMESTAMP
@@ -52,7 +51,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A statement as SQLite shall run it; `instants` says which output columns are TIMESTAMPs.
+    """A statement as SQLite will run it; `instants` says which output columns are TIMESTAMPs.
 
     `asked` is the statement as it came, `tables` the folded names of the tables it may read, `local` those of its
     CTEs, which SQLite asks for as if they were tables.
@@ -66,27 +65,22 @@ class Plan:
     instant_names: frozenset[str]
 
 
-def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
-    """Parse, refuse what is no SELECT, find the tables, and bring texts beside TIMESTAMPs into their form."""
-    if not isinstance(sql, str):
-        raise SqlError(type(sql).__name__, "the statement must be a str", _ACCEPTED)
-    if len(sql) > LONGEST_SQL:
-        raise SqlError(
-            shortened(sql),
-            f"the text has {len(sql):,} characters",
-            f"at most {LONGEST_SQL:,} are accepted; bind long values with ?",
-        )
-    if "\0" in sql or not has_utf8(sql):
-        raise SqlError(shortened(ascii(sql)), "a NUL character or a lone surrogate", _ACCEPTED)
-    try:
-        marked = _Marked(sql)
-        statements = sqlglot.parse(marked.text, read="sqlite")
+def read_query(sql: str, tables: Mapping[str, Table]) -> Plan:
+    """Parse, refuse what is not a SELECT, find the tables, and bring texts beside TIMESTAMPs into their form."""
+    check_text(sql)
+    with parsing(sql, _ACCEPTED):
+        try:
+            marked = _Marked(sql)
+            statements = sqlglot.parse(marked.text, read="sqlite")
+        except SqlglotError:
+            refuse_other_statements(sql)
+            raise
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):
             refuse_other_statements(sql)
-            raise SqlError(shortened(sql), "not a single SELECT", _ACCEPTED)
+            raise SqlError(shorten(sql), "not a single SELECT", _ACCEPTED)
         tree = statements[0]
         if tree.find(exp.Into, exp.Insert, exp.Update, exp.Delete, exp.DDL, exp.Command):
-            raise SqlError(shortened(sql), "it would write", _ACCEPTED)
+            raise SqlError(shorten(sql), "it would write", _ACCEPTED)
         _refuse_bare_in(tree)
         named = _tables_of(tree, tables)
         local = frozenset(name for name in _local_names(tree) - tables.keys() if not name.startswith("sqlite_"))
@@ -96,20 +90,11 @@ def read_statement(sql: str, tables: Mapping[str, Table]) -> Plan:
             return Plan(sql, sql, named, local, (), instant_names)
         scope = build_scope(tree)
         if scope is None:
-            raise SqlError(shortened(sql), "not a single SELECT", _ACCEPTED)
+            raise SqlError(shorten(sql), "not a single SELECT", _ACCEPTED)
         types = _InstantTypes(tables)
         for inner in scope.traverse():
             _align_scope(inner, types, marked)
         return Plan(sql, marked.changed(), named, local, tuple(types.outputs(scope)), instant_names)
-    except SqlglotError as error:
-        refuse_other_statements(sql)
-        raise SqlError(shortened(sql), _first_line(error), _ACCEPTED) from error
-    except RecursionError as error:
-        raise SqlError(shortened(sql), "nested too deeply", _ACCEPTED) from error
-    except HullcastError:
-        raise
-    except Exception as error:  # the parser's own fault; the statement is not understood all the same
-        raise SqlError(shortened(sql), f"it cannot be parsed ({type(error).__name__})", _ACCEPTED) from error
 
 
 class _Marked:
@@ -162,7 +147,7 @@ def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
     named: dict[str, None] = {}
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
-            raise SqlError(shortened(node.sql(dialect="sqlite")), "a function in FROM", _ACCEPTED)
+            raise SqlError(shorten(node.sql(dialect="sqlite")), "a function in FROM", _ACCEPTED)
         folded = fold(node.name)
         known = folded in tables or (not node.db and folded in local)  # a CTE is in no database
         if fold(node.db) not in ("", "main") or node.catalog or not known:
@@ -194,7 +179,7 @@ def _instant_names(tables: Sequence[Table]) -> frozenset[str]:
 
 
 def instants_of(names: Sequence[str], plan: Plan) -> tuple[bool, ...]:
-    """Which output columns are TIMESTAMPs; told by name for a `*` whose columns we did not foresee."""
+    """Which output columns are TIMESTAMPs; decided by name for a `*` whose columns are not known."""
     if len(plan.instants) == len(names):
         return plan.instants
     return tuple(fold(name) in plan.instant_names for name in names)
@@ -328,7 +313,7 @@ def _literal(literal: exp.Literal) -> str:
 
 
 def _instant_text(value: object) -> str:
-    """An instant in the mirror's form; Refused if it is none."""
+    """An instant in the mirror's form; Refused if it is not one."""
     if value is None:
         raise Refused("NULL is not a timestamp")
     instant = decode(ColumnType.TIMESTAMP, encode_number(_TIME, value), Interner())
@@ -379,11 +364,3 @@ def _bind_one(position: int, value: object) -> str | int | float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, np.generic)):
         return value
     raise BadParameter(position, f"takes None, a number, a text or a datetime, got {kind}")
-
-
-def shortened(sql: str) -> str:
-    return sql if len(sql) <= 80 else sql[:77] + "..."
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

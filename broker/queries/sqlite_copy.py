@@ -1,7 +1,7 @@
 """An in-memory SQLite copy of tables, and the guard around statements that strangers run on it.
 
-The slot of a row is its rowid in SQLite, so a slot that passed from one key to another is simply replaced. How
-TIMESTAMPs are kept is told in `reading.py`, which also says what a statement may be.
+The slot of a row is its rowid in SQLite, so a slot that passed from one key to another is simply replaced. `reading.py`
+says how TIMESTAMPs are kept, and what a statement may be.
 
 A statement can reach nothing but the tables that were found in it (SQLite's authorizer, so that a statement which
 SQLite reads otherwise than our parser gets no further). It is stopped after a number of SQLite's steps, which is a
@@ -27,8 +27,8 @@ from hullcast.broker.queries.reading import (
     instant_parameter,
     instants_of,
     read_instant,
-    shortened,
 )
+from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
 from hullcast.network.answers.named import QueryRows
@@ -54,7 +54,7 @@ class SqliteCopy:
     """Tables by name, rows by slot, and SELECTs over them. One caller at a time."""
 
     def __init__(self, step_limit: int | None = STEP_LIMIT, row_limit: int = ROW_LIMIT) -> None:
-        """Without a `step_limit` somebody else must stop a statement that runs for too long."""
+        """Without a `step_limit` the caller must stop a statement that runs for too long."""
         self.tables: dict[str, Table] = {}
         self._keys: dict[str, _Keys] = {}  # of tables without a name for their rowid
         self._step_limit, self._row_limit = step_limit, row_limit
@@ -62,7 +62,7 @@ class SqliteCopy:
         self._readable: frozenset[str] = frozenset()
         self._local: frozenset[str] = frozenset()  # CTEs: they are in no database
         self._steps_left = 0
-        # no statement is remembered: the authorizer is asked when one is prepared, and shall see each
+        # no statement is cached: the authorizer runs when one is prepared, and must see each
         self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=0)
         self._database.execute("PRAGMA temp_store = MEMORY")
         self._database.execute("PRAGMA trusted_schema = OFF")
@@ -117,7 +117,7 @@ class SqliteCopy:
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(self, plan: Plan, parameters: Parameters) -> QueryRows:
-        """The rows of a SELECT, as named tuples: a field whose column name is no identifier is named by its
+        """The rows of a SELECT, as named tuples: a field whose column name is not an identifier is named by its
         position (`_0`). Raises SqlError or BadParameter."""
         bound = bind(parameters)
         width = sum(len(self.tables[name].columns) for name in plan.tables)
@@ -127,7 +127,7 @@ class SqliteCopy:
             rows = cursor.fetchmany(self._row_limit + 1)
             cursor.close()
         if len(rows) > self._row_limit:
-            raise SqlError(shortened(plan.asked), f"more than {self._row_limit:,} rows", "add a WHERE or a LIMIT")
+            raise SqlError(shorten(plan.asked), f"more than {self._row_limit:,} rows", "add a WHERE or a LIMIT")
         instants = instants_of(names, plan)
         if any(instants):
             columns = [
@@ -159,11 +159,11 @@ class SqliteCopy:
         except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
             if self._steps_left < 0:
                 reason = f"stopped after {self._step_limit:,} steps of work"
-                raise SqlError(shortened(plan.asked), reason, "narrow it with WHERE, or join on keys") from error
+                raise SqlError(shorten(plan.asked), reason, "narrow it with WHERE, or join on keys") from error
             if "user-defined function" in str(error):
                 reason = "a parameter compared with a TIMESTAMP must be a datetime or ISO-8601 text"
                 raise BadParameter(0, reason) from error
-            raise SqlError(shortened(plan.asked), str(error)) from error
+            raise SqlError(shorten(plan.asked), str(error)) from error
         finally:
             self._guarded = False
             self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
@@ -209,7 +209,7 @@ class _Keys:
         self._slots: dict[Any, int] = {}
 
     def leave(self, slots: Sequence[int]) -> list[Any]:
-        """Empty these slots; the keys that are gone thereby."""
+        """Empty these slots; returns the keys that are gone."""
         left = [(slot, self._by_slot.pop(slot)) for slot in slots if slot in self._by_slot]
         gone = [key for slot, key in left if self._slots[key] == slot]
         for key in gone:

@@ -1,14 +1,13 @@
 """The driver: runs work slice by slice, in the order a policy says, by a real or by a simulated clock.
 
-Work is a generator. Each `next` does a slice of a few milliseconds and yields what it cost, in seconds, as far as the
-work itself can tell; its return value is the result. Work that takes long and needs nobody else is yielded as a
-function (`Elsewhere`) that prepares it: called when there is a place for it, it takes what is needed and gives back
-what to call, where that holds up nobody; the result is sent in. So what is taken waits for nothing, and there are
-never more copies than places. Between two slices everything else may happen: what a generator read before a `yield`
-may be another afterwards.
+Work is a generator. Each `next` does a slice of a few milliseconds and yields its cost in seconds, as far as the work
+itself can tell; its return value is the result. A step that takes long and needs no shared state is yielded as a
+function (`Elsewhere`). The driver calls it when there is a place elsewhere (a thread): it copies what the step needs,
+and returns the function to run there; the result is sent into the generator. So there are never more copies than
+places. Between two slices anything may happen: what a generator read before a `yield` may have changed after it.
 
-One implementation, two clocks. The live server steps the driver on its event loop for a few milliseconds a turn and
-measures what slices take; a simulation advances its clock by the costs they yield, and sees the same order.
+The live server steps the driver on its event loop for a few milliseconds a turn and measures what slices take; a
+simulated clock advances by the costs they yield, and gives the same order.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ Done = Callable[[Any, BaseException | None], None]
 
 #: Items that may wait; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 4096, 1024
-#: What these may hold, of everybody and of one owner; a single one may hold more.
+#: Bytes that these may hold, of all owners and of one; a single item may hold more.
 WAITING_BYTES, WAITING_BYTES_PER_OWNER = 256 << 20, 64 << 20
 
 
 class Clock(Protocol):
-    """Where the driver has its time from."""
+    """The driver's source of time."""
 
     def now(self) -> float:
         """Seconds since some moment."""
@@ -44,21 +43,8 @@ class Clock(Protocol):
         """A slice that claims this cost was done."""
 
 
-class SimulatedClock:
-    """Time that passes by nothing but the costs that work claims."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def pass_by(self, cost_s: float) -> None:
-        self.time += cost_s
-
-
 def at_once(call: Callable[[], Any], done: Done) -> None:
-    """Elsewhere is here: for a simulation, and wherever there is nobody to wait."""
+    """Do it here and now: for a simulation, and where no other work waits."""
     try:
         result = call()
     except Exception as error:  # noqa: BLE001  (handed to the work that asked)
@@ -82,22 +68,6 @@ def finish(work: Work) -> Any:
         return stop.value
 
 
-def going_on(work: Work, yielded: float | Elsewhere) -> Work:
-    """The rest of some work whose first slice was done outside a driver, and yielded this."""
-    try:
-        while True:
-            try:
-                sent = yield yielded
-            except Exception as error:  # noqa: BLE001  (the work's own business)
-                yielded = work.throw(error)
-            else:
-                yielded = work.send(sent)
-    except StopIteration as stop:
-        return stop.value
-    finally:
-        work.close()
-
-
 @dataclass(eq=False, slots=True)
 class _Running(Item):
     """Work on its way; `sent` is what its next slice begins with, `prepare` what it wants done elsewhere."""
@@ -112,16 +82,14 @@ class _Running(Item):
 
 @dataclass(frozen=True, slots=True)
 class DriverStatistics:
-    """Counters since the start, and what is there now."""
+    """What waits now, and what was finished since the start."""
 
     waiting: int
     finished: int
-    slices: int
-    longest_slice_s: float
 
 
 class Driver:
-    """Work items, and the policy that picks whose slice is next, and who goes elsewhere next.
+    """Work items, and the policy that picks which slice is next, and which item goes elsewhere next.
 
     Of the `places` elsewhere one owner has all but one at most, so that others find one.
     """
@@ -139,9 +107,8 @@ class Driver:
         self._places = places
         self._ready: list[_Running] = []
         self._leaving: list[_Running] = []  # they wait for a place elsewhere
-        self._away: list[_Running] = []  # they have one, also those that nobody waits for any more
-        self._finished = self._slices = 0
-        self._longest_s = 0.0
+        self._away: list[_Running] = []  # they have one, including those that were withdrawn
+        self._finished = 0
 
     def __len__(self) -> int:
         """Items that are not finished."""
@@ -155,8 +122,11 @@ class Driver:
         """Whether there is nothing to do at the moment."""
         return not self._ready
 
-    def put(self, owner: str, work: Work, done: Done, size_bytes: int = 0) -> Item:
-        """Take in work that holds so much memory; `done` is called with its result, or with what it raised."""
+    def put(
+        self, owner: str, work: Work, done: Done, size_bytes: int = 0, yielded: float | Elsewhere | None = None
+    ) -> Item:
+        """Take in work that holds so much memory; `done` is called with its result, or with what it raised. `yielded`
+        is what its first slice gave, if that was done already."""
         items = self._items()
         mine = [item for item in items if item.owner == owner]
         if len(items) >= WAITING or len(mine) >= WAITING_PER_OWNER:
@@ -168,10 +138,12 @@ class Driver:
                 raise Overloaded("bytes of requests waiting to be worked on", most)
         item = _Running(owner, self._clock.now(), work=work, done=done, size_bytes=size_bytes)
         self._ready.append(item)
+        if callable(yielded):
+            self._leave(item, yielded)
         return item
 
     def withdraw(self, item: Item) -> None:
-        """Nobody waits for an item any more."""
+        """Drop an item: its result is no longer needed."""
         assert isinstance(item, _Running)
         work = item.work
         self._forget(item)
@@ -179,7 +151,7 @@ class Driver:
             work.close()
 
     def withdraw_all(self) -> None:
-        """Nobody waits for anything any more."""
+        """Drop all items."""
         for item in self._items():
             self.withdraw(item)
 
@@ -201,13 +173,11 @@ class Driver:
                 yielded = item.work.send(sent)
         except StopIteration as stop:
             result, ended = stop.value, True
-        except Exception as raised_here:  # noqa: BLE001  (handed to whoever waits for the result)
+        except Exception as raised_here:  # noqa: BLE001  (handed to `done`)
             error, ended = raised_here, True
         if isinstance(yielded, float):
             self._clock.pass_by(yielded)
         now = self._clock.now()
-        self._slices += 1
-        self._longest_s = max(self._longest_s, now - began)
         self._policy.served(item, now - began, now)
         if ended:
             done = item.done
@@ -216,13 +186,17 @@ class Driver:
             assert done is not None
             done(result, error)
         elif callable(yielded):
-            self._ready.remove(item)
-            item.prepare = yielded
-            self._leaving.append(item)
-            self._send_away()
+            self._leave(item, yielded)
+
+    def _leave(self, item: _Running, prepare: Elsewhere) -> None:
+        """The next step of an item is done elsewhere, as soon as there is a place."""
+        self._ready.remove(item)
+        item.prepare = prepare
+        self._leaving.append(item)
+        self._send_away()
 
     def _send_away(self) -> None:
-        """Let those go elsewhere for whom there is a place."""
+        """Send items elsewhere while there are places."""
         most = max(1, self._places - 1)
         while len(self._away) < self._places:
             owners = [item.owner for item in self._away]
@@ -261,4 +235,4 @@ class Driver:
 
     def statistics(self) -> DriverStatistics:
         """A snapshot."""
-        return DriverStatistics(len(self), self._finished, self._slices, self._longest_s)
+        return DriverStatistics(len(self), self._finished)

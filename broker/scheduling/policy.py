@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Item:
     """Something that waits to be served."""
 
-    owner: str  # who asked for it: nobody shall keep the others waiting
+    owner: str  # who asked for it: no owner may keep the others waiting
     arrived: float
 
 
@@ -27,21 +27,11 @@ class Policy(Protocol):
         """An item, or a slice of it, was served in so much time."""
 
 
-class Fifo:
-    """First come, first served: what all else is measured against."""
-
-    def pick(self, items: Iterable[Item], now: float) -> Item:
-        return min(items, key=lambda item: item.arrived)
-
-    def served(self, item: Item, seconds: float, now: float) -> None:
-        """Nothing is learned."""
-
-
 class FairShare:
-    """The owner that was served least lately comes first; within an owner, first come first served.
+    """The owner that was served least recently comes first; within an owner, first come first served.
 
     What an owner was given is forgotten by half in every `half_life_s`, so that a burst is not held against it
-    for ever. An owner that keeps the server busy waits behind everybody who asks for little.
+    for ever. An owner that keeps the server busy waits behind owners that ask for little.
     """
 
     #: Owners remembered; those served least are forgotten first.
@@ -52,7 +42,7 @@ class FairShare:
         self._given: dict[str, tuple[float, float]] = {}  # seconds of service, as of when
 
     def given(self, owner: str, now: float) -> float:
-        """What an owner was given lately, in seconds."""
+        """Recent service of an owner, in seconds."""
         seconds, at = self._given.get(owner, (0.0, now))
         return float(seconds * 0.5 ** ((now - at) / self._half_life_s))
 

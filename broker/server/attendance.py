@@ -30,7 +30,7 @@ class Attending:
     number: int
     channel: Channel
     spec: ChannelSpec
-    deserted_at: float | None = None  # since when nobody below asks for it
+    deserted_at: float | None = None  # since when it has no subscriber
     pins: int = 0  # requests that are being answered with it
     taken: bool = False  # some request was answered with it
 
@@ -38,7 +38,7 @@ class Attending:
 class Attendance:
     """Numbers for channels, never given twice, so that a late message cannot be taken for another channel's.
 
-    A channel that nobody asks for any more lives on for `linger_s`: a subscriber whose gateway died comes
+    A channel without subscribers lives on for `linger_s`: a subscriber whose gateway died comes
     back within seconds, and finds the messages it missed.
     """
 
@@ -78,7 +78,7 @@ class Attendance:
         return attending, True
 
     def close_deserted(self, wanted: set[int], now: float) -> list[Attending]:
-        """Close the channels that nobody has asked for during the last `linger_s`; gives them back."""
+        """Close the channels that had no subscriber during the last `linger_s`; returns them."""
         closed = []
         for attending in list(self):
             if attending.number in wanted or attending.pins:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hullcast.broker.log.publishers import scoped
-from hullcast.broker.log.record import Kind
-from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.server.explaining import explain
-from hullcast.broker.server.outcome import Entry, Outcome
+from hullcast.broker.log.record import RecordKind
+from hullcast.broker.reformulate.channel import RECTANGULAR, column_name
+from hullcast.broker.server.outcome import LogEntry, Outcome
+from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import Limits, Subscribing
 from hullcast.broker.sql.create import DropTable, parse_statement
 from hullcast.network.security.rights import TABLE_ACTIONS
+from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
     Delete,
     Describe,
@@ -28,7 +31,9 @@ from hullcast.network.wire.bodies import (
     Sync,
     Synced,
 )
+from hullcast.network.wire.columns import concatenate, size_bytes
 from hullcast.network.wire.errors import (
+    BadFrame,
     HullcastError,
     InvariantBroken,
     TooLarge,
@@ -44,12 +49,14 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.engine import Engine
     from hullcast.broker.log.publishers import Publishers
+    from hullcast.broker.log.record import Record
+    from hullcast.broker.reformulate.channel import Channel, Floats
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.server.attendance import Attendance
+    from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
     from hullcast.network.security.rights import Action, Identity, Rights
-    from hullcast.network.wire.bodies import Body
+    from hullcast.network.wire.bodies import Body, Explain
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Origin, Request
 
@@ -60,7 +67,7 @@ class Brain:
     """Applies requests to the engine, in the order in which they come.
 
     `work` is the one method that changes anything. A request that is wrong is answered with `Failed`; a failure
-    that is ours (a bug) is raised when it may have left the engine in pieces, and answered when it cannot.
+    of ours (a bug) is raised when it may have left the engine half-changed, and answered when it cannot.
     """
 
     def __init__(
@@ -114,11 +121,6 @@ class Brain:
                 raise  # rows may have changed without a record of it: stop
             return self.failure(error, type(body).__name__)
 
-    def handle(self, body: Body, request: Request, now: float = 0.0) -> Outcome:
-        """`work`, all of it at once."""
-        outcome: Outcome = finish(self.work(body, request, "", lambda: now))
-        return outcome
-
     def refusal(self, error: HullcastError, origin: Origin) -> Outcome:
         """The answer to a request that cannot be met; InvariantBroken is raised where it says that the engine is."""
         if isinstance(error, InvariantBroken):
@@ -132,7 +134,7 @@ class Brain:
         return Outcome(Failed(*to_wire(error)))
 
     def failure(self, error: BaseException, what: str) -> Outcome:
-        """The answer to a request that failed through a fault of ours. Raised, if the engine's state is in doubt."""
+        """The answer to a request that failed by a fault of ours; raises it if the engine's state is in doubt."""
         if self.engine.broken:
             raise error
         self.failures += 1
@@ -146,7 +148,7 @@ class Brain:
         self._rights().check(self._sender(origin), action, tables)
 
     def _sender(self, origin: Origin) -> Identity:
-        """Who sent a request, with the rights they have now: not to be kept while the request waits."""
+        """The sender of a request, with the rights it has now: not to be kept while the request waits."""
         return self._rights().who(origin.key, origin.name)
 
     def _handle(self, body: Body, request: Request, origin: Origin, owner: str, now: float) -> Outcome:
@@ -161,7 +163,7 @@ class Brain:
                 self.check(origin, "subscribe", self.engine.tables_named(body.sql))
                 return Outcome(Information(explain(self.engine, self._attendance, self._retention, body)))
             case Status():
-                self.check(origin, "admin")  # it names everybody's queries
+                self.check(origin, "admin")  # it names the queries of all clients
                 return Outcome(Information(self._status()))
             case Describe():
                 return Outcome(Information(self._describe(origin)))
@@ -191,12 +193,14 @@ class Brain:
         rows = max(map(len, body.columns.values()), default=0) if isinstance(body, Publish) else len(body.keys)
         if rows > self._limits.rows:
             raise TooLarge("rows in one batch", rows, self._limits.rows)
+        before = self.engine.rows(body.table)
         batch = apply_batch(self.engine, body)
+        deleted = before - self.engine.rows(body.table) if isinstance(body, Delete) else None
         first, last = batch.first_seq, batch.last_seq
         self.publishers.applied(publisher, body.number, first, last)
-        entry = Entry(Kind.BATCH, payload, first, len(batch), publisher, body.number)
+        entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
         messages = self._messages(batch, now)
-        return Outcome(Done(first, last), entry, through=last, messages=messages, void=self._void(batch))
+        return Outcome(Done(first, last, deleted), entry, through=last, messages=messages, void=self._void(batch))
 
     def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
         """The batch's messages by channel number, which the retention keeps too."""
@@ -211,7 +215,7 @@ class Brain:
         return described
 
     def tidy(self) -> None:
-        """Forget texts that only questions had, if there are many."""
+        """Forget texts that only requests mentioned, if there are many."""
         self.engine.tidy()
         self._forget_swept()
 
@@ -224,25 +228,27 @@ class Brain:
                     self._retention.forget(attending.number, self.engine.seq)
 
     def _void(self, batch: Batch) -> tuple[int, ...]:
-        """The channels of which a batch had more to tell than can be told."""
+        """The channels for which a batch had more messages than can be sent."""
         lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
         numbers = tuple(attending.number for attending in lost if attending is not None)
-        for number in numbers:  # + 1: who has heard the batch's messages in other channels is not complete in this one
+        for (
+            number
+        ) in numbers:  # + 1: a client that has this batch's messages of other channels is not complete in this one
             self._retention.forget(number, batch.last_seq + 1)
         return numbers
 
     def _execute(self, body: Execute, publisher: bytes) -> Outcome:
         statement = parse_statement(body.sql)
-        if isinstance(statement, DropTable):  # a channel that lingers for nobody does not keep a table
+        if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             for attending in self._attendance.close_now(statement.name, self._wanted()):
                 self._retention.close(attending.number)
         self.engine.execute(body.sql)
         first, last = self.engine.seq + 1, self.engine.seq
         self.publishers.applied(publisher, body.number, first, last)
-        entry = Entry(Kind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
+        entry = LogEntry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
         return Outcome(Done(first, last), entry)
 
-    # --- telling ---------------------------------------------------------------------------------------
+    # --- describing ------------------------------------------------------------------------------------
 
     def _describe(self, origin: Origin) -> dict[str, object]:
         """The tables that the sender may do something with."""
@@ -261,12 +267,80 @@ class Brain:
 
 
 def _may_see(sender: Identity, table: str) -> bool:
-    """Whether somebody may know of a table."""
+    """Whether a sender may know of a table."""
     return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
 
 
 def apply_batch(engine: Engine, body: Publish | Delete) -> Batch:
-    """Apply a published batch; also what recovery does with the log."""
+    """Apply a published batch."""
     if isinstance(body, Publish):
         return upsert(engine.upsert, body.table, body.columns, body.absent)
     return engine.delete(body.table, to_ingest(body.keys))
+
+
+def apply_record(engine: Engine, record: Record) -> None:
+    """Do once more what a record of the log did."""
+    if record.kind is RecordKind.STATEMENT:
+        engine.execute(record.payload.decode())
+        return
+    body = bodies.decode(record.payload)
+    if not isinstance(body, Publish | Delete):
+        raise BadFrame(f"a {type(body).__name__} in the log")
+    apply_batch(engine, body)
+
+
+#: Of the messages kept, the latest up to so many bytes are looked at: a few milliseconds of work.
+LOOKED_AT_BYTES = 2 << 20
+
+_MEANING = {
+    "rectangles": "the point (low, high); a message is a rectangle, and concerns it if the point is inside",
+    "places": "a box; a message is a row's place before and after, and concerns it if one of them is inside",
+}
+
+
+def explain(engine: Engine, attendance: Attendance, retention: Retention, body: Explain) -> dict[str, object]:
+    """What is known now; nothing is opened for it. Traffic is measured on the messages kept for resuming, where the
+    channel is open already."""
+    query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])
+    shape, tables = query.shape, query.tables
+    rectangular = shape.kind in RECTANGULAR
+    facts: dict[str, object] = {
+        "channel": engine.channel_name(query),
+        "kind": shape.kind.value,
+        "tables": list(shape.tables),
+        "answer": list(query.columns),
+        "becomes": _MEANING["rectangles" if rectangular else "places"],
+        "ranges": [column_name(tables, ref) for ref in shape.ranges],
+        "partitions": [column_name(tables, ref) for ref in shape.partition],
+        "low": predicates.low[0].tolist(),
+        "high": predicates.high[0].tolist(),
+        "never": bool(predicates.never is not None and predicates.never[0]),
+        "rows": [engine.rows(table) for table in shape.tables],
+        "channel_open": False,
+        "seq": engine.seq,
+    }
+    attending = None if channel is None else attendance.find(channel.name)
+    if channel is not None and attending is not None:
+        facts["channel_open"] = True
+        facts.update(_traffic(channel, attending, retention, channel.points_elsewhere(predicates)))
+    return facts
+
+
+def _traffic(channel: Channel, attending: Attending, retention: Retention, points: Floats) -> dict[str, object]:
+    facts: dict[str, object] = {}
+    statistics = channel.statistics()
+    if statistics.updates:
+        facts["updates_seen"] = statistics.updates
+        facts["messages_per_update"] = statistics.messages / statistics.updates
+        facts["ignorable_share"] = statistics.ignorable / statistics.updates
+    kept = retention.latest(attending.number, LOOKED_AT_BYTES)
+    if kept:
+        columns = concatenate(kept)
+        hit = concerned(columns, attending.spec, points)
+        seqs = np.asarray(columns["seq"])
+        facts["recent_messages"] = len(seqs)
+        facts["recent_messages_matching"] = int(hit.sum())
+        facts["recent_updates_telling"] = len(np.unique(seqs[hit]))
+        facts["recent_span_updates"] = int(seqs.max() - seqs.min() + 1)
+        facts["bytes_per_message"] = size_bytes(columns) / len(seqs)
+    return facts

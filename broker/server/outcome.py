@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hullcast.broker.log.record import Kind
+    from hullcast.broker.log.record import RecordKind
     from hullcast.network.wire.bodies import Body
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Install
 
 
-class Entry(NamedTuple):
-    """What the log must hold before anybody hears of a change."""
+class LogEntry(NamedTuple):
+    """What the log must hold before a change is acknowledged or sent."""
 
-    kind: Kind
+    kind: RecordKind
     payload: bytes
     first: int
     updates: int
@@ -28,9 +28,9 @@ class Outcome:
     """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced."""
 
     reply: Body | bytes  # bytes: a body that is encoded already
-    entry: Entry | None = None
+    entry: LogEntry | None = None
     installs: tuple[Install, ...] = ()
     through: int = 0
     messages: dict[int, Columns] = field(default_factory=dict)
-    void: tuple[int, ...] = ()  # channels with more messages than can be told: whoever listens must begin again
+    void: tuple[int, ...] = ()  # channels with more messages than can be sent: their subscribers must begin again
     ordered: bool = False  # the reply must not overtake messages of earlier requests

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hullcast.broker.log.commit_log import CommitLog, NullLog
+    from hullcast.broker.log.commit_log import CommitLog
     from hullcast.broker.server.outcome import Outcome
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
@@ -41,7 +41,7 @@ class Pipeline:
     touch the disk, but still waits for those before it.
     """
 
-    def __init__(self, log: CommitLog | NullLog, release: Callable[[list[Step]], None], limit_bytes: int) -> None:
+    def __init__(self, log: CommitLog, release: Callable[[list[Step]], None], limit_bytes: int) -> None:
         self._log = log
         self._release = release
         self._limit_bytes = limit_bytes
@@ -106,7 +106,7 @@ class Pipeline:
         self.waiting_bytes -= sum(step.size_bytes for step in steps)
         try:
             self._release(steps)
-        except Exception as error:  # noqa: BLE001  (reported to whoever runs the server, who stops it)
+        except Exception as error:  # noqa: BLE001  (`Server.run` raises it)
             if not self.failed.done():
                 self.failed.set_exception(error)
 

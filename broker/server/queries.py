@@ -1,8 +1,8 @@
-"""One-time queries: whose turn it is, and what becomes of them. SQLite is never touched here.
+"""One-time queries: which runs next, and its answer. SQLite is never touched here.
 
 The work is done in `broker/queries/process.py`. A query waits for its turn; its text goes there to be read (which
-tables?); the copies of these tables are brought up to date, some rows at a time; then it is asked, behind all rows
-that belong to the very moment. It sees everything that was applied before, and is killed at its time limit.
+tables?); the copies of these tables are brought up to date, some rows at a time; then it is sent there, behind all
+rows of that moment. It sees everything that was applied before, and is killed at its time limit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hullcast.broker.queries.process import REPLY
-from hullcast.broker.queries.reading import LONGEST_SQL, shortened
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.server.query_process import QueryProcess, schema_of
+from hullcast.broker.sql.text import check_text
 from hullcast.network.wire.bodies import Failed, decode
-from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, SqlError, from_wire
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -44,13 +44,13 @@ REMEMBERED = 1024
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting(Item):
+class _WaitingQuery(Item):
     request: Request | None = None
     query: Query | None = None
     size_bytes: int = 0
 
 
-def _bytes(items: list[_Waiting]) -> int:
+def _bytes(items: list[_WaitingQuery]) -> int:
     return sum(item.size_bytes for item in items)
 
 
@@ -58,7 +58,7 @@ class Queries:
     """The queries that wait, those that run, and the process they run in.
 
     The process is started for the first query, and again when it ends; tables are copied when first named. One owner
-    may have all but one of the places, and waits behind those who were served less.
+    may have all but one of the places, and waits behind owners that were served less.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Queries:
         self._engine, self._working, self._limits = engine, working, limits
         self._check, self._refusal, self._done = check, refusal, done
         self._policy = FairShare()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingQuery] = []
         self._running: dict[asyncio.Task[None], str] = {}
         self._something = asyncio.Event()
         self._process: QueryProcess | None = None
@@ -93,13 +93,9 @@ class Queries:
         return len(self._running)
 
     def put(self, request: Request, query: Query, owner: str) -> None:
-        """Queue a query. If too many wait, it or one of somebody of whom more wait is Overloaded."""
-        if len(query.sql) > LONGEST_SQL:
-            reason = f"the text has {len(query.sql):,} characters"
-            raise SqlError(
-                shortened(query.sql), reason, f"at most {LONGEST_SQL:,} are accepted; bind long values with ?"
-            )
-        item = _Waiting(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
+        """Queue a query. If too many wait, it is Overloaded, or else a query of an owner that has more waiting."""
+        check_text(query.sql)
+        item = _WaitingQuery(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
         mine = [other for other in self._waiting if other.owner == owner]
         if len(mine) >= WAITING_PER_OWNER:
             raise Overloaded("queries waiting", WAITING_PER_OWNER)
@@ -112,9 +108,11 @@ class Queries:
         self._waiting.append(item)
         self._something.set()
 
-    def _make_room(self, refusal: Overloaded, mine: list[_Waiting], weight: Callable[[list[_Waiting]], int]) -> None:
-        """Refuse the latest query of the owner of whom most waits; if that is the newcomer, its own."""
-        by_owner: dict[str, list[_Waiting]] = {}
+    def _make_room(
+        self, refusal: Overloaded, mine: list[_WaitingQuery], weight: Callable[[list[_WaitingQuery]], int]
+    ) -> None:
+        """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer."""
+        by_owner: dict[str, list[_WaitingQuery]] = {}
         for item in self._waiting:
             by_owner.setdefault(item.owner, []).append(item)
         most = max(by_owner.values(), key=weight)
@@ -125,7 +123,7 @@ class Queries:
         self._done(most[-1].request, self._refusal(refusal, most[-1].request))
 
     def stay_with(self, links: Container[int]) -> None:
-        """Forget the queries that wait for somebody whose link is gone: nobody would hear the answer."""
+        """Forget waiting queries of clients whose link is gone."""
         self._waiting = [item for item in self._waiting if item.request is None or item.request.route[-1] in links]
 
     async def run(self) -> None:
@@ -145,7 +143,7 @@ class Queries:
             if self._process is not None:
                 await self._process.stop()
 
-    def _next(self) -> _Waiting | None:
+    def _next(self) -> _WaitingQuery | None:
         """The query whose turn it is, if there is room for one."""
         if len(self._running) >= self._limits.at_once:
             return None
@@ -155,7 +153,7 @@ class Queries:
         if not may:
             return None
         item = self._policy.pick(may, time.monotonic())
-        assert isinstance(item, _Waiting)
+        assert isinstance(item, _WaitingQuery)
         self._waiting.remove(item)
         return item
 
@@ -163,7 +161,7 @@ class Queries:
         self._running.pop(task, None)
         self._something.set()
 
-    async def _serve(self, item: _Waiting) -> None:
+    async def _serve(self, item: _WaitingQuery) -> None:
         assert item.request is not None
         assert item.query is not None
         began = time.monotonic()

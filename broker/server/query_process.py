@@ -1,4 +1,4 @@
-"""The query process as the server holds it: what it has copied, what it is told, and which answers it owes.
+"""The query process as the server holds it: what it has copied, what is sent to it, and which answers it owes.
 
 The process itself is `broker/queries/process.py`. All that goes to it is written in the order in which it happens, so a
 query sees just what was sent before it.
@@ -27,7 +27,7 @@ from hullcast.broker.queries.process import (
     Put,
     message_bytes,
 )
-from hullcast.broker.queries.reading import shortened
+from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.travel import travelling
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 PORTION = 4096
 #: Bytes that may wait in the pipe to the process before it is given a chance to take them.
 PIPE_BYTES = 4 << 20
-#: Tables that the process is told of in the very turn of a query; more take several turns.
+#: Tables that are sent to the process within the turn of a query; more take several turns.
 FEW_TABLES = 4
 #: Seconds that the process may take before a query begins, for rows that were sent before it.
 PATIENCE_S = 30.0
@@ -102,7 +102,7 @@ class QueryProcess:
                 # not -m: what is pickled here names the module by its own name, which then is not __main__
                 *(sys.executable, "-P", "-c", "from hullcast.broker.queries.process import main; main()", path),
                 stdin=asyncio.subprocess.PIPE,
-                start_new_session=True,  # a group of its own, that ends as one, and hears no Ctrl-C
+                start_new_session=True,  # a process group of its own: it is killed as one, and gets no Ctrl-C
             )
         except BaseException as error:
             self._let_go()
@@ -203,7 +203,7 @@ class QueryProcess:
         return self._copies[name].left
 
     def _forget(self, name: str, copy: TableCopy) -> None:
-        """A table was dropped: neither this process nor the other shall hold its rows any longer."""
+        """A table was dropped: neither this process nor the other may hold its rows any longer."""
         self._write(Drop(copy.store.table.name))
         self._follower.drop(copy.store.table)
         del self._copies[name]
@@ -294,8 +294,8 @@ class QueryProcess:
         """Why a child ended without an answer."""
         if took_s >= self._limits.time_s:
             reason = f"stopped after {self._limits.time_s:g} s"
-            return SqlError(shortened(sql), reason, "narrow it with WHERE, or join on keys")
-        return SqlError(shortened(sql), "its process was killed", "it may have taken too much memory; ask for less")
+            return SqlError(shorten(sql), reason, "narrow it with WHERE, or join on keys")
+        return SqlError(shorten(sql), "its process was killed", "it may have taken too much memory; ask for less")
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A child has an answer, or will have."""

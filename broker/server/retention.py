@@ -1,4 +1,4 @@
-"""The window of recent messages, kept so that who was away for a moment can be told what it missed."""
+"""The window of recent messages, kept for clients that reconnect: they get what they missed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: What a dict of small arrays takes beyond the bytes in them; counted, or a million single rows would go unnoticed.
 OVERHEAD_BYTES = 1500
-#: Batches below this, kept within this time, are let go together, up to so many bytes ..
+#: Batches below this, kept within this time, are dropped together, up to so many bytes ..
 SMALL_BYTES, TOGETHER_S, TOGETHER_BYTES = 8 << 10, 1.0, 512 << 10
 #: .. and become one as soon as so many lie side by side.
 PARTS = 64
@@ -42,7 +42,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Window:
-    """One channel's: complete after `complete_after`, and for those only who were there after `opened`."""
+    """One channel's: complete after `complete_after`, and only for clients that were there after `opened`."""
 
     opened: int
     complete_after: int
@@ -55,8 +55,8 @@ class Retention:
     Invariants:
       W1  All messages of a channel with a sequence number above its `complete_after` are here.
       W2  `size_bytes` is the sum over what is here, and at most the limit (one batch may exceed it, and is dropped).
-      W3  Who was complete only up to the channel's opening, and did not listen to this very channel, is not told that
-          nothing is missing: at the same update there may have been another of that name, over another table.
+      W3  A client that was complete only up to the channel's opening, and did not listen to this very channel, does not
+          hear that nothing is missing: at the same update there may have been another of that name, over another table.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -76,7 +76,7 @@ class Retention:
             self.size_bytes -= sum(kept.size_bytes for kept in window.kept)
 
     def forget(self, channel: int, seq: int) -> None:
-        """What was kept of a channel must not be used any more (its partition numbers may mean others now)."""
+        """Drop what is kept of a channel (its partition numbers may mean other partitions now)."""
         self.close(channel)
         self.open(channel, seq)
 
@@ -106,7 +106,7 @@ class Retention:
             self._drop_oldest()
 
     def reaches(self, channel: int, since: int, *, listened: bool = False) -> bool:
-        """Whether all messages after `since` are here; `listened`: for somebody who heard this very channel then."""
+        """Whether all messages after `since` are here; `listened`: the client had this very channel then."""
         window = self._windows.get(channel)
         if window is None or window.complete_after > since:
             return False

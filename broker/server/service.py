@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.scheduling.driver import going_on
+from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.brain import Brain, apply_record
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.query_process import QueryLimits
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
-from hullcast.broker.server.storage import open_storage
 from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.server.working import Working
 from hullcast.network.link.listener import Listener
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import zmq
 
-    from hullcast.broker.log.checkpoint import Captured
+    from hullcast.broker.log.checkpoint import CapturedState
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.settings import ServerSettings
@@ -50,17 +49,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two rounds of small talk: progress to the children, channels to close, checkpoints.
+#: Seconds between two rounds: progress to the children, channels to close, checkpoints.
 ROUND_S = 0.1
-#: A node that has not reported for so long is not shown, nor offered to clients.
+#: A node that has not reported for this long is neither shown nor offered to clients.
 REPORT_VALID_S = 5.0
 #: Nodes that may report; more are served, but not shown.
 MOST_NODES = 10_000
 ID_BYTES = 16
-#: Of a name or endpoint that everybody is told.
+#: Characters of a name or endpoint in the directory that all clients get.
 LONGEST_TEXT = 256
-
-
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
 HISTORY = 600
 
@@ -83,7 +80,12 @@ class Server:
         self.id = os.urandom(16)
         self.epoch = os.urandom(16)
         self.started = time.monotonic()
-        self.storage = open_storage(settings.data, settings.segment_bytes)
+        self.directory: DataDirectory | None = None
+        if settings.data is None:
+            self.engine, publishers, self.log = open_memory()
+        else:
+            self.directory = data = open_directory(settings.data, apply_record, segment_bytes=settings.segment_bytes)
+            self.engine, publishers, self.log = data.engine, data.publishers, data.log
         try:
             self.listener = Listener(
                 settings.listen,
@@ -94,9 +96,8 @@ class Server:
                 context=context,
             )
         except BaseException:
-            self.storage.close()
+            self._close()
             raise
-        self.engine, self.log = self.storage.engine, self.storage.log
         router = Router(settings.cover_budget, everything=not settings.prune, tells=False)
         self.children = Children(self.listener, router, rights, self)
         self.children.through = self.engine.seq
@@ -105,7 +106,7 @@ class Server:
         self.brain = Brain(
             self.engine,
             self.epoch,
-            self.storage.publishers,
+            publishers,
             lambda: self.children.rights,
             self.attendance,
             self.retention,
@@ -172,7 +173,11 @@ class Server:
                 await asyncio.gather(self._checkpointing, return_exceptions=True)
             await self.pipeline.stop()
             await self.listener.stop()
-            self.storage.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Write what is pending, and let others have the directory."""
+        (self.directory or self.log).close()
 
     def ready(self) -> str | None:
         """Why the server cannot serve, if it cannot."""
@@ -181,7 +186,7 @@ class Server:
     # --- requests ----------------------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, request: Request) -> None:
-        """Do what a child, or somebody below it, asks for."""
+        """Do what a child, or a client below it, asks for."""
         assert self.pipeline is not None, "the listener starts after the pipeline"
         assert request.origin is not None, "Children fills it in"
         self.requests += 1
@@ -195,7 +200,7 @@ class Server:
             if self.pipeline.full:
                 raise Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
             body = bodies.decode(request.body)
-            if isinstance(body, bodies.Report) and not request.id:  # `Children` takes such a one from nodes only
+            if isinstance(body, bodies.Report) and not request.id:  # `Children` lets only nodes send one
                 self._take_report(body)
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
@@ -204,7 +209,7 @@ class Server:
                 self._begin(request, self.brain.work(body, request, owner, time.monotonic), owner)
         except HullcastError as error:
             self._put(request, self.brain.refusal(error, origin))
-        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine may be in pieces)
+        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
             self._put(request, self.brain.failure(error, "request"))
 
     def _begin(self, request: Request, work: Work, owner: str) -> None:
@@ -216,23 +221,22 @@ class Server:
             return
 
         def done(outcome: Outcome, error: BaseException | None) -> None:
-            if error is not None:  # only where the engine may be in pieces
+            if error is not None:  # only where the engine's state is in doubt
                 self._fail(error)
                 return
             try:
                 self._put(request, outcome)
-            except Exception as bug:  # noqa: BLE001  (it fails this request, and nobody else's)
+            except Exception as bug:  # noqa: BLE001  (it fails this request only)
                 self._put(request, self.brain.failure(bug, "reply"))
 
-        rest = going_on(work, yielded)
         try:
-            self.working.put(owner, rest, done, len(request.body))
+            self.working.put(owner, work, done, len(request.body), yielded)
         except Overloaded:
             work.close()
             raise
 
     def _fail(self, error: BaseException) -> None:
-        """The engine's state is in doubt: whoever runs the server stops it."""
+        """The engine's state is in doubt: `run` raises this, and the server stops."""
         assert self.pipeline is not None
         if not self.pipeline.failed.done():
             self.pipeline.failed.set_exception(error)
@@ -255,7 +259,7 @@ class Server:
         gathered: dict[int, list[Columns]] = {}
         through = 0
         for request, outcome, reply, rights in steps:
-            if outcome.installs and rights is not self.children.rights:  # what it installs may not be allowed any more
+            if outcome.installs and rights is not self.children.rights:  # what it installs may no longer be allowed
                 again = Failed(*to_wire(ConnectionLost("the allow list was read again")))
                 outcome, reply = Outcome(again), bodies.encode(again)
             if outcome.ordered and through:
@@ -278,17 +282,17 @@ class Server:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
 
     def take_rights(self, rights: Rights) -> None:
-        """Take over a new allow list: everybody subscribes again, and keeps what is still allowed."""
+        """Take over a new allow list: all clients subscribe again, and keep what is still allowed."""
         self.children.rights = rights
         self.children.reset("rights", "the allow list was read again", fresh_link=False)
 
     def _wanted(self) -> set[int]:
-        """The channels that somebody asks for, those whose reply has not left included."""
+        """The channels in use, including those whose reply has not left yet."""
         coming = {install.channel for step in self.pipeline or () for install in step.outcome.installs}
         return coming.union(self.children.router.channels())
 
     def _asked(self, channel: int, partitions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Which partition numbers subscribers elsewhere may ask for, those whose reply has not left included."""
+        """Which partition numbers subscribers elsewhere use, including those whose reply has not left yet."""
         held = self.children.router.partitions_held(channel, partitions)
         for step in self.pipeline or ():
             for install in step.outcome.installs:
@@ -333,13 +337,13 @@ class Server:
         return time.monotonic() - later[0] if later else 0.0
 
     def live_reports(self) -> list[dict[str, object]]:
-        """What nodes have told about themselves lately."""
+        """The recent reports of nodes."""
         now = time.monotonic()
         self._reports = {key: (at, report) for key, (at, report) in self._reports.items() if now - at < REPORT_VALID_S}
         return [report for _, report in self._reports.values()]
 
     def _tell_directory(self) -> None:
-        """Tell everybody which nodes there are, if that has changed."""
+        """Send the list of nodes to all children, if it has changed."""
         nodes = tuple(sorted(map(_entry, self.live_reports()), key=lambda node: node.id))
         places = [(node.id, node.endpoint, node.depth) for node in nodes]
         known = [(node.id, node.endpoint, node.depth) for node in self._nodes]
@@ -348,7 +352,7 @@ class Server:
             self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
 
     def _checkpoint_if_due(self, now: float) -> None:
-        directory = self.storage.directory
+        directory = self.directory
         if directory is None or (self._checkpointing is not None and not self._checkpointing.done()):
             return
         seq, at = self._checkpointed
@@ -359,7 +363,7 @@ class Server:
 
     async def _checkpoint(self, directory: DataDirectory) -> None:
         try:
-            captured: Captured = await self.working.do("checkpoint", directory.capturing())
+            captured: CapturedState = await self.working.do("checkpoint", directory.capturing())
             written = await asyncio.to_thread(directory.write_checkpoint, captured)
         except Unavailable as error:
             log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything
@@ -369,7 +373,7 @@ class Server:
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
-    """An outcome with its reply's bytes; one that no frame holds is refused: whoever asked must ask for less."""
+    """An outcome with its reply's bytes; one too large for a frame is refused."""
     try:
         body = outcome.reply if isinstance(outcome.reply, bytes) else bodies.encode(outcome.reply)
         size = len(body) + sum(install.points.nbytes + 64 for install in outcome.installs)
@@ -382,13 +386,13 @@ def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
 
 
 def owner_of(request: Request) -> str:
-    """On whose account a request goes: its key, or, where there are no keys, its connection."""
+    """The owner that a request is charged to: its key, or, where there are no keys, its connection."""
     assert request.origin is not None
     return request.origin.key or "/".join(map(str, request.route))
 
 
 def _entry(report: dict[str, object]) -> NodeEntry:
-    """A node as others are told of it; KeyError or ValueError if the report is none."""
+    """A node as clients learn of it; KeyError or ValueError if the report is malformed."""
     node, path, clients = bytes.fromhex(str(report["id"])), report.get("path"), report.get("clients")
     if len(node) != ID_BYTES:
         raise ValueError(f"the id of a node has {ID_BYTES} bytes, not {len(node)}")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 REPLAY_BYTES = 16 << 20
 #: First answers of one request up to this go in its reply; more are staged in parts of about this size.
 PART_BYTES = 8 << 20
-#: First answers being taken or staged, of everybody and of one owner.
+#: First answers being computed or staged, of all owners and of one.
 HELD_BYTES, HELD_BYTES_PER_OWNER = 512 << 20, 256 << 20
 #: Seconds after which staged answers are forgotten, if no further part is fetched.
 STAGED_S = 60.0
@@ -68,7 +68,7 @@ class Limits:
     rows: int  # in one batch
     subscriptions: int  # in one request
     groups: int  # in one request
-    channels: int  # open at once, whoever asked for them
+    channels: int  # open at once, of all clients together
     queue_bytes: int = 64 << 20  # what may wait for a child, before it is closed as too slow
 
     @property
@@ -90,7 +90,7 @@ class _Asked:
     group: Group
     attended: Attended
     attending: Attending
-    since: int | None  # it goes on from there, if that can still be told; None: it begins with a snapshot
+    since: int | None  # it resumes from there; None: it begins with a snapshot
     holding: ExitStack
     snapshot: Columns | None = None
     held_bytes: int = 0  # of the snapshot
@@ -102,7 +102,7 @@ class _Asked:
         return self.since if self.since is not None else min((seq for _, seq in self.runs), default=0)
 
     def again(self) -> None:
-        """What it has is of no use: it begins with a (new) snapshot."""
+        """Drop what it has: it begins with a new snapshot."""
         self.since, self.snapshot = None, None
         self.runs.clear()
 
@@ -292,18 +292,18 @@ class Subscribing:
             raise UsageError(f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}")
         for one in request.asked:
             request.may("subscribe", one.attended.channel.shape.tables)
-        if body.part >= request.fetched:  # who fetches the same again and again does not keep them for ever
+        if body.part >= request.fetched:  # fetching the same part again does not keep them for ever
             request.fetched, request.until = body.part + 1, now + STAGED_S
         return request.parts[body.part]
 
     def _kept(self, ticket: bytes, owner: str) -> _Request:
         request = self._staged.get(ticket)
         if request is None or request.owner != owner:
-            raise UsageError("no answers are kept under this ticket (any more); subscribe again")
+            raise UsageError("these staged answers are no longer kept; subscribe again")
         return request
 
     def expire(self, now: float) -> None:
-        """Forget staged answers that nobody fetches."""
+        """Forget staged answers that were not fetched in time."""
         for ticket in [ticket for ticket, request in self._staged.items() if request.until < now]:
             self._release(self._staged.pop(ticket))
 
@@ -353,7 +353,7 @@ class Subscribing:
         return one.attended.channel.points_elsewhere(one.attended.predicates)
 
     def _replay(self, asked: list[_Asked]) -> dict[int, Columns]:
-        """Per channel what the groups have missed. Where that cannot be told, or is too much, a group begins again."""
+        """Per channel what the groups have missed. Where that is not kept, or is too much, a group begins again."""
         replay: dict[int, Columns] = {}
         left = min(REPLAY_BYTES, self._limits.reply_bytes)
         late = [one for one in asked if one.oldest < self._engine.seq]

@@ -14,12 +14,12 @@ from hullcast.broker.scheduling.policy import FairShare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.scheduling.driver import Done, DriverStatistics, Work
+    from hullcast.broker.scheduling.driver import Done, DriverStatistics, Elsewhere, Work
     from hullcast.broker.scheduling.policy import Item
 
 #: Seconds of work between two turns of the event loop.
 TURN_S = 0.003
-#: Threads for what needs nobody else; they spend their time in compiled code, which lets others run.
+#: Threads for work without shared state; they spend their time in compiled code, which lets others run.
 THREADS = 2
 
 
@@ -32,17 +32,19 @@ class _RealClock:
 
 
 class Working:
-    """Runs work for requests in turns, so that nobody else waits for it; owners get equal shares."""
+    """Runs the work of requests in turns, so that other requests do not wait for it; owners get equal shares."""
 
     def __init__(self) -> None:
         self._driver = Driver(FairShare(), _RealClock(), self._elsewhere, THREADS)
         self._something = asyncio.Event()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
-    def put(self, owner: str, work: Work, done: Done, size_bytes: int = 0) -> Item:
-        """Take in work that holds so much memory. `done` is called in the very turn in which the last slice ends: what
+    def put(
+        self, owner: str, work: Work, done: Done, size_bytes: int = 0, yielded: float | Elsewhere | None = None
+    ) -> Item:
+        """Take in work, as `Driver.put` does. `done` is called in the very turn in which the last slice ends: what
         the work found out then still holds. Overloaded if too much waits already."""
-        item = self._driver.put(owner, work, done, size_bytes)
+        item = self._driver.put(owner, work, done, size_bytes, yielded)
         self._something.set()
         return item
 
@@ -73,7 +75,7 @@ class Working:
                 return
             error = future.exception()
             result = None if error is not None else future.result()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(returned, result, error)
 
         def returned(result: Any, error: BaseException | None) -> None:
@@ -95,7 +97,7 @@ class Working:
                 await asyncio.sleep(0)
         finally:
             self._driver.withdraw_all()
-            # nobody waits for what is being computed there, and it touches nothing of ours: neither does the stop
+            # what is being computed there is no longer needed, and touches no shared state: do not wait for it
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def statistics(self) -> DriverStatistics:

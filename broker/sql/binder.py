@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.broker.sql.bounds import INFINITY, Code, Edge, edges_at, negated
-from hullcast.broker.sql.encode import ENCODERS, Slot, Unfit
-from hullcast.broker.sql.encode_columns import CodeColumn, ParameterColumn, encode_column
+from hullcast.broker.sql.encode import ENCODERS, CodeColumn, ParameterColumn, Slot, Unfit, encode_column
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.terms import Given, Operand
 from hullcast.network.wire.errors import BadParameter

@@ -9,7 +9,7 @@ is kept as a *code*, the two floats around it::
     x >  value   low  = the float after down  (which is `up` when they differ)
     x <= value   high = down
     x <  value   high = the float before up
-    x =  value   low  = up, high = down       empty when the value is no float: no row equals it
+    x =  value   low  = up, high = down       empty when the value is not a float: no row equals it
 
 which makes the box agree with exact arithmetic on every float64 that a row can hold. The code of a
 TEXT is the text itself, twice: it is compared for equality only.

@@ -1,4 +1,4 @@
-"""CREATE TABLE and DROP TABLE: the two statements that change what exists."""
+"""CREATE TABLE and DROP TABLE, the two statements that change what exists: read, and written from a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from hullcast.broker.sql.text import check_only, describe, read_statement, refuse, shorten
+from hullcast.broker.sql.text import MAXIMUM_CHARACTERS, check_only, describe, read_statement, refuse, shorten
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.network.wire.errors import SqlError
 
@@ -44,7 +44,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A table to come into being; `if_missing`: nothing happens if it exists with the same definition."""
+    """A table to create; `if_missing`: nothing happens if it exists with the same definition."""
 
     table: Table
     if_missing: bool = False
@@ -52,7 +52,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """A table to go, by name; `if_there`: nothing happens if there is none."""
+    """A table to drop, by name; `if_there`: nothing happens if it does not exist."""
 
     name: str
     if_there: bool = False
@@ -177,3 +177,42 @@ def _name(node: object) -> str:
         hint = f"accepted: 1 to {MAXIMUM_NAME} printable characters without double quotes"
         raise SqlError(shorten(name or str(node)), "it is not a valid name", hint)
     return name
+
+
+_SHORTEST = {
+    ColumnType.TEXT: "TEXT",
+    ColumnType.REAL: "REAL",
+    ColumnType.INTEGER: "INT",
+    ColumnType.TIMESTAMP: "DATETIME",
+}
+
+
+def create_text(table: Table) -> str:
+    """A statement that `parse_statement` reads as this very table.
+
+    Written out in full if that is not too long to be taken; otherwise as briefly as possible, and then it is no longer
+    than the text by which the table was made: shortest type names, quotes only where they must be, no spare blanks.
+    """
+    columns = ", ".join(f'"{column.name}" {column.type.value}{_constraint(table, column)}' for column in table.columns)
+    text = f'CREATE TABLE "{table.name}" ({columns})'
+    if len(text) <= MAXIMUM_CHARACTERS:
+        return text
+    columns = ",".join(
+        f"{_unquoted(column.name)} {_SHORTEST[column.type]}{_constraint(table, column)}" for column in table.columns
+    )
+    return f"CREATE TABLE {_unquoted(table.name)}({columns})"
+
+
+def _constraint(table: Table, column: Column) -> str:
+    if column is table.key_column:
+        return " PRIMARY KEY"
+    return " NOT NULL" if column.not_null else ""
+
+
+def _unquoted(name: str) -> str:
+    """A name, without quotes if it means the same to the parser."""
+    try:
+        read = parse_statement(f"CREATE TABLE {name}({name} INT PRIMARY KEY)")
+    except SqlError:
+        return f'"{name}"'
+    return name if read == CreateTable(Table(name, (Column(name, ColumnType.INTEGER, True),), 0)) else f'"{name}"'

@@ -11,7 +11,7 @@ from sqlglot import exp
 from hullcast.broker.sql.binder import Binder
 from hullcast.broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
 from hullcast.broker.sql.conditions import Condition, ConditionReader, read_conditions
-from hullcast.broker.sql.encode_columns import ParameterColumn
+from hullcast.broker.sql.encode import ParameterColumn
 from hullcast.broker.sql.projection import read_output
 from hullcast.broker.sql.query import Kind, Predicates, Ref, Shape
 from hullcast.broker.sql.scope import Scope, read_scope
@@ -54,11 +54,6 @@ class ParsedQuery:
     columns: tuple[str, ...]  # names of the answer's columns: the alias, or the column as declared
     tables: tuple[Table, ...]
     binder: Binder
-
-    @property
-    def parameter_count(self) -> int:
-        """How many `?` the text holds."""
-        return len(self.binder.slots)
 
     def bind(self, parameters: Sequence[object] = ()) -> Predicates:
         """The predicate of one subscription (n = 1); BadParameter if a value does not fit."""

@@ -104,7 +104,7 @@ class TermReader:
 
 
 def _literal(node: exp.Expr, slot: Slot) -> Code:
-    """The code of a literal, if its spelling suits the column: '5' is no number and 5 is no text."""
+    """The code of a literal, if its spelling suits the column: '5' is not a number and 5 is not a text."""
     value = _value(node)
     suits = {
         Domain.NUMBER: isinstance(value, int | float),

@@ -9,7 +9,8 @@ statement that starts with a word we know. Whatever it still raises becomes a `S
 from __future__ import annotations
 
 import logging
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, NoReturn
@@ -20,7 +21,8 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hullcast.network.wire.errors import Remedy, SqlError
+from hullcast.broker.tables.values import has_utf8
+from hullcast.network.wire.errors import HullcastError, Remedy, SqlError
 
 MAXIMUM_CHARACTERS: Final = 4096
 MAXIMUM_TOKENS: Final = 512
@@ -32,7 +34,7 @@ _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _DIALECT = SQLite()
 
 # sqlglot warns in the log about text it finds odd. What strangers write is not news to an operator, and they
-# could fill the log with it; the author hears of it by the SqlError.
+# could fill the log with it; the author gets the SqlError.
 logging.getLogger("sqlglot").addFilter(lambda record: False)
 
 
@@ -51,16 +53,11 @@ class _Parser(SQLiteParser):
         self.raise_error("unsupported syntax")
 
 
-_WRITE: Final = Remedy("use engine.upsert(table, rows)", "use publish(table, rows) or `hullcast publish`")
-_REMOVE: Final = Remedy("use engine.delete(table, keys)", "use delete(table, keys) or `hullcast delete`")
-_TABLES: Final = Remedy("use engine.execute(sql)", "use execute(sql) or `hullcast execute`")
-_READ: Final = Remedy(
-    "use engine.subscribe(sql) or engine.query(sql)",
-    "use subscribe(sql) or query(sql), or `hullcast subscribe` and `hullcast query`",
-)
-_TOGETHER: Final = Remedy(
-    "rows given to one upsert() are applied together", "rows given to one publish() are applied together"
-)
+_WRITE: Final = Remedy("use engine.upsert(table, rows)", "use publish(table, rows)")
+_REMOVE: Final = Remedy("use engine.delete(table, keys)", "use delete(table, keys)")
+_TABLES: Final = Remedy("use engine.execute(sql)", "use execute(sql)")
+_READ: Final = Remedy("use engine.subscribe(sql) or engine.query(sql)", "use subscribe(sql) or query(sql)")
+_TOGETHER: Final = "the rows of one batch are applied together, or none of them"
 #: What to do instead, by the first word of a statement that the caller does not take.
 _INSTEAD: Final = {
     **dict.fromkeys(("INSERT", "UPDATE", "REPLACE", "MERGE", "UPSERT"), _WRITE),
@@ -86,11 +83,11 @@ def read_statement(
 
 
 def refuse_other_statements(sql: str) -> None:
-    """A SqlError that helps, where a text that is no query writes rows or has placeholders of another database; for
-    readers of queries that parse by themselves."""
+    """A SqlError that helps, if a text that could not be read as a query writes rows, or has placeholders of another
+    database."""
     try:
         tokens = _DIALECT.tokenize(sql)
-    except Exception:  # noqa: BLE001  # see `_parse`; the caller has its own words for what does not parse
+    except Exception:  # noqa: BLE001  # see `parsing`; the caller has its own words for what does not parse
         return
     if tokens and tokens[0].text.upper() in _INSTEAD and _INSTEAD[tokens[0].text.upper()] is not _READ:
         _refuse_statement(tokens[0], "")
@@ -159,21 +156,47 @@ def check_only(node: exp.Expr, allowed: set[str], reason: str, accepted: str) ->
             raise SqlError(text or name.strip("_").replace("_", " ").upper(), reason, accepted)
 
 
-def _tokens(sql: str, maximum: int) -> list[Token]:
+def check_text(sql: str) -> None:
+    """SqlError for what no parser should see: text that is too long, or that no log or screen can show."""
     if not isinstance(sql, str):
         raise SqlError(shorten(type(sql).__name__), "SQL must be a str")
     if len(sql) > MAXIMUM_CHARACTERS:
-        reason = f"the text has {len(sql)} characters"
-        raise SqlError(shorten(sql[:40]), reason, f"at most {MAXIMUM_CHARACTERS} are accepted")
-    if "\0" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
+        hint = f"at most {MAXIMUM_CHARACTERS:,} are accepted; bind long values with ?"
+        raise SqlError(shorten(sql[:40]), f"the text has {len(sql):,} characters", hint)
+    if "\0" in sql or not has_utf8(sql):
         raise SqlError(shorten(sql[:40]), "the text contains a NUL character or a lone surrogate", "remove it")
+
+
+@contextmanager
+def parsing(sql: str, accepted: str) -> Iterator[None]:
+    """Turn what the parser raises into SqlErrors.
+
+    It is not ours, and the text is a stranger's: sqlglot has been seen to raise AttributeError, TypeError and the like
+    on nonsense. Whatever it trips over, the text is outside our language.
+    """
     try:
-        tokens = _DIALECT.tokenize(sql)
+        yield
+    except HullcastError:
+        raise
     except TokenError as error:
-        hint = "close every quote and comment"
-        raise SqlError(shorten(sql[-40:]), "a quote or comment is not closed", hint) from error
-    except Exception as error:  # see `_parse`
-        raise SqlError(shorten(sql[:40]), "it cannot be parsed") from error
+        raise SqlError(
+            shorten(sql[-40:]), "a quote or comment is not closed", "close every quote and comment"
+        ) from error
+    except ParseError as error:
+        details = error.errors[0] if error.errors else {}
+        where = f" (line {details['line']}, column {details['col']})" if "line" in details else ""
+        reason = f"{details.get('description') or 'it cannot be parsed'}{where}"
+        raise SqlError(shorten(str(details.get("highlight") or sql)), reason, accepted) from error
+    except RecursionError as error:
+        raise SqlError(shorten(sql), "the statement is nested too deeply", accepted) from error
+    except Exception as error:
+        raise SqlError(shorten(sql), "it cannot be parsed", accepted) from error
+
+
+def _tokens(sql: str, maximum: int) -> list[Token]:
+    check_text(sql)
+    with parsing(sql, ""):
+        tokens = _DIALECT.tokenize(sql)
     if len(tokens) > maximum:
         reason = f"the statement has {len(tokens)} words and signs"
         raise SqlError(shorten(sql[:40]), reason, f"at most {maximum} are accepted")
@@ -203,19 +226,8 @@ def _check_nesting(tokens: list[Token]) -> None:
 
 
 def _parse(tokens: list[Token], sql: str, grammar: str) -> exp.Expr:
-    try:
+    with parsing(sql, grammar):
         trees = _Parser(dialect=_DIALECT).parse(tokens, sql)
-    except ParseError as error:
-        details = error.errors[0] if error.errors else {}
-        part = shorten(str(details.get("highlight") or tokens[-1].text))
-        where = f"line {details.get('line')}, column {details.get('col')}"
-        raise SqlError(part, f"{details.get('description') or 'it cannot be parsed'} ({where})", grammar) from error
-    except RecursionError as error:
-        raise SqlError(shorten(sql), "the statement is nested too deeply", "write a plain conjunction") from error
-    except Exception as error:
-        # A foreign parser on hostile text: sqlglot has been seen to raise AttributeError, TypeError and
-        # the like on nonsense. Whatever it trips over, the text is outside our language.
-        raise SqlError(shorten(sql), "it cannot be parsed", grammar) from error
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
         raise SqlError(shorten(sql), "it is not one statement", "pass statements one at a time")

@@ -61,7 +61,7 @@ _CALENDAR_UNITS_PER_YEAR = {"Y": 1, "M": 12}
 #: Not NULL unless that is asked for: a NaN is more often an accident than an intention.
 NAN = Remedy(
     'NaN is not allowed; upsert(.., nan="null") stores NaN as NULL',
-    'NaN is not allowed; publish(.., nan="null") or `hullcast publish --nan null` stores NaN as NULL',
+    'NaN is not allowed; publish(.., nan="null") stores NaN as NULL',
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -72,9 +73,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_ours(error):
             raise
-        line = " ".join(str(error).split())
-        sys.stderr.write(f"hullcast: {line}\n")
+        sys.stderr.write(f"hullcast: {in_commands(' '.join(str(error).split()))}\n")
         return FAILED
+
+
+def in_commands(text: str) -> str:
+    """An error's text with commands where it names calls of the SDK: what helps is said in the words of this user."""
+    for call, instead in _INSTEAD.items():
+        text = re.sub(call, instead, text)
+    return text
+
+
+_INSTEAD = {
+    r'\bpublish\(\.\., nan="null"\)': "`hullcast publish --nan null`",
+    r"\bsubscribe\(sql, \*values\)": "--param once for each `?`",
+    r"\b(publish|delete|execute|subscribe|query)\((?:table, rows|table, keys|sql)?\)": r"`hullcast \1`",
+}
 
 
 def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Command | None]:

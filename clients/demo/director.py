@@ -1,29 +1,27 @@
-"""The course of the demo: start, replay, kill a gateway in the middle, wait for everybody, judge."""
+"""The course of the demo (start, replay, kill a gateway in the middle, wait, judge) and its state at a moment."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hullcast.clients.demo.judge import Judge
+from hullcast.clients.demo.judge import Continuity, Judge, Moment, judge_all
 from hullcast.clients.demo.record import RecordReader
-from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, PUBLISHER, VICTIM, many_ranges, wanted
-from hullcast.clients.demo.stage import Stage
-from hullcast.clients.demo.state import Shown, State
-from hullcast.clients.demo.summary import Summary
-from hullcast.clients.demo.traffic import ContentNetwork, Traffic, unicast
-from hullcast.clients.demo.verdict import Continuity, Moment, judge_all
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM, many_ranges, wanted
+from hullcast.clients.demo.stage import DemoStage
+from hullcast.clients.demo.traffic import ContentNetwork, DemoTraffic, Load, unicast
+from hullcast.clients.demo.view import Summary
 from hullcast.sim.stocks import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.clients.cli.processes.cluster import Told
-    from hullcast.clients.demo.state import Settings
-    from hullcast.clients.demo.verdict import Verdict
+    from hullcast.clients.cli.processes.cluster import Notice
+    from hullcast.clients.demo.judge import Verdict
 
 FRAME_S = 0.125
 #: Over how long rates are taken.
@@ -31,14 +29,75 @@ RATE_S = 2.0
 RECOVER_S = 30.0
 
 
+NO_TRAFFIC = DemoTraffic(0, 0, 0, 0, Load(), Load(), Load())
+
+
+@dataclass(slots=True)
+class Shown:
+    """A subscription on the screen."""
+
+    client: str
+    kind: str
+    sql: str
+    text: str = ""
+    number: float | None = None
+    before: float | None = None  # the number that was there before this one
+    changes: int = 0
+
+    def look(self, text: str, number: float | None, changes: int) -> None:
+        """Take what its process says."""
+        if number != self.number:
+            self.before = self.number
+        self.text, self.number, self.changes = text, number, changes
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """How large, how long."""
+
+    seconds: float
+    rows: int
+    updates: int
+    subscriptions: int
+    seed: int
+
+
+@dataclass(slots=True)
+class DemoState:
+    """The show so far. `moved_ms`: by client that moved, how long after the kill it was subscribed again."""
+
+    settings: DemoSettings
+    shown: list[Shown]
+    subscriptions: int = 0
+    elapsed_s: float = 0.0
+    published: int = 0
+    rate: float = 0.0  # recent updates a second
+    told_rate: float = 0.0  # recent new answers a second
+    traffic: DemoTraffic = NO_TRAFFIC
+    places: dict[str, str] = field(default_factory=lambda: dict(AT_FIRST))
+    connected: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(AT_FIRST, True))
+    alive: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(GATEWAYS, True))
+    killed_at_s: float | None = None
+    moved_ms: dict[str, float] = field(default_factory=dict)
+    phase: str = ""
+    steps: list[str] = field(default_factory=list)  # what has been started
+    playing: bool = False  # or over
+
+    @property
+    def title(self) -> str:
+        """What this is."""
+        stocks, clients = self.settings.rows, len(CLIENTS)
+        return f"Hullcast: {stocks:,} stocks, {self.subscriptions:,} SQL subscriptions in {clients} processes"
+
+
 class Director:
     """Runs the demo once. `draw` is called with the state of things, several times a second."""
 
     def __init__(
-        self, settings: Settings, folder: Path, draw: Callable[[State], None], tell: Callable[[Told], None]
+        self, settings: DemoSettings, folder: Path, draw: Callable[[DemoState], None], tell: Callable[[Notice], None]
     ) -> None:
         self._settings, self._draw = settings, draw
-        self._stage = Stage(folder, settings, tell)
+        self._stage = DemoStage(folder, settings, tell)
         self._judge = Judge()
         self._ranges = many_ranges(settings.subscriptions, settings.seed)
         self._content = ContentNetwork(self._ranges)
@@ -49,7 +108,7 @@ class Director:
         self._updates = 0  # of the replay, read from the record
         self._killed_at: float | None = None
         self._lately: deque[tuple[float, int, int]] = deque()
-        self.state = State(settings, on_screen())
+        self.state = DemoState(settings, on_screen())
 
     async def run(self) -> Summary:
         """All of it; when this returns or raises, no process is left."""
@@ -93,7 +152,7 @@ class Director:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     def _recovered(self, now: float) -> bool:
-        """Whether all who were at the gateway are elsewhere; or it takes so long that the verdict shall say so."""
+        """Whether all clients of the killed gateway are at another one, or it takes too long; the verdict says so."""
         assert self._killed_at is not None, "asked after the kill"
         moved = all(name in self.state.moved_ms for name, place in AT_FIRST.items() if place == VICTIM)
         return moved or now - self._killed_at > RECOVER_S
@@ -113,7 +172,7 @@ class Director:
         told = sum(looks[name]["told"] for name in CLIENTS)
         rows = sum(looks[name]["row_bytes"] for name in CLIENTS)
         state.published = looks[PUBLISHER]["published"]
-        state.traffic = Traffic(
+        state.traffic = DemoTraffic(
             self._updates, left_server, told, self._content.held, carried, self._content.load, unicast(told, rows)
         )
         if not state.phase:  # while the replay goes on
@@ -154,7 +213,7 @@ class Director:
             verdict.fault(self._continuity.fault)
         for name, place in AT_FIRST.items():
             if place == VICTIM and name not in self.state.moved_ms:
-                verdict.fault(f"{name} did not come back after {VICTIM} was killed")
+                verdict.fault(f"{name} did not reconnect after {VICTIM} was killed")
         return verdict
 
     def _step(self, text: str) -> None:

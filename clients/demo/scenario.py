@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.sim.seeds import generator
 from hullcast.sim.stocks import SECTORS
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
+from hullcast.sim.workloads import Ranges
 
 CLIENTS = ("client-1", "client-2", "client-3")
 PUBLISHER = "publisher"
@@ -68,31 +63,22 @@ def _over_stock(kind: str, what: str, where: str) -> Wanted:
     return Wanted(kind, f"SELECT {what} FROM STOCK WHERE {where}", {"STOCK": where})
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
-    """`low <= RISK <= high`, a subscription each."""
+def share_of(ranges: Ranges, client: str) -> Ranges:
+    """The ranges that a client subscribes to."""
+    part, parts = CLIENTS.index(client), len(CLIENTS)
+    mine = slice(len(ranges) * part // parts, len(ranges) * (part + 1) // parts)
+    return Ranges(ranges.low[mine], ranges.high[mine])
 
-    low: Floats
-    high: Floats
 
-    def __len__(self) -> int:
-        return len(self.low)
-
-    def of(self, client: str) -> Ranges:
-        """The share of a client."""
-        part, parts = CLIENTS.index(client), len(CLIENTS)
-        mine = slice(len(self) * part // parts, len(self) * (part + 1) // parts)
-        return Ranges(self.low[mine], self.high[mine])
-
-    def merged(self) -> list[tuple[float, float]]:
-        """What they cover together, as few intervals as possible."""
-        covered: list[tuple[float, float]] = []
-        for low, high in sorted(zip(self.low.tolist(), self.high.tolist(), strict=True)):
-            if covered and low <= covered[-1][1]:
-                covered[-1] = (covered[-1][0], max(high, covered[-1][1]))
-            else:
-                covered.append((low, high))
-        return covered
+def merged(ranges: Ranges) -> list[tuple[float, float]]:
+    """What ranges cover together, as few intervals as possible."""
+    covered: list[tuple[float, float]] = []
+    for low, high in sorted(zip(ranges.low.tolist(), ranges.high.tolist(), strict=True)):
+        if covered and low <= covered[-1][1]:
+            covered[-1] = (covered[-1][0], max(high, covered[-1][1]))
+        else:
+            covered.append((low, high))
+    return covered
 
 
 def many_ranges(count: int, root: int) -> Ranges:

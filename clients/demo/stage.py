@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.cli.processes.worker import Worker
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.clients.cli.processes.cluster import Told
-    from hullcast.clients.demo.state import Settings
+    from hullcast.clients.cli.processes.cluster import Notice
+    from hullcast.clients.demo.director import DemoSettings
 
 ANSWER_S = 10.0
 
 
-class Stage:
+class DemoStage:
     """Real processes on this host: the rows in a synced commit log, everything else as a user would run it."""
 
-    def __init__(self, folder: Path, settings: Settings, tell: Callable[[Told], None]) -> None:
+    def __init__(self, folder: Path, settings: DemoSettings, tell: Callable[[Notice], None]) -> None:
         self.record = folder / "published.jsonl"
         self._folder, self._settings = folder, settings
         self._cluster = Cluster(Layout(nodes=1 + len(GATEWAYS), data=str(folder / "data"), monitor=True), tell)
@@ -37,8 +38,8 @@ class Stage:
         """Start all, publish the rows there are at first, subscribe; how many subscriptions there are. `done` is
         called after each step."""
         for name in (*CLIENTS, PUBLISHER):  # first: they load while the cluster does
-            module = "hullcast.clients.demo.publisher" if name == PUBLISHER else "hullcast.clients.demo.subscriber"
-            self.workers[name] = await Worker.start(name, module)
+            role = "publisher" if name == PUBLISHER else "subscriber"
+            self.workers[name] = await Worker.start(name, "hullcast.clients.demo.workers", role)
         await self._cluster.start()
         done(f"server (every commit synced to disk), root, {' and '.join(GATEWAYS)} are up, each a process")
         settings = self._settings
@@ -61,7 +62,7 @@ class Stage:
         await self._cluster.stop()
 
     def check(self) -> None:
-        """Raise if a process of the cluster ended by itself."""
+        """Raise if a process of the cluster ended without being killed by us."""
         for name, child in self._cluster.children.items():
             if not child.alive and name not in self._killed:
                 raise child.failure()
@@ -71,7 +72,7 @@ class Stage:
         return next((name for name, child in self._cluster.children.items() if child.endpoint == endpoint), None)
 
     async def kill(self, name: str) -> None:
-        """SIGKILL, as `kill -9` does: no goodbye to anybody. What it had counted is kept."""
+        """SIGKILL, as `kill -9` does: without a goodbye. What it had counted is kept."""
         await self._count(name)
         self._killed.add(name)
         self._cluster.children[name].signal(signal.SIGKILL)
@@ -103,20 +104,12 @@ class Stage:
     async def _count(self, name: str) -> None:
         monitor = self._cluster.children[name].monitor
         assert monitor is not None, "the layout asks for one"
-        async with asyncio.timeout(ANSWER_S):
-            status = await _status(monitor)
+        status = await asyncio.to_thread(_status, monitor)
         self._counted[name] = status.get("children", status)
 
 
-async def _status(monitor: str) -> dict[str, Any]:
+def _status(monitor: str) -> dict[str, Any]:
     """What a process's monitor says."""
-    host, _, port = monitor.removeprefix("http://").rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        writer.write(f"GET /status HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        body = (await reader.read()).partition(b"\r\n\r\n")[2]
-    finally:
-        writer.close()
-        await writer.wait_closed()
-    status: dict[str, Any] = json.loads(body)
+    with urlopen(f"{monitor}/status", timeout=ANSWER_S) as reply:
+        status: dict[str, Any] = json.load(reply)
     return status

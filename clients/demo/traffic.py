@@ -4,10 +4,10 @@ All three are counted on the same tree, in messages and bytes on all links (serv
 to clients), without snapshots, replays and acknowledgements:
 
 Hullcast   measured: the frames with messages that each process handed to its children
-CN         computed: each update goes, once a link, to whoever has a subscription whose range holds the row, before or
+CN         computed: each update goes, once a link, to all that have a subscription whose range holds the row, before or
            after; encoded as Hullcast would encode it. Its clients get rows, not answers: they have to keep all
            rows in their ranges, and compute.
-unicast    computed: one message for each subscription told, from the server all the way: number, update, new answer
+unicast    computed: one message for each changed answer, from the server all the way: number, update, new answer
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hullcast.clients.demo.scenario import CLIENTS, wanted
+from hullcast.clients.demo.scenario import CLIENTS, merged, share_of, wanted
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.frames import Deliver, encode
 from hullcast.sim.stocks import CREATES, TABLES
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hullcast.clients.demo.judge import Moved, Row
-    from hullcast.clients.demo.scenario import Ranges
+    from hullcast.sim.workloads import Ranges
 
 #: Links on the way from the server to a client.
 HOPS = 3
@@ -44,7 +44,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class DemoTraffic:
     """The three ways so far."""
 
     updates: int
@@ -65,7 +65,7 @@ class Traffic:
 
 
 def unicast(told: int, row_bytes: int) -> Load:
-    """One message for each subscription told; `row_bytes` are those of rows that came and went, over all of them."""
+    """One message for each changed answer; `row_bytes` are those of rows that came and went, over all of them."""
     return Load(HOPS * told, HOPS * (told * TOLD_BYTES + row_bytes))
 
 
@@ -85,7 +85,7 @@ class ContentNetwork:
             self._database.execute(f"ALTER TABLE MOVED_{table} ADD COLUMN NUMBER INTEGER")
             rows = self._database.execute("SELECT name FROM pragma_table_info(?)", (f"MOVED_{table}",))
             self._columns[table] = [name for (name,) in rows][:-1]
-        self._conditions = {client: _conditions(client, ranges.of(client)) for client in CLIENTS}
+        self._conditions = {client: _conditions(client, share_of(ranges, client)) for client in CLIENTS}
 
     def carry(self, table: str, last: int, moved: Sequence[Moved], places: Mapping[str, str]) -> None:
         """Send updates to those they concern; `places` says at which gateway each client is."""
@@ -143,7 +143,7 @@ class ContentNetwork:
 
 def _conditions(client: str, ranges: Ranges) -> dict[str, str]:
     """By table, when a row of it concerns a client."""
-    found: dict[str, list[str]] = {"STOCK": [f"RISK BETWEEN {low} AND {high}" for low, high in ranges.merged()]}
+    found: dict[str, list[str]] = {"STOCK": [f"RISK BETWEEN {low} AND {high}" for low, high in merged(ranges)]}
     for one in wanted(client):
         for table, condition in one.holds.items():
             found.setdefault(table, []).append(condition)

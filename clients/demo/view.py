@@ -1,10 +1,11 @@
-"""How the demo looks: one frame as a rich renderable, and the same in plain lines."""
+"""How the demo looks: one frame as a rich renderable, the same in plain lines, and the figures at the end."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, dataclass
 from math import log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.bar import Bar
@@ -13,23 +14,23 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from hullcast.clients.cli.commands.status_screen import size
-from hullcast.clients.demo.scenario import AT_FIRST, GATEWAYS, PUBLISHER, VICTIM
+from hullcast.clients.cli.commands.status import size
+from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM, wanted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hullcast.clients.demo.state import Shown, State
-    from hullcast.clients.demo.summary import Summary
-    from hullcast.clients.demo.traffic import Load, Traffic
+    from hullcast.clients.demo.director import DemoState, Shown
+    from hullcast.clients.demo.judge import Verdict
+    from hullcast.clients.demo.traffic import DemoTraffic, Load
 
-#: Lines of a terminal with room for empty ones, and for SQL that needs two; columns with room to say who is who.
+#: Lines of a terminal with room for empty ones, and for SQL that needs two; columns with room for the client's name.
 ROOMY, TALL, WIDE = 28, 38, 100
 COLOURS = {"MIN": "cyan", "MAX": "cyan", "DISTINCT": "magenta", "COUNT": "green", "SUM": "green", "AVG": "green"}
 WORDS = re.compile(r"\b(SELECT|DISTINCT|FROM|WHERE|BETWEEN|AND|JOIN|USING|ON|MIN|MAX|COUNT|SUM|AVG)\b")
 
 
-def frame(state: State, width: int, height: int) -> RenderableType:
+def frame(state: DemoState, width: int, height: int) -> RenderableType:
     """The whole picture at this moment; before the replay, what has been started."""
     if not state.playing:
         return Group(*(Text(f"✓ {step}", "green") for step in state.steps), Text(f"… {state.phase}", "dim"))
@@ -55,7 +56,7 @@ def closing(summary: Summary) -> RenderableType:
     return grid
 
 
-def plain_line(state: State) -> str:
+def plain_line(state: DemoState) -> str:
     """The same in one line."""
     traffic = state.traffic
     answers = "; ".join(f"{one.kind} {one.text}" for one in state.shown[:5:2])
@@ -66,8 +67,8 @@ def plain_line(state: State) -> str:
     )
 
 
-def news(state: State, told: set[str]) -> list[str]:
-    """What happened and is not in `told` yet, which grows by it: processes that started, the kill, who moved."""
+def news(state: DemoState, told: set[str]) -> list[str]:
+    """What happened and is not in `told` yet, which grows by it: starts of processes, the kill, clients that moved."""
     happened: dict[str, str] = {}
     if state.killed_at_s is not None:
         who = ", ".join(name for name, place in AT_FIRST.items() if place == VICTIM)
@@ -114,8 +115,8 @@ def _answer(shown: Shown) -> Text:
 # --- who is where ----------------------------------------------------------------------------------------------
 
 
-def _tree(state: State) -> Table:
-    """The overlay, and at which gateway everybody is."""
+def _tree(state: DemoState) -> Table:
+    """The overlay, and the clients at each gateway."""
     grid = Table.grid(padding=(0, 1))
     for gateway, branch in zip(GATEWAYS, ("server ─ root ┬", "              └"), strict=True):
         line = Text.assemble((branch, "dim"))
@@ -135,7 +136,7 @@ def _tree(state: State) -> Table:
     return grid
 
 
-def _member(state: State, name: str) -> Text:
+def _member(state: DemoState, name: str) -> Text:
     if name in state.moved_ms or not state.connected[name]:
         return Text(f" {name}", style="yellow")
     return Text(f" {name}", style="blue" if name == PUBLISHER else "green")
@@ -144,7 +145,7 @@ def _member(state: State, name: str) -> Text:
 # --- traffic ---------------------------------------------------------------------------------------------------
 
 
-def _bars(traffic: Traffic) -> Table:
+def _bars(traffic: DemoTraffic) -> Table:
     """Bytes on all links, three ways, as bars on a logarithmic scale."""
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True)
@@ -167,8 +168,8 @@ def _bars(traffic: Traffic) -> Table:
     return table
 
 
-def _update(traffic: Traffic) -> Text:
-    """What becomes of one update on average."""
+def _update(traffic: DemoTraffic) -> Text:
+    """What one update leads to on average."""
     counts = (traffic.left_server, traffic.told, traffic.held)
     sent, told, held = map(traffic.per_update, counts)
     return Text.assemble(
@@ -182,7 +183,7 @@ def _update(traffic: Traffic) -> Text:
     )
 
 
-def _progress(state: State) -> Table:
+def _progress(state: DemoState) -> Table:
     done = Table.grid(expand=True, padding=(0, 1))
     done.add_column(ratio=1)
     done.add_column(justify="right", no_wrap=True)
@@ -199,3 +200,95 @@ def _progress(state: State) -> Table:
         ),
     )
     return done
+
+
+# --- the figures at the end -----------------------------------------------------------------------------------
+
+WATCHED = len(wanted(CLIENTS[0]))
+#: Why CN sends less than Hullcast in a demo.
+FEW = (
+    f"all subscriptions are in {len(CLIENTS)} processes here, so CN sends a row over a few links only, once each; its "
+    "subscribers must keep all rows and compute every answer themselves. With subscribers at many gateways CN sends "
+    "far more than Hullcast: run `hullcast sim traffic --quick`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The figures of a run."""
+
+    updates: int
+    play_s: float
+    total_s: float
+    subscriptions: int
+    traffic: DemoTraffic
+    killed_at_s: float
+    moved_ms: dict[str, float]
+    verdict: Verdict
+
+    @classmethod
+    def of(cls, state: DemoState, verdict: Verdict, total_s: float) -> Summary:
+        """From how things are at the end."""
+        return cls(
+            updates=state.traffic.updates,
+            play_s=state.elapsed_s,
+            total_s=total_s,
+            subscriptions=state.subscriptions,
+            traffic=state.traffic,
+            killed_at_s=state.killed_at_s or 0.0,
+            moved_ms=dict(state.moved_ms),
+            verdict=verdict,
+        )
+
+    @property
+    def is_right(self) -> bool:
+        """Whether everything was as it should be."""
+        return not self.verdict.wrong
+
+    def lines(self) -> list[tuple[str, str]]:
+        """For people: what a line is about, and the line; the last one is the verdict."""
+        traffic, verdict = self.traffic, self.verdict
+        sent, told = map(traffic.per_update, (traffic.left_server, traffic.told))
+        missing = verdict.resyncs["gap"] + verdict.resyncs["overflow"]
+        events = f"{verdict.events:,} events of the {len(CLIENTS) * WATCHED} subscriptions followed one by one"
+        if missing:
+            events += f", with {missing:,} gaps, each announced by a Resync"
+        elif self.is_right:
+            events += ": none missing, none twice"
+        checks = f"{verdict.final:,} final answers and {verdict.rebuilt:,} answers rebuilt from events alone"
+        return [
+            ("updates", f"{self.updates:,} in {self.play_s:.0f} s, to {self.subscriptions:,} subscriptions"),
+            ("each update", f"{sent:,.1f} messages leave the server, and {told:,.0f} answers change (on average)"),
+            (
+                "on all links",
+                f"Hullcast sent {size(traffic.hullcast.size_bytes)}. Unicast (a message for each changed answer) would "
+                f"have sent {self._against(traffic.unicast)}, content-based routing of rows (CN) "
+                f"{self._against(traffic.content)}.",
+            ),
+            *([("why CN is low", FEW)] if traffic.against(traffic.content) < 1 else []),
+            ("kill -9", f"{VICTIM} after {self.killed_at_s:.1f} s; {_moved(self.moved_ms)}"),
+            ("events", events),
+            *(("fault", text) for text in verdict.faults),
+            (
+                "verdict",
+                f"{checks} (at {verdict.moments:,} moments): "
+                + ("all as in SQL" if self.is_right else f"{verdict.wrong:,} faults"),
+            ),
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        facts = asdict(self)
+        facts["verdict"]["resyncs"] = dict(self.verdict.resyncs)
+        return {**facts, "killed": VICTIM, "right": self.is_right}
+
+    def _against(self, load: Load) -> str:
+        return f"{size(load.size_bytes)} ({self.traffic.against(load):,.1f}x)"
+
+
+def _moved(moved_ms: dict[str, float]) -> str:
+    if not moved_ms:
+        return "no client reconnected"
+    return "connected to another gateway: " + ", ".join(
+        f"{name} in {after:,.0f} ms" for name, after in sorted(moved_ms.items())
+    )

@@ -54,18 +54,22 @@ CHANGES_WAITING_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A change is on the server's disk: `updates` rows were written or deleted, as updates `first_seq` to `seq`.
+    """A change is durable: its `updates` have the sequence numbers `first_seq` to `seq`.
 
-    If the change was sent in pieces, other clients' updates may have numbers in between.
+    A row written is an update, and so is a key to delete, whether it was there or not; `deleted` counts those that were
+    (None for other changes, and where the first reply was lost and the change sent again). If a change went in several
+    pieces, changes of others may have numbers in between.
     """
 
     first_seq: int
     seq: int
     updates: int
+    deleted: int | None = None
 
     def and_then(self, later: Receipt) -> Receipt:
-        """One receipt for two pieces of a change."""
-        return Receipt(self.first_seq, later.seq, self.updates + later.updates)
+        """Two pieces of a change as one."""
+        deleted = None if self.deleted is None or later.deleted is None else self.deleted + later.deleted
+        return Receipt(self.first_seq, later.seq, self.updates + later.updates, deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +376,7 @@ class Client:
             left = None if until is None else max(0.0, until - loop.time())
             called = None if more else turn.end
             done = receipt_of(await self._line.ask(body, what, left, called))
-        return Receipt(done.first, done.last, done.last - done.first + 1)
+        return Receipt(done.first, done.last, done.last - done.first + 1, done.deleted)
 
     async def _information(self, body: bodies.Body, what: str, timeout_s: float | None) -> dict[str, Any]:
         reply = await self._ask(body, what, timeout_s)

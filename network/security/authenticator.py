@@ -55,7 +55,7 @@ class Entrance:
 class Authenticator:
     """One for each ZeroMQ context, shared by its listeners; each has a domain of its own.
 
-    A key that is let in travels with every message of its connection as `User-Id`, so a link knows whom it serves.
+    A key that is let in travels with every message of its connection as `User-Id`, so a link knows which key it serves.
     """
 
     _of_context: ClassVar[weakref.WeakKeyDictionary[Context, Authenticator]] = weakref.WeakKeyDictionary()
@@ -78,7 +78,7 @@ class Authenticator:
 
     @classmethod
     def close(cls, context: Context, entrance: Entrance) -> None:
-        """Close an entrance; with the context's last one nobody answers any more."""
+        """Close an entrance; with the context's last one the answering ends."""
         authenticator = cls._of_context.get(context)
         if authenticator is None:
             return

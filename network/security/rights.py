@@ -8,12 +8,12 @@ The allow list is a TOML file::
     publish = ["STOCK"]                   # write rows: publish, delete
     subscribe = ["STOCK", "NEWS"]         # subscribe; "*" is every table
     query = ["*"]                         # one-time SELECTs
-    admin = true                          # create and drop tables, and everything else that is no row
+    admin = true                          # create and drop tables, and see the status of the server
     node = true                           # join as a node: it speaks for its clients, so it is trusted to name them
 
 What is not there is not allowed, and no right includes another. Names of tables compare as in SQL: A to Z without
 regard to case. Without an allow list (`Rights.everything()`) everybody who can connect may do everything. A server
-without a key listens on loopback only, unless told otherwise, so these are the users of this host; one with a key and
+without a key listens on loopback only, unless set otherwise, so these are the users of this host; one with a key and
 without a list has to be asked for (`--open`).
 """
 
@@ -119,23 +119,18 @@ class Rights:
         return cls(found)
 
     @property
-    def are_open(self) -> bool:
-        """Whether everybody may do everything, because there is no list."""
-        return self._by_key is None
-
-    @property
     def names(self) -> frozenset[str]:
-        """Whom the list names."""
+        """The names on the list."""
         return frozenset(identity.name for identity in (self._by_key or {}).values())
 
     def knows(self, key: str | None) -> bool:
-        """Whether somebody who proved that this public key is theirs may connect at all."""
+        """Whether the holder of this public key may connect at all."""
         return self._by_key is None or key in self._by_key
 
     def who(self, key: str | None, name: str = "") -> Identity:
-        """Whose key this is. The list's name counts; the `name` somebody gave themselves only where there is no list.
+        """The holder of a key. The list's name counts; the `name` a client gave itself only where there is no list.
 
-        A key on no list is somebody without rights, rather than None: whoever forgets to ask allows nothing.
+        A key on no list is an identity without rights, rather than None: forgetting to check allows nothing.
         """
         if self._by_key is None:
             return Identity(name or "anybody", key or "", _ALL_TABLES, frozenset(SWITCHES))

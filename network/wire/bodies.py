@@ -146,10 +146,12 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Applied as updates `first` to `last`; without rows, last is first - 1."""
+    """Applied as updates `first` to `last`; without rows, last is first - 1. `deleted` says how many rows a Delete
+    removed; None for other changes, and for one that was sent again."""
 
     first: int
     last: int
+    deleted: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -286,7 +288,7 @@ def _listed(body: Body) -> list[object]:
             masks = None if body.absent is None else column_format.pack(body.absent)
             return ["publish", body.table, pack_value_columns(body.columns), masks, body.publisher, body.number]
         case Done():
-            return ["done", body.first, body.last]
+            return ["done", body.first, body.last, body.deleted]
         case Delete():
             return ["delete", body.table, pack_values(body.keys), body.publisher, body.number]
         case Execute():
@@ -435,7 +437,7 @@ def _parameter(value: object, count: int, limits: WireLimits) -> Values | Scalar
 
 
 def _done(parts: list[Any], limits: WireLimits) -> Done:
-    return Done(integer(parts[1], "first"), integer(parts[2], "last"))
+    return Done(integer(parts[1], "first"), integer(parts[2], "last"), fields.optional(parts[3], integer, "deleted"))
 
 
 def _rows(parts: list[Any], limits: WireLimits) -> Rows:
@@ -545,7 +547,7 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "explain": (3, _explain),
     "describe": (1, lambda parts, limits: Describe()),
     "report": (2, lambda parts, limits: Report(dict(_map(parts[1], "a report")))),
-    "done": (3, _done),
+    "done": (4, _done),
     "rows": (3, _rows),
     "subscribed": (6, _subscribed),
     "staged": (3, _staged),

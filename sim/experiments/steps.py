@@ -20,7 +20,7 @@ from contextlib import suppress
 from hashlib import blake2b, file_digest
 from typing import TYPE_CHECKING, Self
 
-from hullcast.broker.log.lock import DirectoryLock
+from hullcast.broker.log.directory import DirectoryLock
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:

@@ -17,16 +17,14 @@ from hypothesis import strategies as st
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.log import checkpoint as checkpoint_module
-from hullcast.broker.log.checkpoint import Captured, capturing, checkpoints, write
-from hullcast.broker.log.declare import create_text
+from hullcast.broker.log.checkpoint import CapturedState, capturing, check, checkpoints, load, write
 from hullcast.broker.log.publishers import Publishers
-from hullcast.broker.log.restore import check, load
 from hullcast.broker.log.segment import segments
 from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.sql.create import CreateTable, parse_statement
+from hullcast.broker.sql.create import CreateTable, create_text, parse_statement
 from hullcast.broker.tables.schema import Column, ColumnType, Table
 from hullcast.network.wire.errors import CheckpointFailed, LogDamaged
-from tests.support.durable import CREATE, crash, delete, execute, opened, publish, rows
+from tests.support.durable import CREATE, captured, crash, delete, execute, opened, publish, rows
 
 IDENTITY = bytes(range(16))
 WIDE = "CREATE TABLE T (K TEXT PRIMARY KEY, R REAL, I INTEGER, W TIMESTAMP NOT NULL, S TEXT)"
@@ -49,8 +47,8 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 )
 
 
-def capture(engine: Engine, number: int) -> Captured:
-    captured: Captured = finish(capturing(engine, Publishers(), lambda: number))
+def capture(engine: Engine, number: int) -> CapturedState:
+    captured: CapturedState = finish(capturing(engine, Publishers(), lambda: number))
     return captured
 
 
@@ -82,7 +80,7 @@ def test_a_checkpoint_brings_back_the_same_bits(given_rows: list[dict[str, Any]]
         check(written.path, 5, IDENTITY)
         restored = Engine()
         loaded = load(written.path, restored)
-    assert (loaded.number, loaded.seq, loaded.rows) == (5, engine.seq, engine.rows("T"))
+    assert (loaded.number, loaded.seq, restored.rows("T")) == (5, engine.seq, engine.rows("T"))
     assert restored.seq == engine.seq
     assert restored.tables == engine.tables
     assert values(restored, "T") == values(engine, "T")
@@ -182,7 +180,7 @@ def test_anybody_can_look_into_it_with_sqlite(tmp_path: Path) -> None:
     data = opened(tmp_path)
     execute(data, "CREATE TABLE Ticks (Id INTEGER PRIMARY KEY, At TIMESTAMP, Price REAL, Name TEXT)")
     publish(data, {"Id": [1], "At": ["2026-01-31 12:00:00"], "Price": [2.5], "Name": ["Zoë"]}, "Ticks")
-    path = data.write_checkpoint(data.capture()).path
+    path = data.write_checkpoint(captured(data)).path
     data.close()
     database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     micros = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1e6)
@@ -198,7 +196,7 @@ def test_tables_may_have_the_names_that_a_checkpoint_uses_itself(tmp_path: Path)
     for name in ("Hullcast_Meta", "hullcast_meta_", "HULLCAST_TABLES", "hullcast_receipts", "hullcast_pasts", "select"):
         execute(data, f'CREATE TABLE "{name}" (rowid INTEGER PRIMARY KEY, oid TEXT, _rowid_ REAL)')
         publish(data, {"rowid": [1], "oid": [name], "_rowid_": [0.5]}, name)
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     before = {name: rows(data, name) for name in data.engine.tables}
     data.close()
     data = opened(tmp_path)
@@ -218,7 +216,7 @@ def filled(path: Path, **options: Any) -> Any:
 
 def test_recovery_is_a_checkpoint_and_the_log_behind_it(tmp_path: Path) -> None:
     data = filled(tmp_path)
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     publish(data, {"K": [77], "V": [7.7]})
     delete(data, [3])
     execute(data, "CREATE TABLE U (K INTEGER PRIMARY KEY)")
@@ -236,7 +234,7 @@ def test_recovery_is_a_checkpoint_and_the_log_behind_it(tmp_path: Path) -> None:
 def test_a_statement_just_before_a_checkpoint_is_not_run_twice(tmp_path: Path) -> None:
     data = opened(tmp_path)
     execute(data, CREATE)
-    data.write_checkpoint(data.capture())  # update 0, record 1
+    data.write_checkpoint(captured(data))  # update 0, record 1
     execute(data, "CREATE TABLE U (K INTEGER PRIMARY KEY)")
     data.log.write_and_sync()
     crash(data)
@@ -250,7 +248,7 @@ def test_two_checkpoints_are_kept_and_the_segments_from_the_older_on(tmp_path: P
     data = filled(tmp_path, segment_bytes=300)
     for number in range(5):
         publish(data, {"K": [number], "V": [number * 100]})
-        data.write_checkpoint(data.capture())
+        data.write_checkpoint(captured(data))
     numbers = [number for number, _ in checkpoints(tmp_path)]
     assert numbers == [data.log.number - 1, data.log.number]
     assert segments(tmp_path / "log")[0][0] <= numbers[0] + 1
@@ -276,7 +274,7 @@ def test_two_checkpoints_are_kept_and_the_segments_from_the_older_on(tmp_path: P
 
 def test_every_flipped_byte_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
     data = filled(tmp_path)
-    written = data.write_checkpoint(data.capture())
+    written = data.write_checkpoint(captured(data))
     data.close()
     content = written.path.read_bytes()
     for at in [*range(200), *range(200, len(content), 397)]:
@@ -295,7 +293,7 @@ def test_a_damaged_checkpoint_without_the_log_behind_it_is_refused(tmp_path: Pat
     data = filled(tmp_path, segment_bytes=300)
     for number in range(3):
         publish(data, {"K": [number], "V": [number * 100]})
-        data.write_checkpoint(data.capture())
+        data.write_checkpoint(captured(data))
     data.close()
     for _, path in checkpoints(tmp_path):
         path.write_bytes(path.read_bytes()[:-1])
@@ -305,7 +303,7 @@ def test_a_damaged_checkpoint_without_the_log_behind_it_is_refused(tmp_path: Pat
 
 def test_a_log_that_ends_before_the_checkpoint_has_lost_something(tmp_path: Path) -> None:
     data = filled(tmp_path)
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     data.close()
     segment = next((tmp_path / "log").iterdir())
     segment.write_bytes(segment.read_bytes()[:-300])
@@ -315,7 +313,7 @@ def test_a_log_that_ends_before_the_checkpoint_has_lost_something(tmp_path: Path
 
 def test_a_checkpoint_of_another_directory_is_refused(tmp_path: Path) -> None:
     data = filled(tmp_path)
-    written = write(data.capture(), tmp_path, bytes(16))
+    written = write(captured(data), tmp_path, bytes(16))
     data.close()
     data = opened(tmp_path)  # the log has everything
     assert "another data directory" in data.recovered.damaged_checkpoints[0]
@@ -346,12 +344,12 @@ def test_a_checkpoint_interrupted_anywhere_leaves_a_directory_that_opens(
     tmp_path: Path, step: tuple[Any, str], there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = filled(tmp_path)
-    expected, captured = rows(data), data.capture()
+    expected, state = rows(data), captured(data)
     with monkeypatch.context() as patched:
         patched.setattr(*step, _dying)
         patched.setattr(Path, "unlink", lambda self, missing_ok=False: None)  # a killed process tidies nothing
         with pytest.raises(Killed):
-            data.write_checkpoint(captured)
+            data.write_checkpoint(state)
     crash(data)
     leftovers = list(tmp_path.glob("*.tmp"))
     assert bool(leftovers) != there
@@ -360,7 +358,7 @@ def test_a_checkpoint_interrupted_anywhere_leaves_a_directory_that_opens(
     assert not list(tmp_path.glob("*.tmp*"))
     assert (data.recovered.checkpoint is not None) == there
     assert rows(data) == expected
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     data.close()
 
 
@@ -377,12 +375,12 @@ def test_a_checkpoint_that_fails_leaves_everything_as_it_was(
     tmp_path: Path, failure: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = filled(tmp_path)
-    first = data.write_checkpoint(data.capture())
+    first = data.write_checkpoint(captured(data))
     publish(data, {"K": [50], "V": [5]})
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint_module, "_column_blocks", failure)
         with pytest.raises(CheckpointFailed, match="nothing is lost"):
-            data.write_checkpoint(data.capture())
+            data.write_checkpoint(captured(data))
     assert [path for _, path in checkpoints(tmp_path)] == [first.path]
     assert not list(tmp_path.glob("*.tmp"))
     publish(data, {"K": [51], "V": [5]})
@@ -392,15 +390,15 @@ def test_a_checkpoint_that_fails_leaves_everything_as_it_was(
     data.close()
 
 
-def test_the_records_since_a_checkpoint_are_counted(tmp_path: Path) -> None:
-    data = filled(tmp_path)
-    assert data.records_since_checkpoint == 11
-    data.write_checkpoint(data.capture())
-    assert data.records_since_checkpoint == 0
+def test_only_the_records_since_a_checkpoint_are_applied_again(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    data = opened(tmp_path)
+    assert data.recovered.records == 11
+    data.write_checkpoint(captured(data))
     publish(data, {"K": [1], "V": [1]})
     data.close()
     data = opened(tmp_path)
-    assert data.records_since_checkpoint == 1
+    assert data.recovered.records == 1
     data.close()
 
 

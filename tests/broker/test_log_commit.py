@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hullcast.broker.log.commit_log import CommitLog, Log, NullLog
-from hullcast.broker.log.record import Kind, Record
+from hullcast.broker.log.commit_log import CommitLog
+from hullcast.broker.log.record import Record, RecordKind
 from hullcast.broker.log.replay import Replay
 from hullcast.broker.log.segment import segments
 from hullcast.network.wire.errors import BadSetting, DirectoryInUse, InvariantBroken, LogBroken
@@ -21,22 +21,24 @@ IDENTITY = bytes(range(16))
 ROOT = Path(__file__).parent.parent.parent
 
 
-def batch(log: Log, payload: bytes = b"rows", count: int = 1) -> int:
-    return log.append(Kind.BATCH, payload, first=log.seq + 1, count=count, publisher=b"p" * 16, publisher_number=7)
+def batch(log: CommitLog, payload: bytes = b"rows", count: int = 1) -> int:
+    return log.append(
+        RecordKind.BATCH, payload, first=log.seq + 1, count=count, publisher=b"p" * 16, publisher_number=7
+    )
 
 
 def read(path: Path) -> list[Record]:
     return list(Replay(path, IDENTITY))
 
 
-@pytest.fixture(params=["file", "null"])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
-    return CommitLog(tmp_path, IDENTITY) if request.param == "file" else NullLog()
+@pytest.fixture(params=["file", "memory"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> CommitLog:
+    return CommitLog(tmp_path, IDENTITY) if request.param == "file" else CommitLog(None)
 
 
-def test_records_and_updates_are_numbered_without_a_gap(log: Log) -> None:
+def test_records_and_updates_are_numbered_without_a_gap(log: CommitLog) -> None:
     assert batch(log, count=3) == 1
-    assert log.append(Kind.STATEMENT, b"CREATE", first=4, count=0) == 2
+    assert log.append(RecordKind.STATEMENT, b"CREATE", first=4, count=0) == 2
     assert batch(log, count=2) == 3
     assert (log.number, log.seq) == (3, 5)
     assert log.write_and_sync() == 3
@@ -46,10 +48,10 @@ def test_records_and_updates_are_numbered_without_a_gap(log: Log) -> None:
 
 
 @pytest.mark.parametrize("first", [1, 3])
-def test_an_update_out_of_order_is_a_bug(log: Log, first: int) -> None:
+def test_an_update_out_of_order_is_a_bug(log: CommitLog, first: int) -> None:
     batch(log)
     with pytest.raises(InvariantBroken):
-        log.append(Kind.BATCH, b"", first=first, count=1)
+        log.append(RecordKind.BATCH, b"", first=first, count=1)
     log.close()
 
 
@@ -61,7 +63,7 @@ def test_nothing_is_on_disk_before_the_sync_and_all_is_after_it(tmp_path: Path) 
     assert (log.synced, log.pending_bytes) == (0, 6)
     log.write_and_sync()
     assert [record.payload for record in read(tmp_path)] == [b"one", b"two"]
-    assert read(tmp_path)[1] == Record(Kind.BATCH, 2, 2, 1, b"p" * 16, 7, b"two")
+    assert read(tmp_path)[1] == Record(RecordKind.BATCH, 2, 2, 1, b"p" * 16, 7, b"two")
     assert log.statistics().groups == 1
     assert log.write_and_sync() == 2  # nothing new: no write
     assert log.statistics().groups == 1
@@ -228,7 +230,7 @@ def test_a_second_server_on_a_directory_is_refused_by_name(tmp_path: Path) -> No
 def test_a_second_server_in_another_process_is_refused_too(tmp_path: Path) -> None:
     first = opened(tmp_path)
     script = (
-        "from pathlib import Path; import sys; from hullcast.broker.log.lock import DirectoryLock\n"
+        "from pathlib import Path; import sys; from hullcast.broker.log.directory import DirectoryLock\n"
         "try:\n    DirectoryLock(Path(sys.argv[1]))\nexcept Exception as error:\n    print(type(error).__name__, error)"
     )
     done = subprocess.run(

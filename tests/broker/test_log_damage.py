@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.log.identity import read_identity
-from hullcast.broker.log.record import HEADER_BYTES, Kind, Record
+from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.record import HEADER_BYTES, Record, RecordKind, Scan
 from hullcast.broker.log.replay import Replay
-from hullcast.broker.log.scan import Scan
 from hullcast.broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from hullcast.broker.log.segment import decode_header, segments
 from hullcast.network.wire.errors import LogDamaged
@@ -56,7 +55,7 @@ def end_of_record(path: Path, number: int) -> int:
     assert header is not None
     scan = Scan(content, SEGMENT_HEADER_BYTES, seed=header.seed, number=0, seq=0)
     for placed in scan:
-        if placed.record.number == number and placed.record.kind is not Kind.MARK:
+        if placed.record.number == number and placed.record.kind is not RecordKind.MARK:
             return placed.offset + placed.size_bytes
     raise AssertionError(f"no record {number}")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.log import publishers as module
-from hullcast.broker.log.publishers import PUBLISHER_BYTES, Answered, Entry, Publishers, scoped
+from hullcast.broker.log.publishers import PUBLISHER_BYTES, Answered, KeptReceipt, Publishers, scoped
 from hullcast.broker.log.record import NOBODY
 from hullcast.network.wire.errors import OutOfTurn, RetryTooOld, Superseded
 
@@ -147,7 +147,7 @@ def test_a_capture_does_not_change_with_what_is_applied_later() -> None:
     publishers.applied(BERT, 1, 3, 3)
     for n in range(5):
         publishers.applied(scoped("carl", bytes([n]) * 16), 1, n, n)
-    assert list(kept.entries()) == [Entry(ANNA, 1, 1, 1)]
+    assert list(kept.entries()) == [KeptReceipt(ANNA, 1, 1, 1)]
     assert kept.forgotten == frozenset()
 
 

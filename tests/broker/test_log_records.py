@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.log.record import HEADER_BYTES, MAGIC, Kind, Record, encode_header, read_header
-from hullcast.broker.log.scan import Scan
+from hullcast.broker.log.record import HEADER_BYTES, MAGIC, Record, RecordKind, Scan, encode_header, read_header
 from hullcast.broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from hullcast.broker.log.segment import SegmentHeader, decode_header
 
@@ -21,11 +20,11 @@ def histories(draw: st.DrawFn) -> list[tuple[Record, int]]:
     for _ in range(draw(st.integers(0, 6))):
         if number and draw(st.booleans()):
             synced = number
-            records.append((Record(Kind.MARK, number, seq + 1, 0), synced))
+            records.append((Record(RecordKind.MARK, number, seq + 1, 0), synced))
             continue
-        kind = draw(st.sampled_from([Kind.BATCH, Kind.STATEMENT]))
+        kind = draw(st.sampled_from([RecordKind.BATCH, RecordKind.STATEMENT]))
         number += 1
-        count = draw(st.integers(0, 3)) if kind is Kind.BATCH else 0
+        count = draw(st.integers(0, 3)) if kind is RecordKind.BATCH else 0
         publisher = draw(st.binary(min_size=16, max_size=16))
         record = Record(kind, number, seq + 1, count, publisher, draw(st.integers(0, 2**64 - 1)), draw(payloads))
         seq = record.last
@@ -84,16 +83,16 @@ def test_no_bytes_are_taken_for_a_record(content: bytes) -> None:
 
 
 def test_a_record_of_another_segment_is_none_of_ours() -> None:
-    content = written([(Record(Kind.BATCH, 1, 1, 2, payload=b"rows"), 0)], seed=78)
+    content = written([(Record(RecordKind.BATCH, 1, 1, 2, payload=b"rows"), 0)], seed=78)
     records, scan = scanned(content)
     assert records == []
     assert scan.flaw is not None
 
 
 def test_a_copy_of_the_log_inside_a_payload_proves_nothing() -> None:
-    first = Record(Kind.BATCH, 1, 1, 1, payload=b"a")
-    old = written([(first, 0), (Record(Kind.MARK, 1, 2, 0), 1)])
-    second = Record(Kind.BATCH, 2, 2, 1, payload=old * 3)
+    first = Record(RecordKind.BATCH, 1, 1, 1, payload=b"a")
+    old = written([(first, 0), (Record(RecordKind.MARK, 1, 2, 0), 1)])
+    second = Record(RecordKind.BATCH, 2, 2, 1, payload=old * 3)
     content = bytearray(written([(first, 0), (second, 1)]))
     content[-1] ^= 1
     records, scan = scanned(bytes(content))
@@ -103,7 +102,7 @@ def test_a_copy_of_the_log_inside_a_payload_proves_nothing() -> None:
 
 
 def test_a_lost_record_is_noticed() -> None:
-    records = [Record(Kind.BATCH, number, number, 1) for number in (1, 2, 3)]
+    records = [Record(RecordKind.BATCH, number, number, 1) for number in (1, 2, 3)]
     content = written([(record, record.number - 1) for record in records])
     found, scan = scanned(content[:HEADER_BYTES] + content[2 * HEADER_BYTES :])
     assert found == records[:1]

@@ -31,7 +31,7 @@ from hullcast.network.wire.errors import (
     RetryTooOld,
     Superseded,
 )
-from tests.support.durable import CREATE, apply, crash, execute, only_segment, opened, publish, rows
+from tests.support.durable import CREATE, apply, captured, crash, execute, only_segment, opened, publish, rows
 from tests.support.log_writer import CREATE as WRITER_CREATE
 from tests.support.log_writer import expected
 
@@ -140,7 +140,7 @@ def test_a_retry_after_a_crash_is_answered_with_its_old_receipt(tmp_path: Path) 
     execute(data, CREATE, ANNA, 1)
     publish(data, {"K": [1, 2], "V": [1, 2]}, publisher=ANNA, number=2)
     publish(data, {"K": [3], "V": [3]}, publisher=BERT, number=1)
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     publish(data, {"K": [4], "V": [4]}, publisher=ANNA, number=4)  # 3 was refused
     data.log.write_and_sync()
     crash(data)
@@ -167,7 +167,7 @@ def test_what_was_forgotten_is_known_to_be_forgotten_after_a_crash(tmp_path: Pat
         publish(data, {"K": [number], "V": [0]}, publisher=ANNA, number=number)
     data.publishers._key_bytes = 1  # forget whoever is not the only one of its key
     publish(data, {"K": [0], "V": [0]}, publisher=ANNA[:8] + b"another".ljust(8), number=1)
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     publish(data, {"K": [0], "V": [1]}, publisher=BERT, number=1)
     data.log.write_and_sync()
     crash(data)
@@ -184,7 +184,7 @@ def test_a_checkpoint_from_before_receipts_had_keys_is_read_without_its_receipts
     data = opened(tmp_path)
     execute(data, CREATE, ANNA, 1)
     publish(data, {"K": [1], "V": [1]}, publisher=ANNA, number=2)
-    written = data.write_checkpoint(data.capture())
+    written = data.write_checkpoint(captured(data))
     data.close()
     with closing(sqlite3.connect(written.path)) as database:
         database.execute("DROP TABLE hullcast_forgotten")
@@ -225,7 +225,7 @@ def test_an_engine_ahead_of_its_log_cannot_be_captured(tmp_path: Path) -> None:
     execute(data, CREATE)
     data.engine.upsert("T", {"K": [1]})
     with pytest.raises(InvariantBroken):
-        data.capture()
+        captured(data)
     data.close()
 
 
@@ -275,7 +275,7 @@ def test_nobody_else_may_read_what_is_written(tmp_path: Path, umask: int, monkey
         execute(data, CREATE)
         data.log.write_and_sync()
         publish(data, {"K": [1], "V": [1.0]})
-        data.write_checkpoint(data.capture())
+        data.write_checkpoint(captured(data))
         data.close()
     finally:
         os.umask(before)
@@ -291,13 +291,13 @@ def test_a_directory_that_others_could_read_is_tightened_and_said_so(
 ) -> None:
     data = opened(tmp_path / "data")
     execute(data, CREATE)
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     data.close()
     for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     opened(tmp_path / "data").close()
     assert set(modes(tmp_path / "data").values()) == {0o700, 0o600}
-    assert [line.message for line in caplog.records] == ["others could read the data; not any more"]
+    assert [line.message for line in caplog.records] == ["access of other users to the data removed"]
     caplog.clear()
     opened(tmp_path / "data").close()
     assert not caplog.records

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.queries.mirror import Mirror
-from hullcast.broker.queries.reading import LONGEST_SQL, Plan, read_statement
+from hullcast.broker.queries.reading import Plan, read_query
 from hullcast.broker.queries.sqlite_copy import SqliteCopy
+from hullcast.broker.sql.text import MAXIMUM_CHARACTERS
 from hullcast.broker.tables.feed import ChangeFeed
 from hullcast.broker.tables.ingest import ingest, ingest_keys
 from hullcast.broker.tables.interning import Interner
@@ -137,7 +138,7 @@ def test_a_query_is_answered_as_written_here(
         ("SELECT '\0'", (), SqlError),
         ("SELECT '\ud800'", (), SqlError),
         ("SELECT " + "(" * 1500 + "1" + ")" * 1500, (), SqlError),
-        ("SELECT '" + "x" * LONGEST_SQL + "'", (), SqlError),
+        ("SELECT '" + "x" * MAXIMUM_CHARACTERS + "'", (), SqlError),
         ("SELECT id FROM trade WHERE at > 5", (), SqlError),
         ("SELECT id FROM trade WHERE at > 'yesterday'", (), SqlError),
         ("SELECT id FROM trade WHERE at > ?", ("yesterday",), BadParameter),
@@ -173,7 +174,6 @@ def test_the_guard_holds_even_if_the_parser_were_fooled(engine: Engine) -> None:
 
 def fooled(engine: Engine, sql: str, *tables: str) -> Any:
     """What SQLite does with a statement when the parser found just these tables in it."""
-    assert engine.mirror._sqlite is not None
     return engine.mirror._sqlite.read(Plan(sql, sql, tables, frozenset({"sqlite_master"}), (), frozenset()), ())
 
 
@@ -287,7 +287,7 @@ def test_a_key_that_moved_to_another_slot_may_come_before_what_took_its_place(na
         copy.put("T", np.array([slot]), np.array([key is not None]), cells)
 
     def keys() -> list[int]:
-        plan = read_statement("SELECT * FROM T", {fold(table.name): table for table in copy.tables.values()})
+        plan = read_query("SELECT * FROM T", {fold(table.name): table for table in copy.tables.values()})
         return sorted(row[0] for row in copy.read(plan, ()))
 
     for after in (2, None):

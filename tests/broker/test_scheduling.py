@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.scheduling.driver import WAITING_PER_OWNER, Done, Driver, Elsewhere, SimulatedClock, Work, finish
-from hullcast.broker.scheduling.policy import FairShare, Fifo
+from hullcast.broker.scheduling.driver import WAITING_PER_OWNER, Done, Driver, Elsewhere, Work, finish
+from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.network.wire.errors import Overloaded
+
+
+class SimulatedClock:
+    """Time that passes by nothing but the costs that work claims."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def pass_by(self, cost_s: float) -> None:
+        self.time += cost_s
+
+
+class Fifo:
+    """First come, first served: what all else is measured against."""
+
+    def pick(self, items: Iterable[Item], now: float) -> Item:
+        return min(items, key=lambda item: item.arrived)
+
+    def served(self, item: Item, seconds: float, now: float) -> None:
+        """Nothing is learned."""
 
 
 class Run:
@@ -201,6 +224,19 @@ def test_an_owner_cannot_queue_without_end() -> None:
 
 def test_work_can_be_finished_at_once() -> None:
     assert finish(asks_kindly()) == 21
+
+
+def test_work_whose_first_slice_was_done_outside_goes_on_from_there() -> None:
+    driver, results = Driver(Fifo(), SimulatedClock()), list[Any]()
+    for steps in (1, 2):  # it then wants something done elsewhere, or has just done a slice
+        work = asks_kindly()
+        yielded = next(work)
+        if steps == 2:
+            yielded = work.send(20)
+        driver.put("a", work, lambda result, error: results.append((result, error)), yielded=yielded)
+    while len(driver):
+        driver.step()
+    assert results == [(21, None)] * 2
 
 
 def asks_kindly() -> Work:

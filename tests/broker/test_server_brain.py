@@ -10,7 +10,7 @@ import pytest
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.log.publishers import Publishers, scoped
-from hullcast.broker.log.record import Kind
+from hullcast.broker.log.record import RecordKind
 from hullcast.broker.reformulate.selection import SelectionChannel
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.server import subscribing
@@ -61,7 +61,11 @@ class Desk:
         self.number = 0
 
     def ask(self, body: bodies.Body, key: str | None = None, after: int = 0, again: bool = False) -> Outcome:
-        return self.brain.handle(body, Request(1, (1,), Origin(key, ""), bodies.encode(body), after, again))
+        return self.handle(body, Request(1, (1,), Origin(key, ""), bodies.encode(body), after, again))
+
+    def handle(self, body: bodies.Body, request: Request, now: float = 0.0) -> Outcome:
+        outcome: Outcome = finish(self.brain.work(body, request, "", lambda: now))
+        return outcome
 
     def execute(self, sql: str) -> Outcome:
         self.number += 1
@@ -94,13 +98,20 @@ def desk() -> Desk:
     return desk
 
 
+def test_a_delete_says_how_many_rows_there_were_but_not_again(desk: Desk) -> None:
+    desk.publish({"SYMBOL": "A", "PER": 1.0}, {"SYMBOL": "B", "PER": 2.0})
+    delete = bodies.Delete("STOCK", keys_to_column(["A", "never there", "A"]), ME, 9)
+    assert desk.ask(delete).reply == bodies.Done(3, 5, 1)
+    assert desk.ask(delete, again=True).reply == bodies.Done(3, 5, None)  # a receipt does not hold it
+
+
 def test_a_published_batch_goes_to_the_log_as_it_came(desk: Desk) -> None:
     columns, absent = rows_to_columns([{"SYMBOL": "A", "RISK": 1.0, "PER": 2.0}])
     body = bodies.Publish("STOCK", columns, absent, ME, 9)
     outcome = desk.ask(body)
     assert outcome.reply == bodies.Done(1, 1)
     assert outcome.entry is not None
-    assert outcome.entry[:4] == (Kind.BATCH, bodies.encode(body), 1, 1)
+    assert outcome.entry[:4] == (RecordKind.BATCH, bodies.encode(body), 1, 1)
     assert outcome.entry[4:] == (scoped("", ME), 9)
 
 
@@ -463,7 +474,7 @@ def test_staged_answers_are_their_owners_while_they_may_have_them(staging: Desk)
     fetch, rest = bodies.Fetch(ticket, 0), bodies.Subscribe((), ticket=ticket)
     for body in (fetch, rest):
         request = Request(1, (2,), Origin(None, ""), bodies.encode(body))
-        assert "no answers are kept" in refusal(finish(staging.brain.work(body, request, "somebody", lambda: 0.0)))
+        assert "no longer kept" in refusal(finish(staging.brain.work(body, request, "somebody", lambda: 0.0)))
     assert isinstance(staging.ask(fetch).reply, bytes)
     staging.rights = Rights.parse(RIGHTS)
     assert "may not subscribe" in refusal(staging.ask(fetch))
@@ -478,7 +489,7 @@ def test_staged_answers_are_not_kept_by_fetching_the_same_part_again(staging: De
     for now in range(0, 300, 20):
         staging.brain.subscribing.expire(now)
         fetch = bodies.Fetch(ticket, 0)
-        staging.brain.handle(fetch, Request(1, (1,), Origin(None, ""), bodies.encode(fetch)), now)
+        staging.handle(fetch, Request(1, (1,), Origin(None, ""), bodies.encode(fetch)), now)
     assert not staging.brain.subscribing.staged_bytes
 
 

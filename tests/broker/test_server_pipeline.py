@@ -7,20 +7,20 @@ import threading
 
 import pytest
 
-from hullcast.broker.log.commit_log import NullLog
-from hullcast.broker.log.record import Kind
-from hullcast.broker.server.outcome import Entry, Outcome
+from hullcast.broker.log.commit_log import CommitLog
+from hullcast.broker.log.record import RecordKind
+from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.network.wire.bodies import Synced
 from hullcast.network.wire.errors import LogBroken
 from hullcast.network.wire.frames import Request
 
 
-class SlowLog(NullLog):
+class SlowLog(CommitLog):
     """A log whose disk answers when told to."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(None)
         self.may_sync = threading.Event()
         self.broken = False
         self.groups: list[int] = []
@@ -35,7 +35,7 @@ class SlowLog(NullLog):
 
 
 def step(number: int, *, durable: bool) -> Step:
-    entry = Entry(Kind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
+    entry = LogEntry(RecordKind.BATCH, b"x" * 10, number, 1, bytes(16), number) if durable else None
     return Step(Request(number, (1,), None, b""), Outcome(Synced(number), entry), b"")
 
 

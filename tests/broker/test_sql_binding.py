@@ -234,7 +234,7 @@ def test_literals_are_broadcast_over_columns_of_parameters() -> None:
 
 def test_a_query_without_parameters_binds_to_as_many_as_asked() -> None:
     query = parse("SELECT MIN(RISK) FROM Stock WHERE PER < 5")
-    assert query.parameter_count == 0
+    assert len(query.binder.slots) == 0
     assert query.bind().low.shape == (1, 1)
     assert query.bind_many([], count=3).high.shape == (3, 1)
     assert parse("SELECT MIN(RISK) FROM Stock").bind_many([], count=3).high.shape == (3, 0)

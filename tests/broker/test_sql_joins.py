@@ -128,7 +128,7 @@ def test_the_difference_is_the_last_dimension_and_parameters_count_as_written() 
 
 def test_a_parameter_may_be_used_for_both_ends_or_negated() -> None:
     query = parse("SELECT a FROM r JOIN s ON ABS(s.m - r.n) < ? AND s.m >= r.n - ? AND s.m - r.n <= -?")
-    assert query.parameter_count == 3
+    assert len(query.binder.slots) == 3
     bound = query.bind((5, 2, 1))
     assert (bound.low.tolist(), bound.high.tolist()) == ([[-2]], [[-1]])
     many = query.bind_many((np.array([5, 1]), np.array([2.0, 7.0]), [1, -9]))

@@ -100,7 +100,7 @@ def test_a_selection_may_have_eight_ranges_and_no_ninth() -> None:
     names = ["PER", "RISK", "A", "B", "C", "D", "E", "F"]
     sql = "SELECT SYMBOL FROM Stock WHERE " + " AND ".join(f"{name} > ?" for name in names)
     assert parse(sql).shape.dimensions == 8
-    assert parse(sql).parameter_count == 8
+    assert len(parse(sql).binder.slots) == 8
     with pytest.raises(SqlError, match="at most 8"):
         parse(sql + " AND G > ?")
 

@@ -71,7 +71,7 @@ def test_mutated_sql_is_read_or_refused_politely(data: st.DataObject, sql: str) 
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT PER FROM Stock" + " " * 4096, "characters; at most 4096"),
+        ("SELECT PER FROM Stock" + " " * 4096, "characters; at most 4,096"),
         ("SELECT " + "PER," * 300 + "PER FROM Stock", "words and signs; at most 512"),
         ("SELECT PER FROM Stock WHERE " + "(" * 17 + "PER > 1" + ")" * 17, "more than 16 deep"),
         ("SELECT PER FROM Stock WHERE " + "f(" * 200, "more than 16 deep"),

@@ -26,7 +26,7 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.cli import main as cli
 from hullcast.clients.cli.commands.connection import parameter
-from hullcast.clients.cli.commands.status_screen import Sample, screen
+from hullcast.clients.cli.commands.status import StatusSample, screen
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.node.node import Node
@@ -178,9 +178,11 @@ def test_many_batches_are_counted(shell: Shell) -> None:
     assert (said["rows"], said["batches"]) == (2500, 25)
     assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n2500\n"
     keys = shell.file("".join(f"S{n}\n" for n in range(0, 2500, 2)), "keys")
-    assert "1,250 keys" in shell("delete", shell.table, "--file", keys, "--batch", "100")
-    assert "2 keys" in shell("delete", shell.table, "S1", "never there")
-    assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n1249\n"
+    assert "deleted 1,250 rows, last seq" in shell("delete", shell.table, "--file", keys, "--batch", "100")
+    assert "deleted 1 row (1 of 2 keys not found), last seq" in shell("delete", shell.table, "S1", "never there")
+    said = json.loads(shell("delete", shell.table, "S1", "S3", "S3", "--json"))
+    assert (said["keys"], said["rows"]) == (3, 1)
+    assert shell("query", f"SELECT COUNT(*) FROM {shell.table}", "--csv") == "COUNT(*)\n1248\n"
 
 
 def test_a_bad_cell_is_told_with_line_column_and_what_is_durable(shell: Shell) -> None:
@@ -400,7 +402,7 @@ def test_status_is_refreshed_until_ctrl_c(shell: Shell) -> None:
 
 
 def test_rates_and_lag_come_from_two_samples() -> None:
-    def sample(at: float, seq: int, through: int, messages: int) -> Sample:
+    def sample(at: float, seq: int, through: int, messages: int) -> StatusSample:
         counters = {"clients": 1, "nodes": 1, "subscriptions": 2, "messages": messages, "routed": messages // 2}
         counters |= {"filtered": messages - messages // 2, "queued_bytes": 3_000_000}
         node = {"id": "n", "name": "gate", "endpoint": "tcp://b:1", "path": ["s"], "attached": True, "reattached": 2}
@@ -409,7 +411,9 @@ def test_rates_and_lag_come_from_two_samples() -> None:
         status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
         status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel], "failed": 3}
         status |= {"recent_pause_s": 0.0421, "queries": {"answered": 12, "failed": 1, "running": 2, "waiting": 0}}
-        return Sample(at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]})
+        return StatusSample(
+            at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]}
+        )
 
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(screen(sample(3.0, 500, 480, 1000), sample(1.0, 100, 100, 200)))
@@ -458,23 +462,31 @@ def test_nan_is_null_where_that_is_asked_for(shell: Shell) -> None:
     shell("publish", shell.table, "--csv", csv, "--nan", "null")
     parquet = shell.file(b"", "rows.parquet")
     pq.write_table(pa.table({"SYMBOL": ["C"], "RISK": [3.0], "PER": [float("nan")]}), parquet)
-    assert "column PER: NaN is not allowed; publish(.., nan=" in shell(
-        "publish", shell.table, "--parquet", parquet, code=2
-    )
+    said = shell("publish", shell.table, "--parquet", parquet, code=2)
+    assert "column PER: NaN is not allowed; `hullcast publish --nan null` stores NaN as NULL" in said
     shell("publish", shell.table, "--parquet", parquet, "--nan", "null")
     rows = shell("query", f"SELECT SYMBOL, PER FROM {shell.table} ORDER BY SYMBOL", "--csv")
     assert rows == "SYMBOL,PER\nA,\nB,3.5\nC,\n"
 
 
 def test_statements_and_keys_that_are_wrong_are_told_with_what_helps(shell: Shell) -> None:
-    said = shell("execute", f"INSERT INTO {shell.table} VALUES (1)", code=2)
-    assert said == "hullcast: INSERT is not supported; use publish(table, rows) or `hullcast publish`\n"
+    for command in ("execute", "query", "subscribe", "explain"):
+        said = shell(command, f"INSERT INTO {shell.table} VALUES (1)", code=2)
+        assert said == "hullcast: INSERT is not supported; use `hullcast publish`\n"
+    said = shell("execute", f"SELECT * FROM {shell.table}", code=2)
+    assert said == "hullcast: SELECT is not supported here; use `hullcast subscribe` or `hullcast query`\n"
+    said = shell("subscribe", f"SELECT * FROM {shell.table} WHERE RISK > ? AND PER > ?", "--param", "1", code=2)
+    assert said.endswith(
+        "takes 2 parameters (RISK (REAL), PER (REAL)), got 1; pass the values one by one: --param once for each `?`\n"
+    )
     create = CREATE.replace("TABLE", "TABLE IF NOT EXISTS").format(shell.table)
     shell("execute", create)
     assert "its column N is INTEGER, not REAL" in shell("execute", create.replace("N INTEGER", "N REAL"), code=2)
     shell("execute", "CREATE TABLE IF NOT EXISTS NUMBERED (ID INTEGER PRIMARY KEY)")
     said = shell("delete", "NUMBERED", "x", code=2)
     assert said == "hullcast: key 1: key column ID is INTEGER; 'x' is not an integer\n"
-    assert shell("delete", "NUMBERED", "1", "2").startswith("NUMBERED: deleted 2 keys, last seq")
+    assert shell("delete", "NUMBERED", "1", "2").startswith(
+        "NUMBERED: deleted 0 rows (2 of 2 keys not found), last seq"
+    )
     shell("execute", "DROP TABLE IF EXISTS NUMBERED")
     shell("execute", "DROP TABLE IF EXISTS NUMBERED")

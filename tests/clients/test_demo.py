@@ -14,19 +14,16 @@ import pytest
 from rich.console import Console
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.clients.demo.director import on_screen
-from hullcast.clients.demo.judge import Judge, count_different, same
-from hullcast.clients.demo.record import Entry, RecordReader
-from hullcast.clients.demo.scenario import CLIENTS, MANY, PUBLISHER, VICTIM, Ranges, many_ranges, wanted
-from hullcast.clients.demo.shown import shown
-from hullcast.clients.demo.state import Settings, Shown, State
-from hullcast.clients.demo.stream import Rebuilt, written, written_event
-from hullcast.clients.demo.summary import Summary
-from hullcast.clients.demo.traffic import HOPS, ContentNetwork, Load, Traffic, unicast
-from hullcast.clients.demo.verdict import Continuity, Moment, Verdict, judge_all
-from hullcast.clients.demo.view import closing, frame, news, plain_line
+from hullcast.clients.demo.director import DemoSettings, DemoState, Shown, on_screen
+from hullcast.clients.demo.judge import Continuity, Judge, Moment, Verdict, count_different, judge_all, same
+from hullcast.clients.demo.record import Acknowledged, Rebuilt, RecordReader, written, written_event
+from hullcast.clients.demo.scenario import CLIENTS, MANY, PUBLISHER, VICTIM, many_ranges, merged, share_of, wanted
+from hullcast.clients.demo.traffic import HOPS, ContentNetwork, DemoTraffic, Load, unicast
+from hullcast.clients.demo.view import Summary, closing, frame, news, plain_line
+from hullcast.clients.demo.workers import shown
 from hullcast.network.answers.events import Resync, Snapshot
 from hullcast.sim.stocks import CREATES, Delete, Upsert, stock_trace
+from hullcast.sim.workloads import Ranges
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +38,7 @@ class Played:
 
     def __init__(self) -> None:
         engine, self.judge, self.moments = Engine(), Judge(), list[Moment]()
-        self.entries: list[tuple[Entry, list[Moved]]] = []
+        self.entries: list[tuple[Acknowledged, list[Moved]]] = []
         trace = stock_trace(60, 400, batch=40, root=3)
         for sql in CREATES:
             engine.execute(sql)
@@ -52,14 +49,15 @@ class Played:
                 engine.upsert(action.table, list(action.rows))
             else:
                 engine.delete(action.table, list(action.keys))
-            entry = Entry(first, engine.seq, action, moment)
+            entry = Acknowledged(first, engine.seq, action, moment)
             self.entries.append((entry, self.judge.apply(entry)))
 
         for action in trace.start:
             apply(action, moment=False)
         singles = {(client, one.sql): engine.subscribe(one.sql) for client in CLIENTS for one in wanted(client)}
         many = {
-            client: engine.subscribe_many(MANY, RANGES.of(client).low, RANGES.of(client).high) for client in CLIENTS
+            client: engine.subscribe_many(MANY, share_of(RANGES, client).low, share_of(RANGES, client).high)
+            for client in CLIENTS
         }
         events = {key: [written_event(Snapshot(engine.seq, one.answer))] for key, one in singles.items()}
         for batch in trace.batches:
@@ -127,14 +125,14 @@ def test_no_two_clients_ask_the_same() -> None:
 
 def test_the_ranges_are_shared_out_completely() -> None:
     ranges = many_ranges(1000, 7)
-    assert sum(len(ranges.of(client)) for client in CLIENTS) == 1000
-    assert np.array_equal(np.concatenate([ranges.of(client).low for client in CLIENTS]), ranges.low)
+    assert sum(len(share_of(ranges, client)) for client in CLIENTS) == 1000
+    assert np.array_equal(np.concatenate([share_of(ranges, client).low for client in CLIENTS]), ranges.low)
     assert (ranges.low <= ranges.high).all()
 
 
 def test_what_ranges_cover_together() -> None:
     ranges = Ranges(np.array([5.0, 0.0, 1.0, 9.0]), np.array([6.0, 1.0, 3.0, 9.0]))
-    assert ranges.merged() == [(0.0, 3.0), (5.0, 6.0), (9.0, 9.0)]
+    assert merged(ranges) == [(0.0, 3.0), (5.0, 6.0), (9.0, 9.0)]
 
 
 # --- the record -------------------------------------------------------------------------------------------------
@@ -145,8 +143,8 @@ def test_the_record_is_read_as_it_was_written_and_whole_lines_only(tmp_path: Pat
     reader = RecordReader(path)
     assert reader.new() == []
     entries = [
-        Entry(1, 2, Upsert("STOCK", ({"SYMBOL": "Ä", "PER": None}, {"SYMBOL": "B", "PER": 0.1})), moment=False),
-        Entry(3, 3, Delete("STOCK", ("Ä",)), moment=True),
+        Acknowledged(1, 2, Upsert("STOCK", ({"SYMBOL": "Ä", "PER": None}, {"SYMBOL": "B", "PER": 0.1})), moment=False),
+        Acknowledged(3, 3, Delete("STOCK", ("Ä",)), moment=True),
     ]
     text = "".join(entry.line() for entry in entries)
     path.write_text(text[:-5])
@@ -159,7 +157,7 @@ def test_the_record_is_read_as_it_was_written_and_whole_lines_only(tmp_path: Pat
 def test_a_hole_in_the_sequence_numbers_is_noticed() -> None:
     continuity = Continuity()
     for first, last in ((4, 9), (10, 10), (12, 12)):
-        continuity.follow(Entry(first, last, Delete("STOCK", ()), moment=False))
+        continuity.follow(Acknowledged(first, last, Delete("STOCK", ()), moment=False))
     assert continuity.fault == "no client published the updates 11 to 11"
 
 
@@ -288,14 +286,18 @@ def test_answers_are_shown_in_a_few_words() -> None:
     assert shown([("A", 1.0), ("B", 2.5), ("C", 3.0), ("D", 4.0), ("E", 5.0)]) == "A 1, B 2.5, C 3, +2"
 
 
-def _state() -> State:
+def _state() -> DemoState:
     rows = [Shown(CLIENTS[0], one.kind, one.sql, "5.00", 5.0, 4.0, 12) for one in wanted(CLIENTS[0])]
-    state = State(Settings(40, 500, 20_000, 30_000, 0), rows, subscriptions=30_030, playing=True, published=10_000)
-    state.traffic = Traffic(10_000, 19_000, 1_100_000, 32_000_000, Load(80_000, 5_000_000), Load(1, 10), Load(9, 10**8))
+    state = DemoState(
+        DemoSettings(40, 500, 20_000, 30_000, 0), rows, subscriptions=30_030, playing=True, published=10_000
+    )
+    state.traffic = DemoTraffic(
+        10_000, 19_000, 1_100_000, 32_000_000, Load(80_000, 5_000_000), Load(1, 10), Load(9, 10**8)
+    )
     return state
 
 
-def _drawn(state: State, width: int, height: int) -> list[str]:
+def _drawn(state: DemoState, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(frame(state, width, height))
     console.file.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hullcast.clients.cli import main as cli
-from tests.support.durable import CREATE, execute, opened, publish, rows
+from tests.support.durable import CREATE, captured, execute, opened, publish, rows
 
 
 def filled(path: Path) -> None:
@@ -18,7 +18,7 @@ def filled(path: Path) -> None:
         publish(data, {"K": [number, 100 + number], "V": [1, 2]}, publisher=b"anna".ljust(16), number=number + 1)
         data.log.write_and_sync()
         if number == 2:
-            data.write_checkpoint(data.capture())
+            data.write_checkpoint(captured(data))
     data.close()
 
 
@@ -78,7 +78,7 @@ def test_a_copy_made_beside_a_writing_server_is_whole_and_private(
     data.log.write_and_sync()
     code, out, _ = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "young"))
     assert code == 0, "without a checkpoint"
-    data.write_checkpoint(data.capture())
+    data.write_checkpoint(captured(data))
     publish(data, {"K": [2], "V": [2]})
     data.log.write_and_sync()
     code, out, _ = said(capsys, "copy", str(tmp_path / "data"), str(tmp_path / "copy"))

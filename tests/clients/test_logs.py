@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hullcast.clients.cli.processes.logs import configure
+from hullcast.clients.cli.commands.serving import configure_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def logging_to(level: str, form: str) -> Iterator[io.StringIO]:
     handlers, before = list(root.handlers), root.level
     root.handlers.clear()  # or `force` closes those of pytest
     stream = io.StringIO()
-    configure(level, form, stream)
+    configure_logs(level, form, stream)
     try:
         yield stream
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 import hullcast
 from hullcast import testing
-from hullcast.broker.queries import reading, sqlite_copy
+from hullcast.broker.queries import sqlite_copy
 from hullcast.broker.reformulate import first
 from hullcast.broker.server import queries
 from hullcast.broker.server.settings import ServerSettings
@@ -92,6 +92,5 @@ def test_the_limits_named_are_those_of_the_code() -> None:
     assert SERVER.batch_rows == publishing.WHOLE_ROWS
     assert SERVER.subscribe_rows >= groups.PORTION_SUBSCRIPTIONS
     assert SERVER.subscribe_groups >= groups.PORTION_GROUPS
-    assert text.MAXIMUM_CHARACTERS == reading.LONGEST_SQL, "one limit for all statements"
     assert NodeSettings(parent=("tcp://127.0.0.1:1",)).max_children == SERVER.max_children
     assert LinkLimits().queue_bytes == LinkSettings().queue_bytes

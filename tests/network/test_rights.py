@@ -41,7 +41,6 @@ def listed(text: str = LIST) -> Rights:
 
 def test_without_a_list_everybody_may_do_everything() -> None:
     rights = Rights.load(None)
-    assert rights.are_open
     for key in (None, STRANGER):
         assert rights.knows(key)
         somebody = rights.who(key, "me")
@@ -92,7 +91,6 @@ def test_a_stranger_may_do_nothing_not_even_with_no_table(key: str | None) -> No
 
 def test_an_empty_list_lets_nobody_in() -> None:
     rights = listed("")
-    assert not rights.are_open
     assert not rights.knows(TICKER)
 
 

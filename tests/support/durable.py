@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.log.record import NOBODY, Kind, Record
+from hullcast.broker.log.checkpoint import CapturedState
+from hullcast.broker.log.record import NOBODY, Record, RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
+from hullcast.broker.scheduling.driver import finish
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)"
 
 
 def apply(engine: Engine, record: Record) -> None:
     """What a server does with a record."""
-    if record.kind is Kind.STATEMENT:
+    if record.kind is RecordKind.STATEMENT:
         engine.execute(record.payload.decode())
         return
     what = json.loads(record.payload)
@@ -29,11 +31,17 @@ def opened(path: Path, **options: Any) -> DataDirectory:
     return open_directory(path, apply, **options)
 
 
+def captured(data: DataDirectory) -> CapturedState:
+    """The state as it is now, to be written as a checkpoint."""
+    state: CapturedState = finish(data.capturing())
+    return state
+
+
 def execute(data: DataDirectory, sql: str, publisher: bytes = NOBODY, number: int = 0) -> int:
     data.engine.execute(sql)
     first = data.engine.seq + 1
     record = data.log.append(
-        Kind.STATEMENT, sql.encode(), first=first, count=0, publisher=publisher, publisher_number=number
+        RecordKind.STATEMENT, sql.encode(), first=first, count=0, publisher=publisher, publisher_number=number
     )
     data.publishers.applied(publisher, number, first, data.engine.seq)
     return record
@@ -55,7 +63,7 @@ def delete(data: DataDirectory, keys: list[Any], table: str = "T") -> int:
 
 def _append(data: DataDirectory, payload: bytes, first: int, last: int, publisher: bytes, number: int) -> int:
     record = data.log.append(
-        Kind.BATCH, payload, first=first, count=last - first + 1, publisher=publisher, publisher_number=number
+        RecordKind.BATCH, payload, first=first, count=last - first + 1, publisher=publisher, publisher_number=number
     )
     data.publishers.applied(publisher, number, first, last)
     return record

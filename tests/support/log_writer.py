@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.log.commit_log import CommitLog
-from hullcast.broker.log.record import Kind
+from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.replay import Replay
 from hullcast.broker.log.segment import SegmentWriter
 
@@ -49,13 +49,13 @@ def log_alone(directory: Path, identity: bytes, seed: int) -> None:
     def append() -> None:
         number = log.number + 1
         payload = json.dumps({"table": "T", "rows": [row_of(number)]}).encode()
-        log.append(Kind.BATCH, payload, first=log.seq + 1, count=1, publisher=b"p" * 16, publisher_number=number)
+        log.append(RecordKind.BATCH, payload, first=log.seq + 1, count=1, publisher=b"p" * 16, publisher_number=number)
 
     write_for_ever(log, append, lambda: None, seed)
 
 
 def whole_directory(directory: Path, seed: int) -> None:
-    from tests.support.durable import execute, opened, publish
+    from tests.support.durable import captured, execute, opened, publish
 
     data = opened(directory, segment_bytes=60_000)
     if not data.log.number:
@@ -67,7 +67,7 @@ def whole_directory(directory: Path, seed: int) -> None:
         publish(data, row, publisher=b"p" * 16, number=number)
 
     def checkpoint() -> None:
-        data.write_checkpoint(data.capture())
+        data.write_checkpoint(captured(data))
 
     write_for_ever(data.log, append, checkpoint, seed)
 

@@ -188,7 +188,7 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.sampled_from([bodies.Sync(), bodies.Status(), bodies.Describe()]),
     st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple)),
     st.builds(bodies.Report, maps),
-    st.builds(bodies.Done, numbers, numbers),
+    st.builds(bodies.Done, numbers, numbers, st.none() | numbers),
     answers,
     st.builds(
         bodies.Subscribed, numbers, ids, st.lists(opened, max_size=2).map(tuple),

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from hullcast.broker.log.identity import read_identity
-from hullcast.broker.log.record import Kind, Record, encode_header
-from hullcast.broker.log.scan import Placed, Scan
+from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.record import PlacedRecord, Record, RecordKind, Scan, encode_header
 from hullcast.broker.log.segment import HEADER_BYTES, decode_header, segments
 from hullcast.clients.sdk.client import Client
 from tests.support.cluster import COMMAND, ProcessMember, cluster
@@ -32,14 +31,14 @@ class Tail:
     path: Path
     content: bytes
     seed: int
-    records: list[Placed]
+    records: list[PlacedRecord]
     scan: Scan
 
     @property
     def next_record(self) -> bytes:
         """What the next write would be: a record nobody has been told of."""
         payload = bytes(range(256)) * 4
-        record = Record(Kind.BATCH, self.scan.number + 1, self.scan.seq + 1, 3, b"p" * 16, 1, payload)
+        record = Record(RecordKind.BATCH, self.scan.number + 1, self.scan.seq + 1, 3, b"p" * 16, 1, payload)
         return encode_header(record, self.scan.synced, self.seed) + payload
 
 

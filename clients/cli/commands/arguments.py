@@ -25,33 +25,17 @@ def whole(least: int) -> Callable[[str], int]:
     return parse
 
 
-def seconds(text: str) -> float:
-    """A duration, 0 or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
-    if not (isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text} is not a duration; it must be 0 or more")
-    return value
-
-
-def add_process_arguments(parser: argparse.ArgumentParser) -> None:
-    """What commands that serve have in common, besides their settings."""
-    parser.add_argument("--json", action="store_true", help="print the ready line as JSON, for programs")
-    parser.add_argument(
-        "--until-input-ends",
-        action="store_true",
-        help="stop, as by SIGTERM, when standard input is closed, for instance because the parent process ended",
-    )
-
-
-def number(text: str) -> float:
+def number(text: str, what: str = "a number") -> float:
     """A finite number, 0 or more; 1_000 and 1,000 are fine."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
     if not (isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text} must be 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not {what} of 0 or more")
     return value
+
+
+def seconds(text: str) -> float:
+    """A duration, 0 or more."""
+    return number(text, "a number of seconds")

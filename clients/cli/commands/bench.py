@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
@@ -152,10 +152,7 @@ def _covers(arguments: argparse.Namespace, console: Console) -> int:
     with bar(console, cover_steps(settings)) as tick:
         report = measure_covers(settings, tick)
     show_covers(report, console)
-    if arguments.json is not None:
-        write_plain(covers_to_json(report), arguments.json)
-        console.print(f"written: {arguments.json}", soft_wrap=True)
-    return 0
+    return _write(covers_to_json(report), arguments, console)
 
 
 def _live(arguments: argparse.Namespace, console: Console) -> int:
@@ -164,7 +161,11 @@ def _live(arguments: argparse.Namespace, console: Console) -> int:
     with bar(console, LIVE_STEPS) as tick:
         report = run_live(settings, tick)
     show_live(report, console)
+    return _write(live_to_json(report), arguments, console)
+
+
+def _write(figures: Any, arguments: argparse.Namespace, console: Console) -> int:
     if arguments.json is not None:
-        write_plain(live_to_json(report), arguments.json)
+        write_plain(figures, arguments.json)
         console.print(f"written: {arguments.json}", soft_wrap=True)
     return 0

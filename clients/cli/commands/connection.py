@@ -16,14 +16,14 @@ from hullcast.clients.sdk.connecting import DEFAULT_URL, configure
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-#: How long a command waits for somebody to answer, unless --timeout says: a person sits in front of it.
+#: How long a command waits for a connection, unless --timeout says otherwise: a person is waiting.
 CONNECT_S = 3.0
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser, json_help: str = "print JSON, for programs") -> None:
-    """Where to connect, and as whom."""
+    """Where to connect, and with which key and name."""
     group = parser.add_argument_group("connection")
     group.add_argument(
         "--url",
@@ -83,7 +83,7 @@ def parameter(text: str) -> int | float | str:
 
 @asynccontextmanager
 async def connected(arguments: argparse.Namespace) -> AsyncIterator[Client]:
-    """A client, open; ConnectionLost soon if nobody is there."""
+    """A client, open; ConnectionLost soon if there is no answer."""
     connection = configure(
         arguments.url,
         name=arguments.name,

@@ -11,6 +11,7 @@ from hullcast.clients.cli.commands.connection import add_connection_arguments, a
 from hullcast.clients.cli.feeds.feeding import Account, Stopped, read_ahead, send_all
 from hullcast.clients.cli.feeds.rows_in import Source
 from hullcast.clients.cli.feeds.rows_typed import KINDS, find_table, text_value
+from hullcast.clients.sdk.client import Receipt
 from hullcast.network.wire.errors import HullcastError, UsageError
 
 if TYPE_CHECKING:
@@ -20,21 +21,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.clients.cli.feeds.rows_typed import TableShape
-    from hullcast.clients.sdk.client import Receipt
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Deletes rows by primary key. A key that does not exist is not an error. Keys are read as the key column's "
-        "type says."
+        "Deletes rows by primary key, and says how many. A key that does not exist is not an error. Keys are read as "
+        "the key column's type says."
     )
     parser.epilog = "Exit code 0 if all deletes were durable, 2 if not. Put a key that begins with a minus after `--`."
     parser.add_argument("table", metavar="TABLE", help="the table; upper and lower case are the same")
     parser.add_argument("keys", nargs="*", metavar="KEY", help="a primary key")
     parser.add_argument("--file", metavar="FILE", help="keys, one per line; `-` is standard input")
     parser.add_argument("--batch", type=whole(1), default=1000, metavar="N", help="keys in a batch (default 1000)")
-    add_connection_arguments(parser, "print the summary as JSON: table, keys, seq")
+    add_connection_arguments(parser, "print the summary as JSON: table, keys, rows, seq")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -42,31 +42,42 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if bool(arguments.keys) == (arguments.file is not None):
         raise UsageError("give keys, or a --file of keys")
     source = Source(arguments.file) if arguments.file is not None else None
-    account = Account()
+    account, receipts = Account(), list[Receipt]()
     try:
-        table = asyncio.run(_delete(arguments, source, account))
+        table = asyncio.run(_delete(arguments, source, account, receipts))
     except UsageError as error:
         raise UsageError(f"{error}; {account.rows:,} keys were done before") if account.rows else error from None
     finally:
         if source is not None:
             source.close()
+    counts = [receipt.deleted for receipt in receipts]
+    rows = None if None in counts else sum(count or 0 for count in counts)
     if arguments.json:
-        facts = {"table": table, "keys": account.rows, "seq": account.seq or None}
+        facts = {"table": table, "keys": account.rows, "rows": rows, "seq": account.seq or None}
         console.file.write(as_json(facts) + "\n")
     else:
-        keys = "key" if account.rows == 1 else "keys"
         last = f", last seq {account.seq}" if account.rows else ""
-        console.file.write(f"{table}: deleted {account.rows:,} {keys}{last}\n")
+        console.file.write(f"{table}: {_deleted(account.rows, rows)}{last}\n")
     return 0
 
 
-async def _delete(arguments: argparse.Namespace, source: Source | None, account: Account) -> str:
+def _deleted(keys: int, rows: int | None) -> str:
+    if rows is None:
+        return f"deleted at most {keys:,} rows; a reply was lost, so the number is not known"
+    absent = f" ({keys - rows:,} of {keys:,} keys not found)" if rows < keys else ""
+    return f"deleted {rows:,} row{'' if rows == 1 else 's'}{absent}"
+
+
+async def _delete(
+    arguments: argparse.Namespace, source: Source | None, account: Account, receipts: list[Receipt]
+) -> str:
     async with connected(arguments) as client:
         table = find_table(await client.tables(), arguments.table)
         texts = _texts(arguments.keys) if source is None else _lines(source)
 
         async def send(keys: list[Any]) -> Receipt:
-            return await client.delete(table.name, keys)
+            receipts.append(await client.delete(table.name, keys))
+            return receipts[-1]
 
         try:
             await send_all(read_ahead(_batches(table, texts, arguments.batch)), send, len, account)

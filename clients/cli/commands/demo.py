@@ -16,8 +16,7 @@ from rich.live import Live
 from hullcast.clients.cli.commands.arguments import seconds, whole
 from hullcast.clients.cli.commands.warm import warm_with_bar
 from hullcast.clients.cli.warm.kernels import is_cold
-from hullcast.clients.demo.director import Director
-from hullcast.clients.demo.state import Settings
+from hullcast.clients.demo.director import DemoSettings, Director
 from hullcast.clients.demo.view import closing, frame, news, plain_line
 from hullcast.sim.stocks import check_market
 
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.clients.cli.processes.cluster import Told
-    from hullcast.clients.demo.state import State
-    from hullcast.clients.demo.summary import Summary
+    from hullcast.clients.cli.processes.cluster import Notice
+    from hullcast.clients.demo.director import DemoState
+    from hullcast.clients.demo.view import Summary
 
 LINES = 10  # of progress, in plain form
 INTERRUPTED = 130
@@ -63,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Warm up, play, judge, sum up."""
-    settings = Settings(arguments.seconds, arguments.rows, arguments.updates, arguments.subscriptions, arguments.seed)
+    settings = DemoSettings(
+        arguments.seconds, arguments.rows, arguments.updates, arguments.subscriptions, arguments.seed
+    )
     check_market(settings.rows)
     console.quiet = arguments.json
     plain = arguments.plain or not console.is_terminal
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0 if summary.is_right else 1
 
 
-async def _play(settings: Settings, folder: Path, console: Console, *, plain: bool) -> Summary:
+async def _play(settings: DemoSettings, folder: Path, console: Console, *, plain: bool) -> Summary:
     """Run it on the screen, or in lines; SIGTERM and a closed terminal end it as Ctrl-C does."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"
@@ -96,17 +97,17 @@ async def _play(settings: Settings, folder: Path, console: Console, *, plain: bo
         return await Director(settings, folder, _liner(settings, console), _teller(console)).run()
     with Live(console=console, auto_refresh=False) as live:
 
-        def draw(state: State) -> None:
+        def draw(state: DemoState) -> None:
             live.update(frame(state, console.width, console.height), refresh=True)
 
         return await Director(settings, folder, draw, _teller(live.console)).run()
 
 
-def _liner(settings: Settings, console: Console) -> Callable[[State], None]:
+def _liner(settings: DemoSettings, console: Console) -> Callable[[DemoState], None]:
     """Draws by lines: each phase, what happens, and progress now and then."""
     told, last = set[str](), {"phase": "", "step": 0}
 
-    def draw(state: State) -> None:
+    def draw(state: DemoState) -> None:
         lines = news(state, told)
         if state.phase and state.phase != last["phase"]:
             lines.append(f"{state.phase} ..")
@@ -121,11 +122,11 @@ def _liner(settings: Settings, console: Console) -> Callable[[State], None]:
     return draw
 
 
-def _teller(console: Console) -> Callable[[Told], None]:
-    """Passes on what processes say of compiling: on a cold machine that is what everybody waits for."""
+def _teller(console: Console) -> Callable[[Notice], None]:
+    """Passes on what processes say of compiling: on a cold machine that is what takes so long."""
 
-    def tell(told: Told) -> None:
-        if "compiling" in told.text:
-            console.print(f"{told.name} is compiling kernels (first run only, cached) ..")
+    def tell(notice: Notice) -> None:
+        if "compiling" in notice.text:
+            console.print(f"{notice.name} is compiling kernels (first run only, cached) ..")
 
     return tell

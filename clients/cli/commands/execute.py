@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Run it; silent but for --json, as tools that only do what they are told."""
+    """Run it; prints nothing, except with --json."""
     seq = asyncio.run(_execute(arguments))
     if arguments.json:
         console.file.write(as_json({"seq": seq}) + "\n")

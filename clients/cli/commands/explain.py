@@ -1,4 +1,4 @@
-"""`hullcast explain`: what a subscription becomes, whom it shares messages with, and what traffic to expect."""
+"""`hullcast explain`: what a subscription becomes, which others share its messages, and what traffic to expect."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Ask, and put it into words."""
-    told = asyncio.run(_explain(arguments))
+    facts = asyncio.run(_explain(arguments))
     if arguments.json:
-        ends = {name: [None if abs(end) == inf else end for end in told[name]] for name in ("low", "high")}
-        console.file.write(as_json(told | ends) + "\n")
+        ends = {name: [None if abs(end) == inf else end for end in facts[name]] for name in ("low", "high")}
+        console.file.write(as_json(facts | ends) + "\n")
         return 0
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for about, text in in_words(told):
+    for about, text in in_words(facts):
         table.add_row(about, Text(text))
     console.print(table)
     return 0
@@ -55,33 +55,33 @@ async def _explain(arguments: argparse.Namespace) -> dict[str, Any]:
         return await client.explain(arguments.sql, *arguments.parameters)
 
 
-def in_words(told: dict[str, Any]) -> list[tuple[str, str]]:
+def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """What the server tells, as headings and sentences."""
-    tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in zip(told["tables"], told["rows"], strict=True))
-    lines = [("answer", f"{', '.join(told['answer'])} from {tables}, as of seq {told['seq']}")]
-    lines.append(("becomes", _becomes(told)))
-    lines.append(("channel", told["channel"]))
-    lines.append(("shared", _shared(told)))
-    lines += _traffic(told)
+    tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in zip(facts["tables"], facts["rows"], strict=True))
+    lines = [("answer", f"{', '.join(facts['answer'])} from {tables}, as of seq {facts['seq']}")]
+    lines.append(("becomes", _becomes(facts)))
+    lines.append(("channel", facts["channel"]))
+    lines.append(("shared", _shared(facts)))
+    lines += _traffic(facts)
     return lines
 
 
-def _becomes(told: dict[str, Any]) -> str:
-    if told["never"]:
+def _becomes(facts: dict[str, Any]) -> str:
+    if facts["never"]:
         return "nothing: no row can satisfy it, so it will never hear anything"
-    ranges = [*told["ranges"]]
-    ranges += ["the difference"] * (len(told["low"]) - len(ranges))  # the band of a join has no column of its own
-    partition = f", among rows of the same {', '.join(told['partitions'])}" if told["partitions"] else ""
+    ranges = [*facts["ranges"]]
+    ranges += ["the difference"] * (len(facts["low"]) - len(ranges))  # the band of a join has no column of its own
+    partition = f", among rows of the same {', '.join(facts['partitions'])}" if facts["partitions"] else ""
     if not ranges:
         return f"the whole table{partition}: every message of the channel concerns it"
-    if told["kind"] in RECTANGLES and len(ranges) == 1:
+    if facts["kind"] in RECTANGLES and len(ranges) == 1:
         return (
-            f"the point ({_number(told['low'][0])}, {_number(told['high'][0])}) in the plane of all ranges of "
+            f"the point ({_number(facts['low'][0])}, {_number(facts['high'][0])}) in the plane of all ranges of "
             f"{ranges[0]}{partition}; a message is a rectangle of ranges, and concerns it if the point is inside"
         )
     sides = [
         f"{name} {_number(low)} .. {_number(high)}"
-        for name, low, high in zip(ranges, told["low"], told["high"], strict=True)
+        for name, low, high in zip(ranges, facts["low"], facts["high"], strict=True)
     ]
     return (
         f"the box {' x '.join(sides)}{partition}; a message is a row's place before and after an update, and concerns "
@@ -93,27 +93,27 @@ def _number(end: float) -> str:
     return {inf: "∞", -inf: "-∞"}.get(end, f"{end:.10g}")
 
 
-def _shared(told: dict[str, Any]) -> str:
-    over = f" over {', '.join(told['ranges'])}" if told["ranges"] else ""
-    by = f" by {', '.join(told['partitions'])}" if told["partitions"] else ""
-    state = "it is open" if told["channel_open"] else "it has no subscription now; the first one opens it"
+def _shared(facts: dict[str, Any]) -> str:
+    over = f" over {', '.join(facts['ranges'])}" if facts["ranges"] else ""
+    by = f" by {', '.join(facts['partitions'])}" if facts["partitions"] else ""
+    state = "it is open" if facts["channel_open"] else "it has no subscription now; the first one opens it"
     return (
-        f"with every {told['kind']} of {' and '.join(told['tables'])}{over}{by}, whatever its bounds: one set of "
+        f"with every {facts['kind']} of {' and '.join(facts['tables'])}{over}{by}, whatever its bounds: one set of "
         f"messages for all of them; {state}"
     )
 
 
-def _traffic(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _traffic(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines = []
-    if "messages_per_update" in told:
-        text = f"{told['messages_per_update']:.2f} messages an update, for all subscribers together"
-        seen = f"over {told['updates_seen']:,} updates; {told['ignorable_share']:.0%} of these change no answer"
+    if "messages_per_update" in facts:
+        text = f"{facts['messages_per_update']:.2f} messages an update, for all subscribers together"
+        seen = f"over {facts['updates_seen']:,} updates; {facts['ignorable_share']:.0%} of these change no answer"
         lines.append(("messages", f"{text} ({seen})"))
-    if "recent_messages" not in told:
+    if "recent_messages" not in facts:
         lines.append(("expect", "not known: the server keeps no messages of this channel yet"))
         return lines
-    matching, kept, span = told["recent_messages_matching"], told["recent_messages"], told["recent_span_updates"]
-    telling = told["recent_updates_telling"]
+    matching, kept, span = facts["recent_messages_matching"], facts["recent_messages"], facts["recent_span_updates"]
+    telling = facts["recent_updates_telling"]
     lines.append(
         (
             "expect",
@@ -121,7 +121,7 @@ def _traffic(told: dict[str, Any]) -> list[tuple[str, str]]:
             f"{kept:,} messages kept concern this one",
         )
     )
-    each = told["bytes_per_message"]
+    each = facts["bytes_per_message"]
     lines.append(
         ("bytes", f"about {each:.0f} a message, {matching * each / span:.1f} an update on the way to this subscriber")
     )

@@ -63,7 +63,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.allow is not None:
         if not switches and not any(tables.values()):
             rights = ", ".join(f"--{action}" for action in ABOUT)
-            raise BadSetting("allow", str(arguments.allow), f"a key without rights is of no use; give some of {rights}")
+            raise BadSetting(
+                "allow", str(arguments.allow), f"a key without rights cannot do anything; give some of {rights}"
+            )
         _check(arguments.allow, pair.name, lines)
     secret_path, public_path = write_pair(pair, arguments.out, force=arguments.force)
     if arguments.allow is not None:

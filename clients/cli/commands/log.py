@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from hullcast.broker.log.copying import copy
-from hullcast.broker.log.record import NOBODY, Kind, Record
-from hullcast.broker.log.verify import show, verify
+from hullcast.broker.log.record import NOBODY, Record, RecordKind
+from hullcast.broker.log.verify import copy, show, verify
 from hullcast.clients.cli.commands.arguments import whole
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.broker.log.scan import Placed
+    from hullcast.broker.log.record import PlacedRecord
     from hullcast.broker.log.verify import Verified
 
 FINE, NO = 0, 1
@@ -73,36 +72,40 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _verify(directory: Path, as_json: bool, console: Console) -> int:
     found = verify(directory)
     if as_json:
-        report = {
-            "identity": found.identity.hex(),
-            "checkpoints": [
-                {"file": seen.path.name, "bytes": seen.size_bytes, "record": seen.number, "problem": seen.problem}
-                for seen in found.checkpoints
-            ],
-            "segments": [
-                {
-                    "file": seen.path.name,
-                    "bytes": seen.size_bytes,
-                    "records": seen.records,
-                    "first_seq": seen.first_seq,
-                    "last_seq": seen.last_seq,
-                    "problem": seen.problem,
-                }
-                for seen in found.segments
-            ],
-            "unfinished_bytes": found.cut.size_bytes if found.cut else 0,
-            "last": {
-                "record": found.last.last_record,
-                "seq": found.last.last_seq,
-                "file": found.last.path.name,
-                "end": found.last.end,
+        console.file.write(json.dumps(_facts(found)) + "\n")
+    else:
+        _print(directory, found, console)
+    return NO if found.problems else FINE
+
+
+def _facts(found: Verified) -> dict[str, Any]:
+    last = found.last
+    return {
+        "identity": found.identity.hex(),
+        "checkpoints": [
+            {"file": seen.path.name, "bytes": seen.size_bytes, "record": seen.number, "problem": seen.problem}
+            for seen in found.checkpoints
+        ],
+        "segments": [
+            {
+                "file": seen.path.name,
+                "bytes": seen.size_bytes,
+                "records": seen.records,
+                "first_seq": seen.first_seq,
+                "last_seq": seen.last_seq,
+                "problem": seen.problem,
             }
-            if found.last
-            else None,
-            "problems": list(found.problems),
-        }
-        console.file.write(json.dumps(report) + "\n")
-        return NO if found.problems else FINE
+            for seen in found.segments
+        ],
+        "unfinished_bytes": found.cut.size_bytes if found.cut else 0,
+        "last": {"record": last.last_record, "seq": last.last_seq, "file": last.path.name, "end": last.end}
+        if last
+        else None,
+        "problems": list(found.problems),
+    }
+
+
+def _print(directory: Path, found: Verified, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("file", "bytes", "records", "updates", ""):
         table.add_column(name, justify="left" if name in ("file", "") else "right")
@@ -115,13 +118,12 @@ def _verify(directory: Path, as_json: bool, console: Console) -> int:
         table.add_row(segment.path.name, f"{segment.size_bytes:,}", f"{segment.records:,}", updates, verdict)
     console.print(f"data directory {directory}, identity {found.identity.hex()}", markup=False, soft_wrap=True)
     console.print(table)
+    lines = [f"problem: {problem}" for problem in found.problems]
     if found.cut is not None:
         text = f"at its end: {found.cut}; the log does not say that it was ever acknowledged, the next start removes it"
-        console.print(text, markup=False, soft_wrap=True)
-    for problem in found.problems:
-        console.print(f"problem: {problem}", markup=False, soft_wrap=True)
-    console.print(_verdict(found), markup=False, soft_wrap=True)
-    return NO if found.problems else FINE
+        lines.insert(0, text)
+    for line in (*lines, _verdict(found)):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _verdict(found: Verified) -> str:
@@ -148,7 +150,7 @@ def _show(directory: Path, from_seq: int, as_json: bool, console: Console) -> in
     return FINE
 
 
-def _fields(path: Path, placed: Placed) -> dict[str, Any]:
+def _fields(path: Path, placed: PlacedRecord) -> dict[str, Any]:
     record = placed.record
     fields: dict[str, Any] = {
         "record": record.number,
@@ -161,12 +163,12 @@ def _fields(path: Path, placed: Placed) -> dict[str, Any]:
         "file": path.name,
         "offset": placed.offset,
     }
-    return fields | ({"sql": _text(record)} if record.kind is Kind.STATEMENT else {})
+    return fields | ({"sql": _text(record)} if record.kind is RecordKind.STATEMENT else {})
 
 
 def _line(record: Record) -> str:
     sender = f"  from {record.publisher.hex()[:8]} #{record.publisher_number}" if record.publisher != NOBODY else ""
-    if record.kind is Kind.STATEMENT:
+    if record.kind is RecordKind.STATEMENT:
         text = _text(record)
         shown = json.dumps(text if len(text) <= _LONGEST_SQL else text[: _LONGEST_SQL - 3] + "...")
         return f"{record.number:>10}  statement  {shown}{sender}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.commands.arguments import add_process_arguments
-from hullcast.clients.cli.commands.serving import prepare
+from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
 from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
 from hullcast.clients.cli.warm.serving import warm_node
 from hullcast.network.node.node import Node
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
     from rich.console import Console
 
-#: What a parent says (BYE) to a node that need not come back before somebody has changed something.
+#: Reasons (BYE) of a parent after which dialling again is pointless until the settings change.
 POINTLESS = ("denied", "version")
 
 
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Serve until told to stop."""
+    """Serve until asked to stop."""
     prepared = prepare(NodeSettings, arguments)
     if prepared is None:
         return 0
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def missing(node: Node) -> str | None:
-    """What a node needs before it serves: a parent that knows the way to the server, and told so."""
+    """What a node needs before it serves: a parent that has reported a way to the server."""
     if node.attached:
         return None if node.path else "the parent has no way to the server"
     failure, tried = node.dialer.failure, node.dialer.statistics().attempts

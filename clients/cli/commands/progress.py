@@ -2,6 +2,7 @@
 
 steps_bar   steps, and Spark's tasks within the one under way
 bar         the same for work that only says what begins now        spark_bar   a Spark session and its tasks
+continuable what to say when a run that can be continued is interrupted
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from rich.console import Console
@@ -36,9 +38,9 @@ class Steps(Protocol):
 
 @contextmanager
 def steps_bar(console: Console, total: int | None) -> Iterator[Steps]:
-    """Show so many steps (None: nobody knows how many)."""
+    """Show so many steps (None: the number is not known)."""
     if not console.is_terminal:
-        with _told(Lines(total, monotonic())) as lines:
+        with _written(Lines(total, monotonic())) as lines:
             yield lines
         return
     count = () if total is None else (MofNCompleteColumn(),)
@@ -92,7 +94,7 @@ class Lines:
     def __init__(self, total: int | None, now: float) -> None:
         self._total, self._begun, self._last = total, now, now
         self._what, self._number, self._tasks = "", 0, (0, 0)
-        self._told = ""  # the step that the last line was about
+        self._written = ""  # the step that the last line was about
 
     def begin(self, what: str) -> None:
         """A step begins, and the one before it is done."""
@@ -106,9 +108,9 @@ class Lines:
     def line(self, now: float) -> str:
         """The line to write now; empty if none is due: a new step soon, an old one only now and then."""
         what = self._what
-        if not what or now - self._last < (MOST_S if what == self._told else LEAST_S):
+        if not what or now - self._last < (MOST_S if what == self._written else LEAST_S):
             return ""
-        self._told, self._last = what, now
+        self._written, self._last = what, now
         done, known = self._tasks
         step = f" (step {self._number} of {self._total})" if self._total else ""
         tasks = f": {done} of {known} tasks" if known else ""
@@ -116,7 +118,7 @@ class Lines:
 
 
 @contextmanager
-def _told(lines: Lines) -> Iterator[Lines]:
+def _written(lines: Lines) -> Iterator[Lines]:
     """Write lines to stderr while the block runs, from a thread: the block may be busy for minutes."""
     finished = threading.Event()
 
@@ -126,7 +128,7 @@ def _told(lines: Lines) -> Iterator[Lines]:
             try:
                 sys.stderr.write(text)
                 sys.stderr.flush()
-            except (OSError, ValueError):  # nobody reads it any more: the work goes on
+            except (OSError, ValueError):  # the reader is gone: the work goes on
                 return
 
     thread = threading.Thread(target=run, name="hullcast-progress", daemon=True)
@@ -136,3 +138,15 @@ def _told(lines: Lines) -> Iterator[Lines]:
     finally:
         finished.set()
         thread.join()
+
+
+@contextmanager
+def continuable(out: Path) -> Iterator[None]:
+    """Tell in a line how an interrupted run goes on; `clients/cli/main.py` makes the exit code of the interrupt."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = (out / "run.json").exists()  # a run that finished no step takes it away
+        told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
+        sys.stderr.write(f"hullcast: interrupted; {told}\n")
+        raise

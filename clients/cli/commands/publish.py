@@ -77,7 +77,7 @@ def _character(text: str) -> str:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Publish, and sum up."""
     form = next(form for form in FORMS if getattr(arguments, form) is not None)
-    source = Source(getattr(arguments, form))  # before connecting: a wrong name is told at once
+    source = Source(getattr(arguments, form))  # before connecting: a wrong name is reported at once
     begun = time.perf_counter()
     account = Account()
     try:
@@ -117,7 +117,7 @@ async def _publish(arguments: argparse.Namespace, batches: Iterator[Batch], acco
         try:
             await send_all(read_ahead(rows()), send, lambda item: len(item[0]), account)
         except Stopped as stopped:
-            raise _told(stopped) from stopped.__cause__
+            raise _refusal(stopped) from stopped.__cause__
     return table.name
 
 
@@ -150,7 +150,7 @@ async def _one(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
         yield batch
 
 
-def _told(stopped: Stopped) -> HullcastError:
+def _refusal(stopped: Stopped) -> HullcastError:
     """The server's refusal with the place in the file, and what is durable nevertheless."""
     batch: Batch = stopped.item[0]
     error = stopped.__cause__

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Played:
-    """What has become of the trace so far."""
+    """How much of the trace was played, and how fast."""
 
     updates: int = 0
     batches: int = 0

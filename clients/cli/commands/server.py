@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.server.status import server_status
-from hullcast.clients.cli.commands.arguments import add_process_arguments
-from hullcast.clients.cli.commands.serving import prepare
+from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
 from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
 from hullcast.clients.cli.warm.serving import warm_server
 from hullcast.network.settings.flags import add_flags
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Serve until told to stop."""
+    """Serve until asked to stop."""
     prepared = prepare(ServerSettings, arguments)
     if prepared is None:
         return 0

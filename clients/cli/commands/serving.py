@@ -1,13 +1,20 @@
-"""What `hullcast server` and `hullcast node` do before they serve: read settings, keys and rights, or show them."""
+"""What `hullcast server` and `hullcast node` do before they serve: read settings, keys and rights, and set up the logs.
+
+Logs are one line an event on standard error, as text or as JSON, with the fields of `extra`:
+
+2026-03-01T12:00:00.123Z INFO    hullcast.network.node.node joined parent=tcp://10.0.0.1:7600
+{"time": "2026-03-01T12:00:00.123Z", "level": "info", "logger": "hullcast.network.node.node", "event": "joined", ..}
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hullcast.broker.server.settings import ServerSettings
-from hullcast.clients.cli.processes import logs
 from hullcast.clients.cli.processes.running import stop_when_input_ends
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.curve import Curve
@@ -17,19 +24,34 @@ from hullcast.network.settings.flags import example, from_arguments, report
 
 if TYPE_CHECKING:
     import argparse
+    from typing import TextIO
 
 log = logging.getLogger(__name__)
+
+#: What every record has; anything else came by `extra`.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_FIRST = ("time", "level", "logger", "event")
 
 Kind = TypeVar("Kind", bound=ServerSettings | NodeSettings)
 
 
 class Prepared(NamedTuple, Generic[Kind]):
-    """What a process serves with; `parent_curve` is for those who dial one."""
+    """What a process serves with; `parent_curve` is for processes that dial a parent."""
 
     settings: Kind
     rights: Rights
     curve: Curve | None
     parent_curve: Curve | None
+
+
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
+    """What commands that serve have in common, besides their settings."""
+    parser.add_argument("--json", action="store_true", help="print the ready line as JSON, for programs")
+    parser.add_argument(
+        "--until-input-ends",
+        action="store_true",
+        help="stop, as by SIGTERM, when standard input is closed, for instance because the parent process ended",
+    )
 
 
 def prepare(kind: type[Kind], arguments: argparse.Namespace) -> Prepared[Kind] | None:
@@ -50,9 +72,66 @@ def prepare(kind: type[Kind], arguments: argparse.Namespace) -> Prepared[Kind] |
     if arguments.check_config:
         sys.stdout.write(report(loaded))
         return None
-    logs.configure(settings.log.level, settings.log.format)
+    configure_logs(settings.log.level, settings.log.format)
     if security.open:
         log.warning("every client that connects may do everything (--open); --allow FILE would limit that")
     if arguments.until_input_ends:
         stop_when_input_ends()
     return Prepared(settings, rights, curve, parent_curve)
+
+
+def configure_logs(level: str = "info", form: str = "text", stream: TextIO | None = None) -> None:
+    """Send what is logged, from `level` up, to the stream (standard error). A second call replaces the first."""
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+
+class TextLines(logging.Formatter):
+    """For people: time, level, logger, event, and fields as key=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever the fields hold; a traceback follows on lines of its own."""
+        fields = "".join(f" {key}={_plain(value)}" for key, value in _extra(record).items())
+        event = _one_line(record.getMessage())
+        line = f"{_time(record)} {record.levelname:<7} {record.name} {event}{fields}"
+        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+class JsonLines(logging.Formatter):
+    """For programs: one object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record; a traceback becomes the field `traceback`."""
+        values: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        for key, value in _extra(record).items():
+            values[f"{key}_" if key in _FIRST else key] = value
+        if record.exc_info:
+            values["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(values, default=str)
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: object) -> str:
+    """A field without surprises: quoted if it has spaces, quotes or what could look like another line."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    if text and text.isprintable() and not any(sign in text for sign in ' "='):
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text)[1:-1]

@@ -1,23 +1,34 @@
-"""`hullcast status`: the tree of server and nodes, and what goes through it."""
+"""`hullcast status`: the tree of server and nodes, what goes through it, and a table of channels."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.console import Group
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
 
 from hullcast.clients.cli.commands.arguments import seconds
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
-from hullcast.clients.cli.commands.status_screen import Sample, screen
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from hullcast.clients.sdk.client import Client
+
+
+#: Nodes hear of progress now and then: one within the first is up to date, one behind by the second is in trouble.
+IN_STEP_S, BEHIND_S = 0.75, 5.0
+WAITING_BYTES = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +89,186 @@ async def _run(arguments: argparse.Namespace, console: Console) -> None:
                 before = now
 
 
-async def _sample(client: Client) -> Sample:
+async def _sample(client: Client) -> StatusSample:
     status: dict[str, Any] = await client.status()
-    return Sample(time.monotonic(), status)
+    return StatusSample(time.monotonic(), status)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSample:
+    """The server's status at a moment."""
+
+    at: float
+    status: Mapping[str, Any]
+
+    def node(self, number: str) -> Mapping[str, Any] | None:
+        """A node's report, by its id."""
+        return next((node for node in self.status["nodes"] if node["id"] == number), None)
+
+
+def screen(now: StatusSample, before: StatusSample | None) -> RenderableType:
+    """The whole picture; rates since the sample before."""
+    parts: list[RenderableType] = [_tree(now, before), Text()]
+    parts.append(_tables(now.status["tables"]))
+    channels = now.status["channels"]
+    parts += (
+        [Text(), _channels(now, before)]
+        if channels
+        else [Text("no channel is open: there are no subscriptions", "dim")]
+    )
+    return Group(*parts)
+
+
+# --- the tree --------------------------------------------------------------------------------------------------
+
+
+def _tree(now: StatusSample, before: StatusSample | None) -> Tree:
+    status = now.status
+    nodes = sorted(status["nodes"], key=lambda node: (len(node["path"]), node["name"]))
+    tree = Tree(_server(now, before), guide_style="dim")
+    branches = {status["id"]: tree}
+    for node in nodes:  # a parent before its children
+        parent = branches.get(node["path"][-1]) if node["path"] else None
+        branches[node["id"]] = (parent or tree).add(_node(node, now, before))
+    if not nodes:
+        tree.add(Text("no nodes; clients connect to the server", "dim"))
+    return tree
+
+
+def _server(now: StatusSample, before: StatusSample | None) -> Text:
+    status, log = now.status, now.status["log"]
+    text = Text.assemble(
+        (f"server {status['name']}", "bold"),
+        (f"  {status['endpoint']}", "cyan"),
+        f"  up {duration(status['uptime_s'])}, seq {status['seq']:,}",
+        _rate(", {} updates/s", now, before, status["seq"], None if before is None else before.status["seq"]),
+    )
+    text.append("\n" + _children(status["children"]))
+    text.append_text(_waiting(status["children"]["queued_bytes"]))
+    text.append_text(_messages(status["children"], None if before is None else before.status["children"], now, before))
+    if log["memory_only"]:
+        kept = "rows in memory only, no commit log"
+    else:
+        kept = f"commit log {size(log['written_bytes'])} written, {size(log['pending_bytes'])} not yet on disk"
+        kept += f", {log['checkpoints']} checkpoints"
+    retention = f"{size(status['retention_bytes'])} kept for clients that reconnect"
+    refused = f", {status['refused']:,} requests refused" if status["refused"] else ""
+    failed = f", {status['failed']:,} failed by a fault of the server" if status["failed"] else ""
+    text.append(f"\n{kept}; rows take {size(status['memory_bytes'])}; {retention}{refused}{failed}", "dim")
+    text.append(f"\nlongest pause of the event loop in the last minute {status['recent_pause_s'] * 1000:.0f} ms", "dim")
+    queries = status["queries"]
+    if queries["answered"] or queries["running"]:
+        text.append(f"; {queries['answered']:,} queries answered, {queries['running']} running", "dim")
+    return text
+
+
+def _node(node: Mapping[str, Any], now: StatusSample, before: StatusSample | None) -> Text:
+    then = before.node(node["id"]) if before is not None else None
+    text = Text.assemble(
+        (f"node {node['name']}", "bold"),
+        (f"  {node['endpoint']}", "cyan"),
+        _lag(node),
+    )
+    if not node["attached"]:
+        text.append("  without a parent", "red")
+    if node["reattached"]:
+        text.append(f"  moved {node['reattached']}x", "yellow")
+    text.append("\n" + _children(node))
+    text.append_text(_waiting(node["queued_bytes"]))
+    text.append_text(_messages(node, then, now, before))
+    return text
+
+
+def _lag(node: Mapping[str, Any]) -> tuple[str, str]:
+    if not node["path"]:
+        return "  joining", "yellow"  # it has yet to hear from its parent
+    lag_s = node["lag_s"]
+    if lag_s < IN_STEP_S:
+        return "  in step", "green"
+    return f"  {lag_s:.1f} s behind", "red" if lag_s >= BEHIND_S else "yellow"
+
+
+def _children(facts: Mapping[str, Any]) -> str:
+    words = [_counted(facts["clients"], "client"), _counted(facts["subscriptions"], "subscription")]
+    if facts["nodes"]:
+        words.append(_counted(facts["nodes"], "node") + " below")
+    return ", ".join(words)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _waiting(size_bytes: int) -> Text:
+    if not size_bytes:
+        return Text()
+    return Text(f", {size(size_bytes)} queued", "yellow" if size_bytes >= WAITING_BYTES else "")
+
+
+def _messages(
+    facts: Mapping[str, Any], then: Mapping[str, Any] | None, now: StatusSample, before: StatusSample | None
+) -> Text:
+    """Messages that came, those sent on, and those filtered out."""
+    if not facts["messages"]:
+        return Text("; no messages yet")
+    text = Text(f"; {facts['messages']:,} messages")
+    if facts["routed"] or facts["filtered"]:
+        text.append(f": {facts['routed']:,} sent on, {facts['filtered']:,} filtered out")
+    text.append(_rate(" ({} messages/s)", now, before, facts["messages"], None if then is None else then["messages"]))
+    return text
+
+
+def _rate(form: str, now: StatusSample, before: StatusSample | None, value: int, earlier: int | None) -> str:
+    """A counter's growth in a second; empty without an earlier sample."""
+    if before is None or earlier is None or now.at <= before.at:
+        return ""
+    rate = max(0, value - earlier) / (now.at - before.at)
+    return form.format(f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.1f}")
+
+
+# --- tables and channels ---------------------------------------------------------------------------------------
+
+
+def _tables(tables: Mapping[str, int]) -> Text:
+    if not tables:
+        return Text("no tables", "dim")
+    text = Text("tables  ", "bold")
+    return text.append(", ".join(f"{name} {rows:,} rows" for name, rows in tables.items()), "not bold")
+
+
+def _channels(now: StatusSample, before: StatusSample | None) -> Table:
+    then = {channel["number"]: channel for channel in before.status["channels"]} if before is not None else {}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("channel", overflow="fold", ratio=1)
+    for name in ("updates", "messages", "messages/update", "messages/s", "ignorable"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for channel in sorted(now.status["channels"], key=lambda channel: -channel["messages"]):
+        updates, messages = channel["updates"], channel["messages"]
+        earlier = then.get(channel["number"])
+        table.add_row(
+            Text(channel["name"]).append("  no subscriptions now" if channel["deserted"] else "", "dim"),
+            f"{updates:,}",
+            f"{messages:,}",
+            f"{messages / updates:.2f}" if updates else "-",
+            _rate("{}", now, before, messages, earlier and earlier["messages"]) or "-",
+            f"{channel['ignorable'] / updates:.0%}" if updates else "-",
+        )
+    return table
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that reads best."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def duration(seconds_up: float) -> str:
+    """A time span in its two largest units."""
+    whole = int(seconds_up)
+    for unit, name, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            return f"{whole // unit} {name} {whole % unit // below} {smaller}"
+    return f"{whole} s"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import select
 import signal
+import stat
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Self, get_args
 
 from hullcast.clients.cli.commands.arguments import seconds, whole
 from hullcast.clients.cli.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
-from hullcast.clients.cli.commands.output import Output
 from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
 from hullcast.clients.sdk.policy import Overflow
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1  # how often the connection is looked at
 AT_ONCE = 500  # events written together when many wait
+#: A pipe that poll calls writable takes so many bytes without waiting (POSIX's PIPE_BUF; Linux has 4096).
+_PIECE = select.PIPE_BUF
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,13 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Listen until told to stop."""
+    """Listen until asked to stop."""
     asyncio.run(_run(arguments, console))
     return 0
 
 
 async def _run(arguments: argparse.Namespace, console: Console) -> None:
-    async with Output() as output, connected(arguments) as client:
+    async with StandardOutput() as output, connected(arguments) as client:
         with _stopping() as stop:
             opening = client.subscribe(
                 arguments.sql, *arguments.parameters, overflow=arguments.overflow, buffer=arguments.buffer
@@ -99,10 +104,10 @@ async def _listen(
     client: Client,
     subscription: LiveSubscription,
     teller: Teller,
-    output: Output,
+    output: StandardOutput,
     stop: asyncio.Event,
 ) -> None:
-    """Tell events until there were enough of them, or somebody says stop."""
+    """Print events until there were enough of them, or a stop was asked for."""
     tasks = [
         asyncio.create_task(_tell(subscription, teller, output, arguments.count), name="subscribe.tell"),
         asyncio.create_task(_watch(client, teller, output), name="subscribe.watch"),
@@ -123,7 +128,7 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _tell(subscription: LiveSubscription, teller: Teller, output: Output, count: int | None) -> None:
+async def _tell(subscription: LiveSubscription, teller: Teller, output: StandardOutput, count: int | None) -> None:
     left = sys.maxsize if count is None else count
     async for event in subscription:
         lines = [teller.event(event)]
@@ -135,8 +140,8 @@ async def _tell(subscription: LiveSubscription, teller: Teller, output: Output, 
             return
 
 
-async def _watch(client: Client, teller: Teller, output: Output) -> None:
-    """Tell when the connection goes and comes; also when it did both between two looks."""
+async def _watch(client: Client, teller: Teller, output: StandardOutput) -> None:
+    """Print when the connection is lost and made again; also when both happened between two looks."""
     was, links = True, _links(client)
     while True:
         await asyncio.sleep(LOOK_S)
@@ -179,3 +184,79 @@ def _stopping() -> Iterator[asyncio.Event]:
         yield stop
     finally:
         restore()
+
+
+class StandardOutput:
+    """Lines to standard output from an event loop, which never waits for the reader; for `async with`.
+
+    A slow reader makes `write` wait, not the loop: heartbeats go on, and the subscription's own overflow policy decides
+    what happens to events meanwhile. When the reader is gone (`| head -1`), `gone` is set at once, without another
+    line having to be written.
+    """
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+        try:
+            self._fd = sys.stdout.fileno()
+            mode = os.fstat(self._fd).st_mode
+        except (OSError, ValueError):  # replaced by something that is not a file
+            self._fd, mode = -1, 0
+        self._waits = bool(stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode))
+        self._watched = bool(stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+        self._encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+
+    async def __aenter__(self) -> Self:
+        sys.stdout.flush()
+        if self._watched:
+            # A pipe's writing end is never readable; what the loop reports as such is the error that its reader left.
+            asyncio.get_running_loop().add_reader(self._fd, self._left)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        if self._watched:
+            asyncio.get_running_loop().remove_reader(self._fd)
+
+    def _left(self) -> None:
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        if poll.poll(0):  # POLLERR or POLLHUP; a socket may also be readable because its peer talks, which is nothing
+            self.gone.set()
+        asyncio.get_running_loop().remove_reader(self._fd)
+
+    async def write(self, text: str) -> None:
+        """Write, and return when the system has all of it; BrokenPipeError if the reader is gone."""
+        if self._fd < 0:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        rest = memoryview(text.encode(self._encoding, "backslashreplace"))
+        while rest:
+            if self._waits and not _writable(self._fd):
+                await self._wait_writable()
+            try:
+                rest = rest[os.write(self._fd, rest[:_PIECE] if self._waits else rest) :]
+            except BlockingIOError:
+                await self._wait_writable()
+
+    async def _wait_writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        try:
+            loop.add_writer(self._fd, _settle, ready)
+        except OSError as error:  # a device that cannot be watched, as /dev/null: it never makes us wait
+            if error.errno != errno.EPERM:
+                raise
+            return
+        try:
+            await ready
+        finally:
+            loop.remove_writer(self._fd)
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _writable(fd: int) -> bool:
+    return bool(select.select((), (fd,), (), 0)[1])

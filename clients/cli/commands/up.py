@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.clients.cli.processes.child import Child
-    from hullcast.clients.cli.processes.cluster import Told
+    from hullcast.clients.cli.processes.cluster import Notice
 
 LISTEN = "tcp://127.0.0.1:7600"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -90,14 +90,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 async def _run(layout: Layout, as_json: bool, console: Console) -> int:
-    def tell(told: Told) -> None:
-        if told.is_log:
-            sys.stderr.write(f"[{told.name}] {told.text}\n")
+    def tell(notice: Notice) -> None:
+        if notice.is_log:
+            sys.stderr.write(f"[{notice.name}] {notice.text}\n")
         elif as_json:
-            child = cluster.children.get(told.name)
-            _out({"event": told.text, "name": told.name, "pid": child.pid if child is not None else None})
+            child = cluster.children.get(notice.name)
+            _out({"event": notice.text, "name": notice.name, "pid": child.pid if child is not None else None})
         else:
-            console.print(f"{told.name}: {told.text}", markup=False, soft_wrap=True)
+            console.print(f"{notice.name}: {notice.text}", markup=False, soft_wrap=True)
 
     cluster = Cluster(layout, tell)
     stop = asyncio.Event()

@@ -2,7 +2,7 @@
 
 A child holds the read end of a pipe as its standard input and stops when that ends (`--until-input-ends`), so that no
 child outlives this process, not even when it is killed. Children are in process groups of their own: Ctrl-C in a
-terminal reaches whoever started them, who stops them in a sensible order.
+terminal reaches the process that started them, which stops them in a sensible order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOME = Path(hullcast.__file__).parents[1]  # what must be on the path for `impo
 
 
 class ProcessFailed(HullcastError):
-    """A process ended before it served, or ended though nobody asked it to: its last words, and its exit code."""
+    """A process ended before it served, or ended without being asked to: its last words, and its exit code."""
 
     def __init__(self, name: str, words: str, code: int | None) -> None:
         super().__init__(name, words, code)
@@ -181,7 +181,7 @@ def command(*words: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with our package to be found also where they are not installed."""
+    """This process's environment, with our package on the path also where it is not installed."""
     if "site-packages" in _HOME.parts:
         return dict(os.environ)
     path = os.pathsep.join(filter(None, (str(_HOME), os.environ.get("PYTHONPATH"))))

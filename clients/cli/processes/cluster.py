@@ -36,8 +36,8 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Something to tell the user: of whom, what, and whether it is a line of that process's own log."""
+class Notice:
+    """Something to tell the user: which process, what, and whether it is a line of that process's own log."""
 
     name: str
     text: str
@@ -51,10 +51,9 @@ class Cluster:
     all need, then the root, then the gateways together; the other way round at the end.
     """
 
-    def __init__(self, layout: Layout, tell: Callable[[Told], None] = lambda told: None) -> None:
+    def __init__(self, layout: Layout, tell: Callable[[Notice], None] = lambda notice: None) -> None:
         self.layout = layout
         self.children: dict[str, Child] = {}
-        self.restarts = 0
         self._tell = tell
 
     @property
@@ -120,15 +119,14 @@ class Cluster:
             while True:
                 if early >= len(PAUSES_S):
                     raise failure
-                self._tell(Told(name, f"{failure.how}; starting it again"))
+                self._tell(Notice(name, f"{failure.how}; starting it again"))
                 await asyncio.sleep(PAUSES_S[early])
                 try:
                     await self._start(name, endpoint)  # at the same place, where its clients look for it
                     break
                 except ProcessFailed as error:
                     failure, early = error, early + 1
-            self.restarts += 1
-            self._tell(Told(name, f"serves again at {endpoint}"))
+            self._tell(Notice(name, f"serves again at {endpoint}"))
 
     async def _start(self, name: str, listen: str) -> None:
         words = ["--name", name, "--listen", listen, "--advertise", "", "--log-level", self.layout.log_level]
@@ -138,4 +136,6 @@ class Cluster:
         else:
             ways = [self.server] if name == ROOT else [self.children[ROOT], self.server]
             words = ["node", *(word for way in ways for word in ("--parent", way.endpoint)), *words]
-        self.children[name] = await start(words, name=name, hear=lambda text: self._tell(Told(name, text, is_log=True)))
+        self.children[name] = await start(
+            words, name=name, hear=lambda text: self._tell(Notice(name, text, is_log=True))
+        )

@@ -187,7 +187,7 @@ def _signals(running: Running, stop: asyncio.Event) -> Iterator[None]:
             os._exit(INTERRUPTED)
 
     def hang_up() -> None:
-        if had_terminal and not os.isatty(0):  # the terminal was closed: nobody asked for a new allow list
+        if had_terminal and not os.isatty(0):  # the terminal was closed: this is not a request to read the allow list
             ask_to_stop(signal.SIGHUP)
         else:
             reload(running)
@@ -204,7 +204,7 @@ def _signals(running: Running, stop: asyncio.Event) -> Iterator[None]:
 
 
 def reload(running: Running) -> None:
-    """Read the allow list again, and part with those who are not on it any more."""
+    """Read the allow list again, and close the links of keys that are no longer on it."""
     children = running.service.children
     if running.allow is None:
         log.warning("no allow list to read again")
@@ -225,7 +225,7 @@ def reload(running: Running) -> None:
 
 
 def stop_when_input_ends() -> None:
-    """Stop this process when whoever started it is gone, however it went: its end of our standard input closes.
+    """Stop this process when the one that started it is gone, however it ended: our standard input is then closed.
 
     A thread, so that this holds from the first moment on, also while the log is replayed or kernels are compiled.
     """
@@ -235,7 +235,7 @@ def stop_when_input_ends() -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(STOP_S + 1.0)
-        _end("nobody is there any more")
+        _end("the process that started it is gone")
 
     threading.Thread(target=wait, name="hullcast-input", daemon=True).start()
 

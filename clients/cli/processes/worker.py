@@ -1,4 +1,4 @@
-"""Processes of the live benchmark: each does what it is told by a line of JSON, and answers with one."""
+"""Processes of the live benchmark and the demo: each gets tasks as lines of JSON, and answers each with a line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Worker:
 
     @classmethod
     async def start(cls, name: str, module: str, *words: str) -> Worker:
-        """Start `python -m module words`; it hears the first line when it is ready."""
+        """Start `python -m module words`; it reads the first line when it is ready."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", module, *words),
             stdin=PIPE,
@@ -88,7 +88,7 @@ async def ask_all(workers: Sequence[Worker], what: str, **arguments: Any) -> lis
 
 async def serve(tasks: Mapping[str, Task]) -> None:
     """Inside such a process: do what the lines of standard input say, one after the other, until it ends; what is
-    being done then is given up, because nobody waits for it any more."""
+    being done then is given up."""
     gc.freeze()  # as servers and nodes do: full collections would go through all the compiler's objects
     lines = asyncio.StreamReader(limit=_LINE_BYTES)
     loop = asyncio.get_running_loop()
@@ -121,5 +121,5 @@ async def _work(asked: asyncio.Queue[bytes], tasks: Mapping[str, Task]) -> None:
         try:
             sys.stdout.write(json.dumps(reply) + "\n")
             sys.stdout.flush()
-        except BrokenPipeError:  # whoever asked is gone
+        except BrokenPipeError:  # the process that asked is gone
             return

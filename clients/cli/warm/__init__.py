@@ -1,1 +1,1 @@
-"""Compile the kernels before somebody waits for them."""
+"""Compile the kernels before they are needed."""

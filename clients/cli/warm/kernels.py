@@ -40,6 +40,8 @@ from hullcast.network.wire.frames import Install
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hullcast.broker.engine.subscription import Subscription
+
 #: Told after each function compiled: (functions done, functions there are, name of the latest).
 Progress = Callable[[int, int, str], None]
 
@@ -104,10 +106,7 @@ def run_everything() -> None:
         one = [engine.subscribe(sql, 1, 2) for sql in queries]
         many = [engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1) for sql in queries]
         _touch(engine)
-        for subscription in one:
-            _ = subscription.answer
-            subscription.drain()
-            subscription.close()
+        _take(one)
         for subscriptions in many:
             subscriptions.close()
     run_newest()
@@ -130,10 +129,7 @@ def run_matching() -> None:
     for sql in SUMS_AND_ROWS:
         engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1).close()
     _touch(engine)
-    for subscription in one:
-        _ = subscription.answer
-        subscription.drain()
-        subscription.close()
+    _take(one)
     audience = Audience(2, 16)  # rectangles are matched here too, without a tree to make them
     audience.admit(np.array([[0.0, 1.0]]))
     edge = np.zeros(1)
@@ -189,6 +185,13 @@ def _touch(engine: Engine) -> None:
     engine.upsert("ANALYST", {"ID": [1], "TARGET": [7.0]})
     engine.delete("STOCK", ["A"])
     engine.delete("STOCK", ["B", "C"])
+
+
+def _take(subscriptions: list[Subscription]) -> None:
+    for subscription in subscriptions:
+        _ = subscription.answer
+        subscription.drain()
+        subscription.close()
 
 
 # --- what numba has compiled ---------------------------------------------------------------------------------------
@@ -285,7 +288,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description="Compile a part of the kernels (a helper of `hullcast warm`).")
     parser.add_argument("--part", type=int, choices=range(len(PARTS)), required=True)
     part = parser.parse_args().part
-    do_not_announce()  # whoever started this does
+    do_not_announce()  # the process that started this one does
 
     def say(name: str) -> None:
         sys.stdout.write(name + "\n")

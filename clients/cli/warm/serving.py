@@ -1,6 +1,6 @@
 """Load or compile what a server or a node runs, before it says that it serves.
 
-Otherwise the first subscriber of a machine would wait for the compiler, and everybody else with it. Where the code is
+Otherwise the first subscriber of a machine would wait for the compiler, and all others with it. Where the code is
 on disk already this takes half a second for a server and less for a node.
 """
 

@@ -46,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the experiments, and say what was found."""
-    from hullcast.clients.cli.commands.progress import steps_bar
-    from hullcast.clients.cli.commands.sim.interrupts import continuable
+    from hullcast.clients.cli.commands.progress import continuable, steps_bar
     from hullcast.sim.experiments.figures import run_figures, steps
     from hullcast.sim.experiments.goals import told
     from hullcast.sim.experiments.settings import FULL, QUICK, wanted

@@ -66,8 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Replay, and show the summary."""
-    from hullcast.clients.cli.commands.progress import steps_bar
-    from hullcast.clients.cli.commands.sim.interrupts import continuable
+    from hullcast.clients.cli.commands.progress import continuable, steps_bar
     from hullcast.sim.experiments.traffic import STEPS, run_traffic
 
     settings = settings_of(arguments)

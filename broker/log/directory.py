@@ -1,18 +1,20 @@
-"""The identity of a data directory: 16 random bytes in a small text file, the same as long as the directory lives.
+"""A data directory as such: its identity, and the lock of the one server that may have it.
 
-Segments and checkpoints carry it, so that files of two directories cannot be mixed up. Clients never see it: their
-epoch is one run of the server process, which draws a new one at each start (broker/server/service.py).
+The identity is 16 random bytes in a small text file, the same as long as the directory lives. Segments and checkpoints
+carry it, so that files of two directories cannot be mixed up. Clients never see it: their epoch is one run of the
+server process, which draws a new one at each start (broker/server/service.py).
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.private import open_private
 from hullcast.broker.log.segment import segments, sync_directory
-from hullcast.network.wire.errors import BadDirectory, LogDamaged
+from hullcast.network.wire.errors import BadDirectory, DirectoryInUse, LogDamaged
 
 FORMAT = 1
 LOG = "log"
@@ -67,3 +69,32 @@ def found_identity(directory: Path) -> bytes:
     os.replace(temporary, directory / _NAME)
     sync_directory(directory)
     return identity
+
+
+class DirectoryLock:
+    """Held from construction to `release`. The file stays: removing it would let two servers lock two files.
+
+    flock, not a file that exists: after a crash there is nothing to clean up. It is not inherited by programs started
+    from here (Python opens files so), and a second lock in the same process is refused as well.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """DirectoryInUse if another process has it; its number is in the file, for the message only."""
+        self._descriptor = open_private(directory / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(self._descriptor, 32).decode("ascii", "replace").strip()
+            os.close(self._descriptor)
+            raise DirectoryInUse(str(directory), f"process {owner}" if owner else "another process") from None
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
