@@ -98,8 +98,12 @@ class KeyMap:
 
 @inlined
 def _home(key: int, mask: int) -> int:
-    """Where a key belongs: the upper bits of a product are the well mixed ones."""
-    return int((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask
+    """Where a key belongs: the upper bits of a product are the well mixed ones.
+
+    Codes are float64: of a small whole number only the upper bits are not zero, so they are folded down first.
+    """
+    bits = np.uint64(key)
+    return int(((bits ^ (bits >> np.uint64(32))) * _SPREAD) >> np.uint64(32)) & mask
 
 
 @inlined
