@@ -37,7 +37,7 @@ from hullcast.network.wire.errors import (
     UsageError,
     to_wire,
 )
-from hullcast.network.wire.values import to_ingest, upsert
+from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -188,7 +188,7 @@ class Brain:
             raise
 
     def _publish(self, body: Publish | Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
-        rows = max(map(len, body.columns.values()), default=0) if isinstance(body, Publish) else len(body.keys)
+        rows = most_rows(body.columns) if isinstance(body, Publish) else len(body.keys)
         if rows > self._limits.rows:
             raise TooLarge("rows in one batch", rows, self._limits.rows)
         batch = apply_batch(self.engine, body)
@@ -268,5 +268,5 @@ def _may_see(sender: Identity, table: str) -> bool:
 def apply_batch(engine: Engine, body: Publish | Delete) -> Batch:
     """Apply a published batch; also what recovery does with the log."""
     if isinstance(body, Publish):
-        return upsert(engine.upsert, body.table, body.columns, body.absent)
-    return engine.delete(body.table, to_ingest(body.keys))
+        return engine.upsert_columns(body.table, body.columns, body.absent)
+    return engine.delete_column(body.table, body.keys)

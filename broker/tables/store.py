@@ -59,7 +59,6 @@ class TableStore:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.version = 0  # batches applied so far
         self.cells: NDArray[np.float64] = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
         self.alive: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
         self._keys = KeyMap()
@@ -83,7 +82,6 @@ class TableStore:
         old = np.empty((width, n))
         new = np.empty((width, n))
         _write(self.cells, self.alive, slots, given, existed, exists, old, new)
-        self.version += 1
         return Updates(slots, existed, exists, old, new)
 
     def remove(self, key_codes: NDArray[np.float64]) -> Updates:
@@ -97,7 +95,6 @@ class TableStore:
         self.cells[:, freed] = np.nan
         self.alive[freed] = False
         self._free.extend(freed.tolist())
-        self.version += 1
         return Updates(slots, existed, np.zeros(n, dtype=np.bool_), old, np.full_like(old, np.nan))
 
     def live_slots(self) -> NDArray[np.int64]:
