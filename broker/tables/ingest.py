@@ -56,6 +56,8 @@ def ingest_keys(table: Table, keys: Values, interner: Interner) -> Floats:
     """The codes of keys to delete. Never interns: an unseen text is UNKNOWN."""
     column = _plan(table).columns[table.key]
     try:
+        if type(keys) is Mixed and len(keys.items) == 1 and column.type is not _TEXT:
+            return np.array([encode_number(column, keys.items[0])])
         if column.type is _TEXT:
             words = words_of(column, keys)
             return words.spread(interner.find_all(words.texts))

@@ -36,6 +36,8 @@ class TextColumn:
     def from_texts(cls, texts: Sequence[str | None]) -> TextColumn:
         """The column of these texts; None is NULL."""
         places: dict[str | None, int] = dict.fromkeys(texts, -1)
+        if len(places) == len(texts) and None not in places:  # a key
+            return cls(np.arange(len(texts), dtype=np.int32), tuple(places))  # type: ignore[arg-type]  # without None
         places.pop(None, None)
         words = tuple(places)
         places.update(zip(words, range(len(words)), strict=True))

@@ -76,10 +76,10 @@ def keys_to_column(keys: object, table: str = "") -> Values:
 
 def _columns(rows: object, table: str) -> tuple[ValueColumns, Masks | None]:
     if isinstance(rows, dict):
-        if PLAIN.issuperset(map(type, rows.values())):
+        if PLAIN.issuperset(map(type, rows.values())) and _NAMES.issuperset(map(type, rows)):
             if not rows:
                 raise BadBatch(table, "the dict is empty; pass at least the key column")
-            return _row(rows, table), None
+            return dict(rows), None
         row = _only_row(rows)
         if row is not None:
             return _row(row, table), None

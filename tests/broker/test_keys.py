@@ -74,5 +74,5 @@ def test_whole_numbers_are_spread_over_the_table(count: int, step: float) -> Non
     """A search passes the occupied places from a key's home on; keys 0, 1, 2 .. once shared two homes."""
     held = KeyMap()
     held.assign(np.arange(count, dtype=np.float64) * np.float64(step) + 0.0, np.arange(count))
-    empty = np.flatnonzero(held._slots < 0)
+    empty = np.flatnonzero(held.slots < 0)
     assert np.diff(empty).max() <= 64, "no long run of occupied places"
