@@ -16,7 +16,7 @@ import numpy as np
 
 from hullcast.broker.tables.interning import UNKNOWN
 from hullcast.broker.tables.schema import Column, ColumnType, Table
-from hullcast.broker.tables.values import EXACT, LARGEST, Refused, Words, encode_number, encode_numbers, words_of
+from hullcast.broker.tables.values import EXACT, LARGEST, NAN, Refused, Words, encode_number, encode_numbers, words_of
 from hullcast.network.wire.errors import BadBatch, BadValue
 from hullcast.network.wire.value_columns import Mixed, is_values, rows_in, taken
 
@@ -63,7 +63,8 @@ def ingest_keys(table: Table, keys: Values, interner: Interner) -> Floats:
             return words.spread(interner.find_all(words.texts))
         return encode_numbers(column, keys)
     except Refused as refused:
-        raise BadValue(table.name, refused.row, column.name, refused.reason) from None
+        reason = "NaN is not allowed in a key" if refused.reason is NAN else refused.reason
+        raise BadValue(table.name, refused.row, column.name, reason) from None
 
 
 class _Plan:

@@ -261,6 +261,13 @@ def test_a_key_that_cannot_be_one_is_refused(keys: object) -> None:
         coded_keys(STOCK, keys, Interner())
 
 
+def test_nan_as_a_key_is_refused_without_the_advice_for_rows() -> None:
+    table = Table("N", (Column("K", ColumnType.REAL),), 0)
+    for keys in (math.nan, [1.0, math.nan], np.array([math.nan] * 9)):
+        with pytest.raises(BadValue, match="NaN is not allowed in a key; nothing"):
+            coded_keys(table, keys, Interner())
+
+
 @pytest.mark.parametrize("keys", [{"A": 1}, {"A"}, pd.DataFrame({"A": [1]}), np.array([["A"]])])
 def test_keys_of_wrong_form_are_refused(keys: object) -> None:
     with pytest.raises(BadBatch):

@@ -105,9 +105,9 @@ async def _publish(arguments: argparse.Namespace, batches: Iterator[Batch], acco
 
         def rows() -> Iterator[Rows]:
             if first is not None:
-                yield first, typed(first, table, nan=arguments.nan)
+                yield first, typed(first, table)
             for batch in batches:
-                yield batch, typed(batch, table, nan=arguments.nan)
+                yield batch, typed(batch, table)
 
         async def send(item: Rows) -> Receipt:
             return await client.publish(table.name, item[1], nan=arguments.nan)
