@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hullcast.broker.queries.sqlite_copy import Cells
-    from hullcast.broker.tables.feed import ChangeFeed, Follower, Rows
+    from hullcast.broker.tables.feed import ChangeFeed, Follower, SlotRows
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore
@@ -97,7 +97,7 @@ class Mirror:
             table = copy.store.table
             self._sqlite.put(table.name, rows.slots, rows.alive, self._cells(table, rows))
 
-    def _cells(self, table: Table, rows: Rows) -> list[Cells]:
+    def _cells(self, table: Table, rows: SlotRows) -> list[Cells]:
         return [
             decode_column(column.type, rows.cells[i], self._interner)
             if column.type is ColumnType.TEXT

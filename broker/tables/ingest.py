@@ -18,7 +18,7 @@ from hullcast.broker.tables.interning import UNKNOWN
 from hullcast.broker.tables.schema import Column, ColumnType, Table
 from hullcast.broker.tables.values import EXACT, LARGEST, NAN, Refused, Words, encode_number, encode_numbers, words_of
 from hullcast.network.wire.errors import BadBatch, BadValue
-from hullcast.network.wire.value_columns import Mixed, is_values, rows_in, taken
+from hullcast.network.wire.value_columns import Mixed, is_values, row_count, taken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,7 +202,7 @@ def _judged(column: Column, values: Values, interner: Interner) -> Floats | Word
 def _rows(plan: _Plan, columns: ValueColumns) -> int:
     """The number of rows, the same in all columns; else BadBatch."""
     names = list(columns)
-    lengths = [rows_in(values) for values in columns.values()]
+    lengths = [row_count(values) for values in columns.values()]
     for name, length in zip(names, lengths, strict=True):
         if length != lengths[0]:
             raise BadBatch(plan.table.name, f"column {name} has {length} values, {names[0]} has {lengths[0]}")

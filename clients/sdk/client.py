@@ -29,7 +29,7 @@ from hullcast.network.wire.errors import (
     TableInUse,
     TimedOut,
 )
-from hullcast.network.wire.value_columns import rows_in
+from hullcast.network.wire.value_columns import row_count
 from hullcast.network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
@@ -421,4 +421,4 @@ def _size(body: Change) -> int:
     if isinstance(body, bodies.Execute):
         return len(body.sql)
     columns = body.columns.values() if isinstance(body, bodies.Publish) else (body.keys,)
-    return 16 * sum(map(rows_in, columns))
+    return 16 * sum(map(row_count, columns))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import BadValue, HullcastError
-from hullcast.network.wire.value_columns import rows_in, taken
+from hullcast.network.wire.value_columns import row_count, taken
 
 if TYPE_CHECKING:
     from hullcast.network.wire.value_columns import Masks, ValueColumns
@@ -30,7 +30,7 @@ class PartlyPublished(HullcastError):
 
 def ranges(columns: ValueColumns) -> list[slice]:
     """The pieces of a batch: one, as long as a server takes it, or if it is none (the server says why)."""
-    lengths = set(map(rows_in, columns.values()))
+    lengths = set(map(row_count, columns.values()))
     rows = max(lengths, default=0)
     if rows <= WHOLE_ROWS or len(lengths) > 1:
         return [slice(0, rows)]
@@ -39,7 +39,7 @@ def ranges(columns: ValueColumns) -> list[slice]:
 
 def some_rows(columns: ValueColumns, absent: Masks | None, rows: slice) -> tuple[ValueColumns, Masks | None]:
     """A piece of a batch, or all of it."""
-    if rows.start == 0 and rows.stop == max(map(rows_in, columns.values()), default=0):
+    if rows.start == 0 and rows.stop == max(map(row_count, columns.values()), default=0):
         return columns, absent
     masks = None if absent is None else {name: mask[rows] for name, mask in absent.items()}
     return {name: taken(values, rows) for name, values in columns.items()}, masks

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 
-Rows: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]  # which rows: their numbers, or a mask
+Which: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]  # which rows: their numbers, or a mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ class TextColumn:
         texts[:-1] = self.words
         return texts[self.codes]
 
-    def take(self, rows: Rows) -> TextColumn:
+    def take(self, rows: Which) -> TextColumn:
         """Some rows. Words that nobody uses any more go when they are most of them: links would carry them."""
         codes = self.codes[rows]
         if 8 * len(codes) < len(self.words):
@@ -112,7 +112,7 @@ def size_bytes(columns: Mapping[str, Column]) -> int:
     )
 
 
-def take(columns: Mapping[str, Column], rows: Rows) -> Columns:
+def take(columns: Mapping[str, Column], rows: Which) -> Columns:
     """Some rows of every column."""
     return {
         name: column.take(rows) if isinstance(column, TextColumn) else column[rows] for name, column in columns.items()

@@ -59,14 +59,14 @@ _NAMES = frozenset({str})
 _SCALAR_BYTES = 9  # of a number when sent; a text has its own length besides
 
 
-def rows_in(column: Values | Scalar) -> int:
+def row_count(column: Values | Scalar) -> int:
     """The number of rows of one column."""
     return len(column) if is_values(column) else 1
 
 
 def most_rows(columns: ValueColumns) -> int:
     """The number of rows of the longest column."""
-    return max(map(rows_in, columns.values()), default=0)
+    return max(map(row_count, columns.values()), default=0)
 
 
 def taken(values: Values | Scalar, rows: NDArray[np.int64] | slice) -> Any:
@@ -132,7 +132,7 @@ def unpack_masks(packed: object, columns: ValueColumns, limits: WireLimits = DEF
         if isinstance(mask, TextColumn) or mask.dtype != np.bool_ or name not in columns:
             raise BadFrame(f"no mask of a column: {name[:80]!r}")
         masks[name] = cast("NDArray[np.bool_]", mask)
-    if len(set(map(rows_in, (*columns.values(), *masks.values())))) > 1:
+    if len(set(map(row_count, (*columns.values(), *masks.values())))) > 1:
         raise BadFrame("columns of rows have one length, and so have their masks")
     return masks
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hullcast.broker.tables.feed import OVERHEAD_BYTES, Behind, ChangeFeed, Rows, TableCopy
+from hullcast.broker.tables.feed import OVERHEAD_BYTES, Behind, ChangeFeed, SlotRows, TableCopy
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import Column, ColumnType, Table
 from hullcast.broker.tables.store import SMALLEST_CAPACITY, TableStore
@@ -110,7 +110,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.copy.restart()
         self.take(self.copy.portion(rows))
 
-    def take(self, rows: Rows | None) -> None:
+    def take(self, rows: SlotRows | None) -> None:
         if rows is not None:
             for slot in rows.slots[~rows.alive].tolist():
                 self.followed.pop(slot, None)

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.clients.cli.feeds import rows_in
-from hullcast.clients.cli.feeds.rows_in import Batch, Form, Source, form_of, read_rows
+from hullcast.clients.cli.feeds.rows_in import Form, ReadRows, Source, form_of, read_rows
 from hullcast.clients.cli.feeds.rows_typed import TableShape, create_statement, find_table, typed
 from hullcast.network.wire.errors import UnknownTable, UsageError
 
 TABLE = TableShape("T", "ID", {"ID": "INTEGER", "NAME": "TEXT", "X": "REAL", "AT": "TIMESTAMP"})
 
 
-def read(path: Path, content: str | bytes, form: Form = "csv", size: int = 1000) -> list[Batch]:
+def read(path: Path, content: str | bytes, form: Form = "csv", size: int = 1000) -> list[ReadRows]:
     file = path / "rows"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     source = Source(str(file))

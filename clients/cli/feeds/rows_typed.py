@@ -18,7 +18,7 @@ from hullcast.network.wire.errors import UnknownColumn, UnknownTable, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hullcast.clients.cli.feeds.rows_in import Batch
+    from hullcast.clients.cli.feeds.rows_in import ReadRows
 
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 
@@ -45,7 +45,7 @@ def find_table(tables: Mapping[str, Any], name: str) -> TableShape:
     raise UnknownTable(name, tuple(tables))
 
 
-def typed(batch: Batch, table: TableShape, left_out: str | None = None) -> Any:
+def typed(batch: ReadRows, table: TableShape, left_out: str | None = None) -> Any:
     """The rows as `Client.publish` takes them, without one column if that is said; UsageError names line and column."""
     if batch.form == "jsonl":
         return _objects(batch, table, left_out)
@@ -58,7 +58,7 @@ def typed(batch: Batch, table: TableShape, left_out: str | None = None) -> Any:
     return rows
 
 
-def _objects(batch: Batch, table: TableShape, left_out: str | None) -> list[dict[str, Any]]:
+def _objects(batch: ReadRows, table: TableShape, left_out: str | None) -> list[dict[str, Any]]:
     names = dict.fromkeys(name for row in batch.rows for name in row if name != left_out)
     unknown = {name for name in names if table.column(name) is None}
     keys = {name for name in names if table.column(name) == table.key}
@@ -73,7 +73,7 @@ def _objects(batch: Batch, table: TableShape, left_out: str | None) -> list[dict
     return [{name: value for name, value in row.items() if name != left_out} for row in batch.rows]
 
 
-def _known(name: str, table: TableShape, batch: Batch) -> str:
+def _known(name: str, table: TableShape, batch: ReadRows) -> str:
     column = table.column(name)
     if column is None:
         separator = next((each for each in ";\t|" if batch.form == "csv" and each in name), None)
@@ -82,7 +82,7 @@ def _known(name: str, table: TableShape, batch: Batch) -> str:
     return column
 
 
-def _need_key(names: Iterable[str], table: TableShape, batch: Batch) -> None:
+def _need_key(names: Iterable[str], table: TableShape, batch: ReadRows) -> None:
     if table.key not in names:
         raise UsageError(f"{batch.source}: the key column {table.key} of {table.name} is missing")
 
@@ -90,7 +90,7 @@ def _need_key(names: Iterable[str], table: TableShape, batch: Batch) -> None:
 # --- text of CSV ---------------------------------------------------------------------------------------------
 
 
-def _cells(batch: Batch, name: str, kind: str, cells: list[str]) -> list[Any]:
+def _cells(batch: ReadRows, name: str, kind: str, cells: list[str]) -> list[Any]:
     """A column of text as values. All at once; only if that fails, one by one to find where."""
     convert = _CONVERT[kind]
     try:
@@ -144,9 +144,9 @@ _CONVERT: dict[str, Callable[[str], Any]] = {
 # --- a table for a file --------------------------------------------------------------------------------------
 
 
-def create_statement(table: str, batch: Batch, key: str | None = None, left_out: str | None = None) -> str:
+def create_statement(table: str, batch: ReadRows, key: str | None = None) -> str:
     """CREATE TABLE for rows like these: types as far as this batch shows them, `key` or the first column the key."""
-    columns = {name: values for name, values in _columns(batch).items() if name != left_out}
+    columns = _columns(batch)
     key = next(iter(columns)) if key is None else key
     if key not in columns:
         raise UsageError(f"{batch.source}: there is no column {key} for the key; columns: {', '.join(columns)}")
@@ -156,7 +156,7 @@ def create_statement(table: str, batch: Batch, key: str | None = None, left_out:
     return f"CREATE TABLE {_quoted(table)} ({', '.join(declared)})"
 
 
-def _columns(batch: Batch) -> dict[str, list[Any]]:
+def _columns(batch: ReadRows) -> dict[str, list[Any]]:
     if batch.form == "jsonl":
         names = dict.fromkeys(name for row in batch.rows for name in row)
         return {name: [row.get(name) for row in batch.rows] for name in names}
