@@ -16,7 +16,17 @@ import numpy as np
 
 from hullcast.broker.tables.interning import UNKNOWN
 from hullcast.broker.tables.schema import Column, ColumnType, Table
-from hullcast.broker.tables.values import EXACT, LARGEST, NAN, Refused, Words, encode_number, encode_numbers, words_of
+from hullcast.broker.tables.values import (
+    EXACT,
+    LARGEST,
+    NAN,
+    NULL,
+    Refused,
+    Words,
+    encode_number,
+    encode_numbers,
+    words_of,
+)
 from hullcast.network.wire.errors import BadBatch, BadValue
 from hullcast.network.wire.value_columns import Mixed, is_values, row_count, taken
 
@@ -24,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hullcast.broker.tables.interning import Interner
-    from hullcast.network.wire.packing import Scalar
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
     Floats = NDArray[np.float64]
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
 KEEP = -math.inf  # in a batch: "not given"; a stored row keeps its value, a new row gets NULL
 
 _TEXT, _REAL, _TIMESTAMP = ColumnType.TEXT, ColumnType.REAL, ColumnType.TIMESTAMP
+_ALL = slice(None)  # rows
 _SPELLINGS = 1024  # of column names remembered per table, so that strangers cannot fill memory with cAsEs
 _PLANS = 1024  # tables whose plan is remembered
 
@@ -114,12 +124,17 @@ def _one_row(plan: _Plan, row: dict[str, Any], interner: Interner) -> Encoded | 
     codes = [KEEP] * plan.width
     fresh: list[tuple[int, str]] = []
     places = plan.places
+    code: float | None
     for name, value in row.items():
         position, kind = places.get(name) or plan.place(name)
         if codes[position] is not KEEP:
             return None
         value_type = type(value)
-        if kind is _TEXT:
+        if value is None:
+            if plan.columns[position].not_null:
+                return None
+            code = NULL
+        elif kind is _TEXT:
             if value_type is not str:
                 return None
             code = interner.find(value)
@@ -152,41 +167,51 @@ def _one_row(plan: _Plan, row: dict[str, Any], interner: Interner) -> Encoded | 
 
 def _columns(plan: _Plan, columns: ValueColumns, absent: Masks, interner: Interner) -> Encoded:
     """The codes of columns: judge them all, then intern new texts."""
-    table = plan.table
-    rows = _rows(plan, columns)
-    places: list[tuple[int, NDArray[np.int64] | None]] = []  # position, and which rows (None: all)
+    table, rows = plan.table, _rows(plan, columns)
+    places: list[tuple[int, Any]] = []  # position, and which rows
     found: list[Floats | Words] = []
     refusals: list[tuple[int, int, str]] = []
-    given = np.zeros((plan.width, rows), np.int16)
     for name, values in columns.items():
         position, kind = plan.place(name)
         column = plan.columns[position]
-        mask = absent.get(name)
-        which = None if mask is None else np.flatnonzero(~mask)
-        given[position, slice(None) if which is None else which] += 1
-        judged: Values | Scalar = values if which is None else taken(values, which)
-        judged = judged if is_values(judged) else Mixed((judged,))
+        judged: Values = values if is_values(values) else Mixed((values,))
+        which: Any = _ALL
+        if name in absent:
+            which = np.flatnonzero(~absent[name])
+            judged = taken(judged, which)
+        places.append((position, which))
         try:
             found.append(_judged(column, judged, interner) if kind is _TEXT else encode_numbers(column, judged))
         except Refused as refused:
-            refusals.append((refused.row if which is None else int(which[refused.row]), position, refused.reason))
-        places.append((position, which))
-    if len(columns) > 1 and given.max(initial=0) > 1:
-        position, row = np.argwhere(given > 1)[0].tolist()
-        raise BadBatch(table.name, f"column {plan.columns[position].name} is given twice in row {row}")
-    missing = given[table.key] == 0
-    if missing.any():
-        refusals.append((int(missing.argmax()), table.key, "the primary key is missing"))
+            refusals.append((refused.row if which is _ALL else int(which[refused.row]), position, refused.reason))
+    keyless = _keyless(plan, rows, places)
+    if keyless is not None:
+        refusals.append((keyless, table.key, "the primary key is missing"))
     if refusals:
         row, position, reason = min(refusals)
         raise BadValue(table.name, row, plan.columns[position].name, reason)
-    partial = not given.all()
-    cells = np.full(given.shape, KEEP) if partial else np.empty(given.shape)
+    partial = bool(absent) or len(columns) < plan.width
+    cells = np.full((plan.width, rows), KEEP) if partial else np.empty((plan.width, rows))
     for (position, which), codes in zip(places, found, strict=True):
-        cells[position, slice(None) if which is None else which] = (
-            codes.spread(interner.encode(codes.texts)) if isinstance(codes, Words) else codes
-        )
+        cells[position, which] = codes.spread(interner.encode(codes.texts)) if isinstance(codes, Words) else codes
     return Encoded(cells, partial)
+
+
+def _keyless(plan: _Plan, rows: int, places: list[tuple[int, Any]]) -> int | None:
+    """The first row without a key, if there is one; BadBatch if a row gives a column twice."""
+    given = dict(places)
+    which = given.get(plan.table.key, ())
+    if len(given) < len(places):  # a name is spelled in several ways
+        times = np.zeros((plan.width, rows), np.int16)
+        for position, there in places:
+            times[position, there] += 1
+        if times.max(initial=0) > 1:
+            position, row = np.argwhere(times > 1)[0].tolist()
+            raise BadBatch(plan.table.name, f"column {plan.columns[position].name} is given twice in row {row}")
+        which = np.flatnonzero(times[plan.table.key])
+    if which is _ALL or len(which) == rows:
+        return None
+    return int(np.setdiff1d(np.arange(rows), which)[0])
 
 
 def _judged(column: Column, values: Values, interner: Interner) -> Floats | Words:
@@ -201,9 +226,9 @@ def _judged(column: Column, values: Values, interner: Interner) -> Floats | Word
 
 def _rows(plan: _Plan, columns: ValueColumns) -> int:
     """The number of rows, the same in all columns; else BadBatch."""
-    names = list(columns)
-    lengths = [row_count(values) for values in columns.values()]
-    for name, length in zip(names, lengths, strict=True):
-        if length != lengths[0]:
-            raise BadBatch(plan.table.name, f"column {name} has {length} values, {names[0]} has {lengths[0]}")
+    lengths = list(map(row_count, columns.values()))
+    if len(set(lengths)) > 1:
+        (first, rows), *others = zip(columns, lengths, strict=True)
+        name, length = next(other for other in others if other[1] != rows)
+        raise BadBatch(plan.table.name, f"column {name} has {length} values, {first} has {rows}")
     return lengths[0] if lengths else 0

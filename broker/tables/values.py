@@ -46,6 +46,8 @@ LONGEST_TEXT_BYTES = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_NULLS = np.array([NULL])
+_NANOSECONDS = np.dtype("M8[ns]")
 _NONE = type(None)
 
 
@@ -198,12 +200,15 @@ def _finite(code: float) -> float:
 
 def _instant(value: object) -> float:
     if isinstance(value, np.datetime64):
-        instants = whole_microseconds(np.array([value]))
-        assert instants is not None, "only exact ones may be lost"
-        code = int(instants.view(np.int64)[0])
-        if not -EXACT <= code <= EXACT:
-            raise Refused(_BEYOND)
-        return float(code)
+        found: Any = value.item()  # a datetime or a date; ticks where these are too coarse, or do not reach
+        if not isinstance(found, int):
+            value = found
+        elif value.dtype == _NANOSECONDS:
+            return _within(found // 1000)
+        else:
+            instants = whole_microseconds(np.array([value]))
+            assert instants is not None, "only exact ones may be lost"
+            return _within(int(instants.view(np.int64)[0]))
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -218,13 +223,13 @@ def _instant(value: object) -> float:
         raise Refused(NAN if value != value else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
     if value.utcoffset() is None:
         value = value.replace(tzinfo=UTC)
-    code = (value - _EPOCH) // _MICROSECOND
+    return _within((value - _EPOCH) // _MICROSECOND)
+
+
+def _within(code: int) -> float:
     if not -EXACT <= code <= EXACT:
-        raise Refused(_BEYOND)
+        raise Refused("TIMESTAMP must be within 2**53 microseconds of 1970 (years 1684 to 2255)")
     return float(code)
-
-
-_BEYOND = "TIMESTAMP must be within 2**53 microseconds of 1970 (years 1684 to 2255)"
 
 
 # -- one column: the same, fast ----------------------------------------------------------------------------
@@ -259,17 +264,17 @@ class Words(NamedTuple):
 
     def spread(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
         """The codes of the rows, from those of the texts."""
-        return codes if self.places is None else np.append(codes, NULL)[self.places]
+        return codes if self.places is None else np.concatenate((codes, _NULLS))[self.places]
 
 
 def words_of(column: Column, values: Values) -> Words:
     """The texts of a column, or Refused with the first row that has none; `Words.check` judges what is in them."""
     if not isinstance(values, TextColumn):
         return Words(_texts(column, _listed(values)), None)
-    if column.not_null and (values.codes < 0).any():
-        _texts(column, values.to_list())
     used = np.zeros(len(values.words) + 1, np.bool_)
     used[values.codes] = True
+    if column.not_null and used[-1]:
+        _texts(column, values.to_list())
     if used[:-1].all():
         return Words(values.words, values.codes)
     renumbered = np.cumsum(used) - 1  # a piece of a longer column: some words occur elsewhere only
@@ -364,7 +369,7 @@ def _word_codes(column: Column, values: TextColumn) -> NDArray[np.float64]:
         return _one_by_one(column, values.to_list())  # with its row, if a row has it
     if column.not_null and (values.codes < 0).any():
         return _one_by_one(column, values.to_list())
-    return np.append(codes, NULL)[values.codes]
+    return np.concatenate((codes, _NULLS))[values.codes]
 
 
 def _list_codes(column: Column, values: Sequence[Any]) -> NDArray[np.float64]:

@@ -273,7 +273,7 @@ class Client:
         self._check_open()
         if overflow == "error":
             raise BadSetting("overflow", overflow, "many subscriptions take latest, block or drop_oldest")
-        bound = tuple(from_user(column) for column in columns)
+        bound = tuple(from_user(column, exact=True) for column in columns)
         if not bound:
             raise BadParameter(0, "many subscriptions take one column of values per `?`, at least one")
         counts = {len(column) for column in bound}

@@ -54,6 +54,7 @@ Values: TypeAlias = Column | NDArray[np.datetime64] | Nullable | Mixed
 ValueColumns: TypeAlias = dict[str, Values | Scalar]
 Masks: TypeAlias = dict[str, NDArray[np.bool_]]  # of the rows that lack a column
 
+_COLUMNS = (np.ndarray, TextColumn, Nullable, Mixed)
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})  # what MessagePack decodes to; the others are ours
 _NAMES = frozenset({str})
 _SCALAR_BYTES = 9  # of a number when sent; a text has its own length besides
@@ -61,7 +62,7 @@ _SCALAR_BYTES = 9  # of a number when sent; a text has its own length besides
 
 def row_count(column: Values | Scalar) -> int:
     """The number of rows of one column."""
-    return len(column) if is_values(column) else 1
+    return len(column) if isinstance(column, _COLUMNS) else 1
 
 
 def most_rows(columns: ValueColumns) -> int:
@@ -72,7 +73,9 @@ def most_rows(columns: ValueColumns) -> int:
 def taken(values: Values | Scalar, rows: NDArray[np.int64] | slice) -> Any:
     """Some rows of a column."""
     if isinstance(values, Mixed):
-        return Mixed(values.items[rows] if isinstance(rows, slice) else tuple(values.items[row] for row in rows))
+        return Mixed(
+            values.items[rows] if isinstance(rows, slice) else tuple(map(values.items.__getitem__, rows.tolist()))
+        )
     if isinstance(values, Nullable):
         return Nullable(values.values[rows], values.nulls[rows])
     if isinstance(values, TextColumn):
@@ -173,4 +176,4 @@ def check_scalars(items: Sequence[Any], limits: WireLimits = DEFAULT) -> tuple[S
 
 def is_values(value: object) -> bool:
     """Whether this is a column, and not a scalar."""
-    return isinstance(value, np.ndarray | TextColumn | Nullable | Mixed)
+    return isinstance(value, _COLUMNS)

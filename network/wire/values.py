@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from operator import itemgetter
+from itertools import repeat
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from hullcast.network.wire.value_columns import Masks, Mixed, Nullable, ValueCol
 if TYPE_CHECKING:
     from hullcast.network.wire.bodies import Group
 
-SHORT = 8  # rows up to which a list travels as it is: making an array would take longer
+SHORT = 32  # rows up to which a list travels as it is: an array of fewer takes longer to make, and to code
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, timedelta})
 
 _NONE = type(None)
@@ -163,7 +164,7 @@ def _from_rows(rows: Sequence[Any], table: str) -> tuple[ValueColumns, Masks | N
     for name in dict.fromkeys(name for mapping in rows for name in mapping):
         text = _name(name, table)
         values = [mapping.get(name, _ABSENT) for mapping in rows]
-        mask = np.fromiter((value is _ABSENT for value in values), np.bool_, len(values))
+        mask = np.fromiter(map(is_, values, repeat(_ABSENT)), np.bool_, len(values))
         if mask.any():
             masks[text] = mask
             values = [None if value is _ABSENT else value for value in values]
@@ -236,7 +237,7 @@ def from_list(values: list[Any]) -> Values:
     kinds = types - {_NONE}
     if len(kinds) == 1:
         kind = kinds.pop()
-        nulls = np.fromiter((value is None for value in values), np.bool_, len(values)) if _NONE in types else None
+        nulls = np.fromiter(map(is_, values, repeat(None)), np.bool_, len(values)) if _NONE in types else None
         array = _array(kind, values, nulls)
         if array is not None:
             return array if nulls is None or array.dtype.kind == "M" else Nullable(array, nulls)

@@ -46,6 +46,14 @@ FULL = {
 CODES = [[0.0, 1.0, 0.0], [1.0, 2.5, 3.0], [1.0, 2.0, 3.0], [0.0, 1.0, 2.0]]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def arrays_of_few_rows() -> Iterator[None]:
+    """Lists of more than 8 rows travel as arrays here, so that small examples have both forms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(door, "SHORT", 8)
+        yield
+
+
 def dicts(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -171,7 +179,7 @@ odd: list[Any] = [None, 1, 1.5, 2**53 + 1, 2**80, math.nan, math.inf, True, "A",
 @st.composite
 def batches(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Rows; most are good, some have a value that does not fit, and all may lack a column."""
-    size = draw(st.sampled_from([1, 2, 3, 12]))  # more than 8 travel as arrays
+    size = draw(st.sampled_from([1, 2, 3, 12]))  # more than SHORT travel as arrays
     ragged, wrong = draw(st.booleans()), draw(st.booleans())
     names = draw(st.sets(st.sampled_from([*likely, "symbol", "per"]), min_size=1))
     names -= {name.lower() for name in names if name.isupper()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import sys
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -18,12 +19,12 @@ from hypothesis import strategies as st
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.network.wire import bodies
+from hullcast.network.wire import values as wire_values
 from hullcast.network.wire.columns import Column, Columns, TextColumn, concatenate, length, size_bytes, take
 from hullcast.network.wire.containers import Nan
 from hullcast.network.wire.errors import BadBatch, BadSetting, HullcastError
 from hullcast.network.wire.packing import foreign
 from hullcast.network.wire.values import (
-    SHORT,
     from_user,
     keys_to_column,
     parameter_columns,
@@ -36,6 +37,14 @@ from hullcast.network.wire.values import (
 from tests.support.wire import arrays, tables
 
 texts = st.lists(st.none() | st.sampled_from(["a", "b", "ab", "", "ä"]), max_size=30)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def arrays_of_few_rows() -> Iterator[None]:
+    """Lists of more than 8 rows travel as arrays here, so that small examples have both forms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire_values, "SHORT", 8)
+        yield
 
 
 # -- text columns and whole batches ------------------------------------------------------------------------
@@ -417,7 +426,7 @@ def test_answers_travel_with_names_that_occur_twice() -> None:
     assert table_of([], ["a"])[0] == ("a",)
 
 
-@pytest.mark.parametrize("count", [1, SHORT, SHORT + 1, 100])
+@pytest.mark.parametrize("count", [1, 8, 9, 100])
 def test_instants_come_back_in_utc_however_many_rows_there_are(count: int) -> None:
     engine = Engine()
     engine.execute(TABLES["whole"])
