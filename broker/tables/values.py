@@ -90,7 +90,7 @@ def take_text(column: Column, value: object) -> str | None:
     if isinstance(value, str):
         return str.__str__(value)  # subclasses become plain: no array hangs on them, and an Enum is its value
     if not is_null(value):
-        raise Refused(NAN if value != value else f"TEXT takes str, got {_shown(value)}")
+        raise Refused(NAN if _is_nan(value) else f"TEXT takes str, got {_shown(value)}")
     _refuse_null(column)
     return None
 
@@ -137,6 +137,10 @@ def decode(kind: ColumnType, code: float, interner: Interner | Texts) -> float |
 def _refuse_null(column: Column) -> None:
     if column.not_null:
         raise Refused("NULL is not allowed: the column is NOT NULL or the primary key")
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and value != value
 
 
 def has_utf8(text: str) -> bool:
@@ -220,7 +224,7 @@ def _instant(value: object) -> float:
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
         kinds = "a datetime, a datetime64 or ISO-8601 text"
-        raise Refused(NAN if value != value else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
+        raise Refused(NAN if _is_nan(value) else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
     if value.utcoffset() is None:
         value = value.replace(tzinfo=UTC)
     return _within((value - _EPOCH) // _MICROSECOND)

@@ -29,7 +29,7 @@ class PartlyPublished(HullcastError):
 
 
 def ranges(columns: ValueColumns) -> list[slice]:
-    """The pieces of a batch: one, as long as a server takes it, or if it is none (the server says why)."""
+    """The pieces of a batch: one if a server takes it whole, or if columns differ in length (it says so)."""
     lengths = set(map(row_count, columns.values()))
     rows = max(lengths, default=0)
     if rows <= WHOLE_ROWS or len(lengths) > 1:

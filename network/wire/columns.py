@@ -66,7 +66,7 @@ class TextColumn:
         return texts[self.codes]
 
     def take(self, rows: Which) -> TextColumn:
-        """Some rows. Words that nobody uses any more go when they are most of them: links would carry them."""
+        """Some rows. If most words are no longer used, those are left out: they would be sent for nothing."""
         codes = self.codes[rows]
         if 8 * len(codes) < len(self.words):
             used, places = np.unique(codes, return_inverse=True)

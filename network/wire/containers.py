@@ -28,7 +28,7 @@ def is_column(values: object) -> bool:
 
 
 def made_by(module: str, value: object, *names: str) -> bool:
-    """Whether `value` is an instance of one of a module's classes; false if nobody loaded that module."""
+    """Whether `value` is an instance of one of a module's classes; False if that module is not loaded."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(value, tuple(getattr(loaded, name) for name in names))
 

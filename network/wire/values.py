@@ -315,7 +315,7 @@ def _days_per_tick(unit: str) -> float:
 
 
 def scalars(values: Iterable[object]) -> tuple[Scalar, ...]:
-    """Single values as they travel. What nobody takes is replaced by a stand-in, once: one is enough to be refused."""
+    """Single values as they travel. The first that no table takes becomes a stand-in, which is enough to be refused."""
     kept: list[Scalar] = []
     refused = False
     for value in values:

@@ -89,7 +89,7 @@ class Source:
         self._closed = True
 
     def release(self) -> None:
-        """Give the file back; for whoever reads."""
+        """Close the file; called by the reader."""
         self._closed = True
         if self._fd >= 0:
             os.close(self._fd)

@@ -79,12 +79,12 @@ def _part(action: stocks.Action) -> Piece:
 
 
 class FileTrace:
-    """A CSV, JSON lines or Parquet file; `time` is the column by which it is ordered, if it shall be played by it."""
+    """A CSV, JSON lines or Parquet file; `time` is the column by which it is ordered, if it is played by time."""
 
     def __init__(self, path: str, table: str | None, key: str | None, time: str | None, *, timed: bool) -> None:
         self._path, self._form, self._key = path, form_of(path), key
         self._name = table or path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        self._source = Source(path)  # now, so that a wrong name is told at once
+        self._source = Source(path)  # now, so that a wrong name is reported at once
         self._time, self._timed = time, timed
         self._table: TableShape | None = None
 
