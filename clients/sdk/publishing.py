@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import BadValue, HullcastError
-from hullcast.network.wire.value_columns import row_count, taken
+from hullcast.network.wire.value_columns import most_rows, row_count, taken
 
 if TYPE_CHECKING:
     from hullcast.network.wire.value_columns import Masks, ValueColumns
@@ -39,7 +39,7 @@ def ranges(columns: ValueColumns) -> list[slice]:
 
 def some_rows(columns: ValueColumns, absent: Masks | None, rows: slice) -> tuple[ValueColumns, Masks | None]:
     """A piece of a batch, or all of it."""
-    if rows.start == 0 and rows.stop == max(map(row_count, columns.values()), default=0):
+    if rows.start == 0 and rows.stop == most_rows(columns):
         return columns, absent
     masks = None if absent is None else {name: mask[rows] for name, mask in absent.items()}
     return {name: taken(values, rows) for name, values in columns.items()}, masks
