@@ -43,6 +43,7 @@ PLAIN = frozenset({type(None), bool, int, float, str, bytes, datetime, timedelta
 
 _NONE = type(None)
 _NAMES = frozenset({str})
+_LISTS = (list, tuple)
 _FAR = 2**55  # microseconds: further than any table reaches, within the years of a datetime
 _ABSENT = object()
 
@@ -88,12 +89,12 @@ def _columns(rows: object, table: str) -> tuple[ValueColumns, Masks | None]:
         if forms == {True}:
             return _named(rows.items(), table), None
         if forms == {False}:
-            return _row(rows, table), None
+            return _row(dict(rows), table), None
         odd = next(name for name, values in rows.items() if not is_column(values))
         raise BadBatch(table, f"{odd!s:.80} is a single value but others are columns; pass columns only")
-    if isinstance(rows, list | tuple):
+    if isinstance(rows, _LISTS):
         if len(rows) == 1 and type(rows[0]) is dict and rows[0]:
-            return _row(rows[0], table), None
+            return _row(dict(rows[0]), table), None
         return _from_rows(rows, table)
     columns = named_columns(rows)
     if columns is not None:
@@ -110,7 +111,7 @@ def _row(row: dict[Any, Any], table: str) -> ValueColumns:
     if not _NAMES.issuperset(map(type, row)):
         row = {_name(name, table): value for name, value in row.items()}
     if PLAIN.issuperset(map(type, row.values())):
-        return dict(row)
+        return row
     return {name: value if type(value) in PLAIN else _scalar(value) for name, value in row.items()}
 
 

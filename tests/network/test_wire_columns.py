@@ -442,6 +442,7 @@ def test_one_row_is_its_values_whatever_it_is_given_as() -> None:
     row = {"k": "a", "v": 1, "w": 2.5}
     for rows in (row, [row], (row,), {name: [value] for name, value in row.items()}):
         assert rows_to_columns(rows) == (row, None)
+        assert rows_to_columns(rows)[0] is not row, "the user may change it while it waits"
     assert rows_to_columns({"k": ("a",), "v": np.array([1]), "w": np.array([2.5])}) == (row, None)
     body = bodies.decode(bodies.encode(bodies.Publish("t", row, None, bytes(16), 1)))
     assert isinstance(body, bodies.Publish)
