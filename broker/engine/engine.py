@@ -33,6 +33,7 @@ from hullcast.network.wire.errors import (
     UnknownTable,
     UsageError,
 )
+from hullcast.network.wire.values import keys_to_column, rows_to_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.wire.containers import Nan
+    from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
 Listeners = npt.NDArray[np.int64]
 
@@ -131,13 +133,21 @@ class Engine:
         `rows`: a list of dicts, a dict of columns (lists or NumPy arrays), a pyarrow Table, a pandas DataFrame.
         One bad row refuses all, before anything changes; `nan="null"` takes NaN for NULL instead of refusing it.
         """
+        return self.upsert_columns(table, *rows_to_columns(rows, table, nan))
+
+    def upsert_columns(self, table: str, columns: ValueColumns, absent: Masks | None = None) -> Batch:
+        """`upsert` of a batch that is columns as they travel, and masks of the rows that lack some."""
         self._check_sound()
         store = self._store(table)
-        encoded = ingest(store.table, rows, self._interner, nan)
+        encoded = ingest(store.table, columns, absent, self._interner)
         return self._publish(store, lambda: store.apply(encoded))
 
     def delete(self, table: str, keys: object) -> Batch:
         """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
+        return self.delete_column(table, keys_to_column(keys, table))
+
+    def delete_column(self, table: str, keys: Values) -> Batch:
+        """`delete` of a column of keys as it travels."""
         self._check_sound()
         store = self._store(table)
         codes = ingest_keys(store.table, keys, self._interner)

@@ -42,7 +42,7 @@ from hullcast.network.wire.errors import (
     UsageError,
     to_wire,
 )
-from hullcast.network.wire.values import to_ingest, upsert
+from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -190,7 +190,7 @@ class Brain:
             raise
 
     def _publish(self, body: Publish | Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
-        rows = max(map(len, body.columns.values()), default=0) if isinstance(body, Publish) else len(body.keys)
+        rows = most_rows(body.columns) if isinstance(body, Publish) else len(body.keys)
         if rows > self._limits.rows:
             raise TooLarge("rows in one batch", rows, self._limits.rows)
         before = self.engine.rows(body.table)
@@ -274,8 +274,8 @@ def _may_see(sender: Identity, table: str) -> bool:
 def apply_batch(engine: Engine, body: Publish | Delete) -> Batch:
     """Apply a published batch."""
     if isinstance(body, Publish):
-        return upsert(engine.upsert, body.table, body.columns, body.absent)
-    return engine.delete(body.table, to_ingest(body.keys))
+        return engine.upsert_columns(body.table, body.columns, body.absent)
+    return engine.delete_column(body.table, body.keys)
 
 
 def apply_record(engine: Engine, record: Record) -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.engine import Engine
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.working import Working
-    from hullcast.broker.tables.feed import Follower, Rows
+    from hullcast.broker.tables.feed import Follower, SlotRows
     from hullcast.broker.tables.schema import Table
     from hullcast.network.wire.frames import Origin
 
@@ -231,7 +231,7 @@ class QueryProcess:
         if rows is not None:
             self._write(Put(copy.store.table.name, rows.slots, rows.alive, self._cells(copy.store.table, rows)))
 
-    def _cells(self, table: Table, rows: Rows) -> list[object]:
+    def _cells(self, table: Table, rows: SlotRows) -> list[object]:
         texts = self._engine.texts
         cells: list[object] = []
         for i, column in enumerate(table.columns):

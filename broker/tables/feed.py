@@ -35,7 +35,7 @@ LIMIT_BYTES = 64 << 20
 OVERHEAD_BYTES = 1200
 
 
-class Change(NamedTuple):
+class TableChange(NamedTuple):
     """What one batch did to one table; row i of it has the sequence number first_seq + i."""
 
     store: TableStore
@@ -82,14 +82,14 @@ class Follower:
         self._tables.discard(fold(table.name))
         self._feed.unfollow()
 
-    def read(self, rows: int) -> list[Change]:
+    def read(self, rows: int) -> list[TableChange]:
         """The next changes, at least one if there is any, about `rows` rows in all; Behind if some were missed."""
         feed = self._feed
         if self._position < feed.start:
             self._position = feed.end
             feed.trim()
             raise Behind
-        found: list[Change] = []
+        found: list[TableChange] = []
         while self._position < feed.end and rows > 0:
             change = feed.at(self._position)
             self._position += 1
@@ -123,7 +123,7 @@ class ChangeFeed:
         self.start = self.end = 0
         self.size_bytes = 0
         self.let_go = 0  # changes that a follower had not read
-        self._changes: deque[Change] = deque()
+        self._changes: deque[TableChange] = deque()
         self._followers: list[Follower] = []
         self._followed: set[str] = set()
 
@@ -155,7 +155,7 @@ class ChangeFeed:
         """Take in what a batch did."""
         if fold(store.table.name) not in self._followed or not len(updates):
             return
-        change = Change(store, first_seq, updates)
+        change = TableChange(store, first_seq, updates)
         self._changes.append(change)
         self.end += 1
         self.size_bytes += change.size_bytes
@@ -163,7 +163,7 @@ class ChangeFeed:
             self._drop()
             self.let_go += 1
 
-    def at(self, position: int) -> Change:
+    def at(self, position: int) -> TableChange:
         """The change at a position that is still here."""
         return self._changes[position - self.start]
 
@@ -187,7 +187,7 @@ class ChangeFeed:
         self.start += 1
 
 
-class Rows(NamedTuple):
+class SlotRows(NamedTuple):
     """The rows in some slots as they are: `cells` (columns, n) of those alive, in the order of `slots[alive]`."""
 
     slots: npt.NDArray[np.int64]
@@ -195,10 +195,10 @@ class Rows(NamedTuple):
     cells: npt.NDArray[np.float64]
 
 
-def rows_in(store: TableStore, slots: npt.NDArray[np.int64]) -> Rows:
+def rows_in(store: TableStore, slots: npt.NDArray[np.int64]) -> SlotRows:
     """The rows in these slots now."""
     alive = store.alive[slots]
-    return Rows(slots, alive, store.cells[:, slots[alive]])
+    return SlotRows(slots, alive, store.cells[:, slots[alive]])
 
 
 class TableCopy:
@@ -220,7 +220,7 @@ class TableCopy:
         """About how many rows are still to be read."""
         return max(0, self.store.high_water - self._scanned) + self._waiting
 
-    def note(self, change: Change) -> None:
+    def note(self, change: TableChange) -> None:
         """The follower has read a change of this table."""
         slots = change.updates.slots
         self._changed.append(slots[(slots >= 0) & (slots < self._scanned)])  # the scan will find the others
@@ -232,7 +232,7 @@ class TableCopy:
         self._changed.clear()
         self._waiting = 0
 
-    def portion(self, rows: int) -> Rows | None:
+    def portion(self, rows: int) -> SlotRows | None:
         """Some rows that the copy does not have yet, or has as they were; None when there is none."""
         high_water = self.store.high_water
         if self._scanned < high_water:

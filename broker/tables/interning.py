@@ -82,14 +82,21 @@ class Interner:
 
     def encode(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
         """The codes of texts (None is NULL), interning new ones; Refused (with its row) before any change."""
-        try:
-            return np.fromiter(map(self._codes.__getitem__, texts), np.float64, len(texts))
-        except KeyError:
-            fresh = [text for text in dict.fromkeys(texts) if text is not None and text not in self._codes]
+        codes = self.known(texts)
+        if codes is not None:
+            return codes
+        fresh = [text for text in dict.fromkeys(texts) if text is not None and text not in self._codes]
         if not texts_are_good(fresh):
             self.check(texts)  # words the refusal
         self._intern(fresh)
         return np.fromiter(map(self._codes.__getitem__, texts), np.float64, len(texts))
+
+    def known(self, texts: Sequence[str | None]) -> NDArray[np.float64] | None:
+        """The codes of texts, if all have one."""
+        try:
+            return np.fromiter(map(self._codes.__getitem__, texts), np.float64, len(texts))
+        except KeyError:
+            return None
 
     def check(self, texts: Sequence[str | None]) -> None:
         """Refuse what `encode` would refuse, without interning anything."""

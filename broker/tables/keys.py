@@ -23,7 +23,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: neighbouring key
 
 
 class KeyMap:
-    """Key codes (no NaN, one sign of zero) to slots (0 and up).
+    """Key codes (no NaN, one sign of zero) to slots (0 and up). Kernels search `keys` (bits) and `slots` by `find`.
 
     Invariants (`check` tests them):
       K1  A key stands at most once, on the way from its home to the next empty place.
@@ -41,7 +41,7 @@ class KeyMap:
     def find(self, keys: Floats) -> Ints:
         """The slot of each key, ABSENT where there is none."""
         slots = np.empty(len(keys), np.int64)
-        _find(self._keys, self._slots, keys.view(np.int64), slots)
+        find(self.keys, self.slots, keys.view(np.int64), slots)
         return slots
 
     def assign(self, keys: Floats, fresh: Ints) -> tuple[Ints, int]:
@@ -51,7 +51,7 @@ class KeyMap:
         """
         self._make_room(len(fresh))
         slots = np.empty(len(keys), np.int64)
-        taken = _assign(self._keys, self._slots, keys.view(np.int64), fresh, slots)
+        taken = _assign(self.keys, self.slots, keys.view(np.int64), fresh, slots)
         self._live += taken
         self._used += taken
         return slots, taken
@@ -59,47 +59,51 @@ class KeyMap:
     def remove(self, keys: Floats) -> Ints:
         """Forget keys, in order; gives their slots, ABSENT where there is none (any more)."""
         slots = np.empty(len(keys), np.int64)
-        self._live -= _remove(self._keys, self._slots, keys.view(np.int64), slots)
+        self._live -= _remove(self.keys, self.slots, keys.view(np.int64), slots)
         return slots
 
     def memory_bytes(self) -> int:
         """Bytes of the table."""
-        return self._keys.nbytes + self._slots.nbytes
+        return self.keys.nbytes + self.slots.nbytes
 
     def items(self) -> tuple[Floats, Ints]:
         """All keys and their slots, in no particular order."""
-        there = self._slots >= 0
-        return self._keys[there].view(np.float64), self._slots[there]
+        there = self.slots >= 0
+        return self.keys[there].view(np.float64), self.slots[there]
 
     def check(self) -> None:
         """Verify K1 and K2."""
         keys, slots = self.items()
         assert len(keys) == self._live == len(set(keys.tolist())), "K1"
         assert np.array_equal(self.find(keys), slots), "K1"
-        size = len(self._keys)
+        size = len(self.keys)
         assert size & (size - 1) == 0, "K2"
-        assert np.count_nonzero(self._slots != _EMPTY) == self._used <= size // 2, "K2"
+        assert np.count_nonzero(self.slots != _EMPTY) == self._used <= size // 2, "K2"
 
     def _clear(self, size: int) -> None:
-        self._keys: Ints = np.zeros(size, np.int64)
-        self._slots: Ints = np.full(size, _EMPTY, np.int64)
+        self.keys: Ints = np.zeros(size, np.int64)
+        self.slots: Ints = np.full(size, _EMPTY, np.int64)
         self._used = 0
 
     def _make_room(self, more: int) -> None:
-        if 2 * (self._used + more) <= len(self._keys):
+        if 2 * (self._used + more) <= len(self.keys):
             return
         size = _SMALLEST
         while size < 4 * (self._live + more):
             size *= 2
         keys, slots = self.items()
         self._clear(size)
-        self._used = _assign(self._keys, self._slots, keys.view(np.int64), slots, np.empty(len(keys), np.int64))
+        self._used = _assign(self.keys, self.slots, keys.view(np.int64), slots, np.empty(len(keys), np.int64))
 
 
 @inlined
 def _home(key: int, mask: int) -> int:
-    """Where a key belongs: the upper bits of a product are the well mixed ones."""
-    return int((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask
+    """Where a key belongs: the upper bits of a product are the well mixed ones.
+
+    Codes are float64: of a small whole number only the upper bits are not zero, so they are folded down first.
+    """
+    bits = np.uint64(key)
+    return int(((bits ^ (bits >> np.uint64(32))) * _SPREAD) >> np.uint64(32)) & mask
 
 
 @inlined
@@ -121,10 +125,14 @@ def _look_ahead(table: Ints, slots: Ints, keys: Ints, i: int) -> None:
 
 
 @kernel
-def _find(table: Ints, slots: Ints, keys: Ints, found: Ints) -> None:
+def find(table: Ints, slots: Ints, keys: Ints, found: Ints) -> bool:
+    """The slot of each key (its bits), ABSENT where there is none; returns whether all are there."""
+    there = True
     for i in range(len(keys)):
         _look_ahead(table, slots, keys, i)
         found[i] = slots[_place(table, slots, keys[i])]
+        there &= found[i] >= 0
+    return there
 
 
 @kernel

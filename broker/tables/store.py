@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hullcast.broker.tables.ingest import KEEP, Encoded
-from hullcast.broker.tables.keys import KeyMap
+from hullcast.broker.tables.keys import KeyMap, find
 from hullcast.broker.tables.schema import Table
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.errors import BadValue, InvariantBroken
@@ -17,9 +17,9 @@ from hullcast.network.wire.errors import BadValue, InvariantBroken
 SMALLEST_CAPACITY = 64
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)  # not frozen: that would take half a microsecond for each row
 class Updates:
-    """What a batch did, one entry per row of the batch, in its order.
+    """What a batch did, one entry per row of the batch, in its order. Nobody changes it later.
 
     `old` and `new` have shape (columns, n); NaN throughout where the row did not exist before, or does not
     after. A key that occurs twice in a batch finds the first occurrence's `new` as its second `old`.
@@ -59,7 +59,6 @@ class TableStore:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.version = 0  # batches applied so far
         self.cells: NDArray[np.float64] = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
         self.alive: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
         self._keys = KeyMap()
@@ -76,29 +75,28 @@ class TableStore:
     def apply(self, encoded: Encoded) -> Updates:
         """Insert or change rows in order; BadValue before any change if a new row lacks a NOT NULL column."""
         given = np.ascontiguousarray(encoded.cells)
-        width, n = given.shape
-        slots = self._slots_for(encoded)
-        existed = np.empty(n, np.bool_)
-        exists = np.empty(n, np.bool_)
-        old = np.empty((width, n))
-        new = np.empty((width, n))
-        _write(self.cells, self.alive, slots, given, existed, exists, old, new)
-        self.version += 1
+        shape = given.shape
+        slots = np.empty(shape[1], np.int64)
+        existed, exists = np.empty(shape[1], np.bool_), np.empty(shape[1], np.bool_)
+        old, new = np.empty(shape), np.empty(shape)
+        keys = self._keys
+        if not _change(
+            keys.keys, keys.slots, self.table.key, self.cells, self.alive, slots, given, existed, exists, old, new
+        ):
+            slots = self._admit(encoded, slots)
+            _write(self.cells, self.alive, slots, given, existed, exists, old, new)
         return Updates(slots, existed, exists, old, new)
 
     def remove(self, key_codes: NDArray[np.float64]) -> Updates:
         """Delete rows by key, in order; an absent key is an update that changes nothing."""
         n = len(key_codes)
         slots = self._keys.remove(np.ascontiguousarray(key_codes))
-        existed = slots >= 0
-        freed = slots[existed]
-        old = np.full((len(self.table.columns), n), np.nan)
-        old[:, existed] = self.cells[:, freed]
-        self.cells[:, freed] = np.nan
-        self.alive[freed] = False
-        self._free.extend(freed.tolist())
-        self.version += 1
-        return Updates(slots, existed, np.zeros(n, dtype=np.bool_), old, np.full_like(old, np.nan))
+        existed = np.empty(n, np.bool_)
+        old = np.empty((len(self.table.columns), n))
+        new = np.empty((len(self.table.columns), n))
+        _erase(self.cells, self.alive, slots, existed, old, new)
+        self._free.extend(slots[existed].tolist())
+        return Updates(slots, existed, np.zeros(n, np.bool_), old, new)
 
     def live_slots(self) -> NDArray[np.int64]:
         """The slots of all rows, ascending."""
@@ -129,13 +127,10 @@ class TableStore:
         if np.isinf(self.cells).any() or np.isnan(required).any():
             raise InvariantBroken("S4: a KEEP or a forbidden NULL was stored")
 
-    def _slots_for(self, encoded: Encoded) -> NDArray[np.int64]:
-        """The slot of each row, giving new keys one; refuses before anything changed."""
+    def _admit(self, encoded: Encoded, found: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The slot of each row, given those `found`: new keys get one. Refuses before anything changed."""
         codes = np.ascontiguousarray(encoded.cells[self.table.key])
-        slots = self._keys.find(codes)
-        if (slots[0] if len(slots) == 1 else slots.min(initial=0)) >= 0:
-            return slots
-        missing = np.flatnonzero(slots < 0)
+        missing = np.flatnonzero(found < 0)
         if encoded.partial and self._required:
             _, first = np.unique(codes[missing], return_index=True)  # later occurrences are not new rows
             self._refuse_incomplete(encoded.cells, np.sort(missing[first]))
@@ -176,6 +171,27 @@ class TableStore:
 
 
 @kernel
+def _change(
+    keys: NDArray[np.int64],
+    places: NDArray[np.int64],
+    key: int,
+    cells: NDArray[np.float64],
+    alive: NDArray[np.bool_],
+    slots: NDArray[np.int64],
+    given: NDArray[np.float64],
+    existed: NDArray[np.bool_],
+    exists: NDArray[np.bool_],
+    old: NDArray[np.float64],
+    new: NDArray[np.float64],
+) -> bool:
+    """Find the slots of rows, and write these if all have one, as most updates do: one call. Else False."""
+    if not find(keys, places, given[key].view(np.int64), slots):
+        return False
+    _write(cells, alive, slots, given, existed, exists, old, new)
+    return True
+
+
+@kernel
 def _write(
     cells: NDArray[np.float64],
     alive: NDArray[np.bool_],
@@ -200,3 +216,25 @@ def _write(
             old[column, i] = before
             new[column, i] = value
             cells[column, slots[i]] = value
+
+
+@kernel
+def _erase(
+    cells: NDArray[np.float64],
+    alive: NDArray[np.bool_],
+    slots: NDArray[np.int64],
+    existed: NDArray[np.bool_],
+    old: NDArray[np.float64],
+    new: NDArray[np.float64],
+) -> None:
+    """Empty slots (-1: there is none), each of which occurs once."""
+    for i in range(len(slots)):
+        existed[i] = slots[i] >= 0
+        if existed[i]:
+            alive[slots[i]] = False
+    for column in range(cells.shape[0]):
+        for i in range(len(slots)):
+            old[column, i] = new[column, i] = np.nan
+            if existed[i]:
+                old[column, i] = cells[column, slots[i]]
+                cells[column, slots[i]] = np.nan

@@ -7,11 +7,10 @@
     TEXT       str                                    its number in the interner
     any        None, pandas NA and NaT                NaN
 
-The definition is `encode`, one value at a time. `encode_column` is the same function over a column: arrays
-are judged whole by NumPy, and whatever looks unusual there is handed to the definition, which alone words
-the refusals. So the fast way can be wrong only by accepting too much, and a test holds the two together.
-
-What containers hold (lists, arrays, pandas, Arrow) is found out in `network/wire/containers.py`.
+The definition is `encode_number` and `take_text`, one value at a time. `encode_numbers` and `words_of` are the same
+over a column as it travels: arrays are judged whole by NumPy, and whatever looks unusual there is handed to the
+definition, which alone words the refusals. So the fast way can be wrong only by accepting too much, and a test holds
+the two together.
 """
 
 from __future__ import annotations
@@ -20,22 +19,25 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from functools import partial
 from itertools import repeat
-from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, TypeGuard
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hullcast.broker.tables.schema import Column, ColumnType, Table
-from hullcast.network.wire.containers import is_nan, is_null, masked_list, number_of, plain
-from hullcast.network.wire.errors import BadValue, InvariantBroken, Remedy
+from hullcast.broker.tables.schema import Column, ColumnType
+from hullcast.network.wire.columns import TextColumn
+from hullcast.network.wire.containers import is_null
+from hullcast.network.wire.errors import InvariantBroken, Remedy
 from hullcast.network.wire.packing import type_name
+from hullcast.network.wire.value_columns import Mixed, Nullable
+from hullcast.network.wire.values import to_list, whole_microseconds
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Interner, Texts
+    from hullcast.network.wire.value_columns import Values
 
 NULL = math.nan
 EXACT = 2**53  # up to here float64 holds every integer
@@ -44,18 +46,9 @@ LONGEST_TEXT_BYTES = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_NULLS = np.array([NULL])
+_NANOSECONDS = np.dtype("M8[ns]")
 _NONE = type(None)
-_MICROSECONDS_PER = {
-    "W": 604_800_000_000,
-    "D": 86_400_000_000,
-    "h": 3_600_000_000,
-    "m": 60_000_000,
-    "s": 1_000_000,
-    "ms": 1_000,
-    "us": 1,
-}
-_PER_MICROSECOND = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}
-_CALENDAR_UNITS_PER_YEAR = {"Y": 1, "M": 12}
 
 
 #: Not NULL unless that is asked for: a NaN is more often an accident than an intention.
@@ -76,16 +69,8 @@ class Refused(ValueError):
 # -- one value: the definition ---------------------------------------------------------------------------
 
 
-def encode(column: Column, value: object, interner: Interner) -> float:
-    """The code of one value, or Refused. A TEXT not seen before is interned, after it was judged."""
-    if column.type is not ColumnType.TEXT:
-        return encode_number(column, value)
-    text = take_text(column, value)
-    return NULL if text is None else interner.code(text)
-
-
 def encode_number(column: Column, value: object) -> float:
-    """`encode` for the types that need no interner: all but TEXT."""
+    """The code of one value of a column that is not TEXT, or Refused."""
     if is_null(value):
         _refuse_null(column)
         return NULL
@@ -105,7 +90,7 @@ def take_text(column: Column, value: object) -> str | None:
     if isinstance(value, str):
         return str.__str__(value)  # subclasses become plain: no array hangs on them, and an Enum is its value
     if not is_null(value):
-        raise Refused(NAN if is_nan(value) else f"TEXT takes str, got {_shown(value)}")
+        raise Refused(NAN if _is_nan(value) else f"TEXT takes str, got {_shown(value)}")
     _refuse_null(column)
     return None
 
@@ -154,6 +139,10 @@ def _refuse_null(column: Column) -> None:
         raise Refused("NULL is not allowed: the column is NOT NULL or the primary key")
 
 
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and value != value
+
+
 def has_utf8(text: str) -> bool:
     try:
         text.encode()
@@ -187,8 +176,6 @@ def _shown(value: object) -> str:
 
 
 def _real(value: object) -> float:
-    if isinstance(value, Decimal):
-        value = number_of(value)
     if not is_number(value):
         raise Refused(f"REAL takes a number, got {_shown(value)}")
     try:
@@ -199,15 +186,13 @@ def _real(value: object) -> float:
 
 
 def _integer(value: object) -> float:
-    if isinstance(value, Decimal):
-        value = number_of(value)
     if not is_number(value):
         raise Refused(f"INTEGER takes a whole number, got {_shown(value)}")
     if isinstance(value, float | np.floating) and _finite(float(value)) != math.floor(value):
         raise Refused(f"INTEGER takes a whole number, got {value!s}")
     whole = int(value)
     if not -EXACT <= whole <= EXACT:
-        raise Refused("INTEGER must be between -2**53 and 2**53")
+        raise Refused(f"INTEGER must be between -2**53 and 2**53, got {_shown(value)}")
     return float(whole)
 
 
@@ -219,10 +204,15 @@ def _finite(code: float) -> float:
 
 def _instant(value: object) -> float:
     if isinstance(value, np.datetime64):
-        codes, bad = _microseconds(np.array([value]))
-        if bad[0]:
-            raise Refused(_BEYOND)
-        return float(codes[0])
+        found: Any = value.item()  # a datetime or a date; ticks where these are too coarse, or do not reach
+        if not isinstance(found, int):
+            value = found
+        elif value.dtype == _NANOSECONDS:
+            return _within(found // 1000)
+        else:
+            instants = whole_microseconds(np.array([value]))
+            assert instants is not None, "only exact ones may be lost"
+            return _within(int(instants.view(np.int64)[0]))
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -234,71 +224,90 @@ def _instant(value: object) -> float:
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
         kinds = "a datetime, a datetime64 or ISO-8601 text"
-        raise Refused(NAN if is_nan(value) else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
+        raise Refused(NAN if _is_nan(value) else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
     if value.utcoffset() is None:
         value = value.replace(tzinfo=UTC)
-    code = (value - _EPOCH) // _MICROSECOND
+    return _within((value - _EPOCH) // _MICROSECOND)
+
+
+def _within(code: int) -> float:
     if not -EXACT <= code <= EXACT:
-        raise Refused(_BEYOND)
+        raise Refused("TIMESTAMP must be within 2**53 microseconds of 1970 (years 1684 to 2255)")
     return float(code)
-
-
-_BEYOND = "TIMESTAMP must be within 2**53 microseconds of 1970 (years 1684 to 2255)"
 
 
 # -- one column: the same, fast ----------------------------------------------------------------------------
 
 
-def encode_column(column: Column, values: object, interner: Interner, table: Table) -> NDArray[np.float64]:
-    """The codes of a column; BadValue names the first bad row, and then nothing was interned."""
-    if column == table.key_column:
-        column = Column(column.name, column.type, not_null=True)
-    try:
-        if column.type is not ColumnType.TEXT:
-            return encode_numbers(column, values)
-        texts = take_texts(column, values)
-        interner.check(texts)
-    except Refused as refused:
-        raise BadValue(table.name, refused.row, column.name, refused.reason) from None
-    return interner.encode(texts)
-
-
-def encode_numbers(column: Column, values: object) -> NDArray[np.float64]:
+def encode_numbers(column: Column, values: Values) -> NDArray[np.float64]:
     """`encode_number` over a column; Refused carries the first bad row."""
-    held, null = plain(values)
-    if isinstance(held, list):
-        return _list_codes(column, held)
-    if held.dtype.kind not in ("M" if column.type is ColumnType.TIMESTAMP else "fiu"):
-        return _one_by_one(column, _listed(held, null))
-    return _array_codes(column, held, null)
+    if isinstance(values, Mixed):
+        return _list_codes(column, values.items)
+    if isinstance(values, TextColumn):
+        return _word_codes(column, values)
+    array, null = (values.values, values.nulls) if isinstance(values, Nullable) else (values, None)
+    if array.dtype.kind not in ("M" if column.type is ColumnType.TIMESTAMP else "fi"):
+        return _one_by_one(column, _listed(values))
+    return _array_codes(column, array, null)
 
 
-def _listed(array: NDArray[Any], null: NDArray[np.bool_] | None) -> list[Any]:
-    """The values of an array that does not suit its column: each one NULL, or refused by its own type."""
-    match array.dtype.kind:
-        case "M" | "m":  # `tolist` makes integers of nanoseconds, and of what is far away
-            return masked_list(np.fromiter(array, dtype=object, count=len(array)), null)
-        case "V":  # records, whose masks have a field for each of theirs
-            return list(array)
-    return masked_list(array, null)
+class Words(NamedTuple):
+    """A TEXT column: its distinct texts, and the place of each row's text (-1: NULL); None if each row has its own."""
+
+    texts: Sequence[str | None]
+    places: NDArray[np.int64] | NDArray[np.int32] | None
+
+    def check(self, interner: Interner) -> None:
+        """Refused, with the first bad row, if a text cannot be interned."""
+        try:
+            interner.check(self.texts)
+        except Refused:
+            if self.places is not None:  # the first bad text need not be that of the first bad row
+                interner.check([(*self.texts, None)[place] for place in self.places.tolist()])
+            raise
+
+    def spread(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The codes of the rows, from those of the texts."""
+        return codes if self.places is None else np.concatenate((codes, _NULLS))[self.places]
 
 
-def take_texts(column: Column, values: object) -> list[str | None]:
-    """`take_text` over a column; Refused carries the first bad row. Texts are judged by `Interner.check`."""
-    held, null = plain(values)
-    texts = held if isinstance(held, list) else _listed(held, null)
-    if set(map(type, texts)) <= ({str} if column.not_null else {str, _NONE}):
-        return texts
-    taken: list[str | None] = []
-    for row, value in enumerate(texts):  # odd types only: numpy.str_, pandas NA, or a refusal
+def words_of(column: Column, values: Values) -> Words:
+    """The texts of a column, or Refused with the first row that has none; `Words.check` judges what is in them."""
+    if not isinstance(values, TextColumn):
+        return Words(_texts(column, _listed(values)), None)
+    used = np.zeros(len(values.words) + 1, np.bool_)
+    used[values.codes] = True
+    if column.not_null and used[-1]:
+        _texts(column, values.to_list())
+    if used[:-1].all():
+        return Words(values.words, values.codes)
+    renumbered = np.cumsum(used) - 1  # a piece of a longer column: some words occur elsewhere only
+    renumbered[-1] = -1
+    return Words([values.words[place] for place in np.flatnonzero(used[:-1]).tolist()], renumbered[values.codes])
+
+
+def _texts(column: Column, values: Sequence[Any]) -> Sequence[str | None]:
+    """`take_text` over a column; Refused carries the first bad row."""
+    if set(map(type, values)) <= ({str} if column.not_null else {str, _NONE}):
+        return values
+    for row, value in enumerate(values):
         try:
             text = take_text(column, value)
             if text is not None:
                 check_text(text)  # here too: a bad text may stand before a bad type
         except Refused as refused:
             raise Refused(refused.reason, row) from None
-        taken.append(text)
-    return taken
+    raise InvariantBroken("texts are bad together and good alone")
+
+
+def _listed(values: Values) -> Sequence[Any]:
+    """The values of a column, each of a type that says what it is."""
+    if isinstance(values, Mixed):
+        return values.items
+    listed = to_list(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "M":  # what is too far for a datetime is an int there
+        return [instant if type(value) is int else value for value, instant in zip(listed, values, strict=True)]
+    return listed
 
 
 def decode_column(kind: ColumnType, codes: NDArray[np.float64], interner: Interner | Texts | None) -> list[Any]:
@@ -332,79 +341,45 @@ def _with_holes(values: Sequence[object], null: NDArray[np.bool_]) -> list[Any]:
 
 def _array_codes(column: Column, array: NDArray[Any], null: NDArray[np.bool_] | None) -> NDArray[np.float64]:
     """Codes of an array whose dtype suits the column: find all bad rows at once, word the first one."""
-    bad: NDArray[np.bool_]
+    codes: NDArray[np.float64]
     if array.dtype.kind == "M":
-        codes, bad = _microseconds(array)
+        null = np.isnat(array)
+        array = array.view(np.int64)
+    codes = array + 0.0  # one code for both zeros
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(codes)
+        if column.type is ColumnType.INTEGER:
+            bad |= (codes != np.rint(codes)) | (np.abs(codes) > EXACT)
+    elif column.type is ColumnType.REAL:
+        bad = np.zeros(len(array), np.bool_)
     else:
-        with np.errstate(over="ignore"):  # a longdouble beyond float64 becomes an infinity, refused below
-            codes = array.astype(np.float64)
-        codes += 0.0  # one code for both zeros
-        if array.dtype.kind == "f":
-            bad = ~np.isfinite(codes)
-            if column.type is ColumnType.INTEGER:
-                bad |= (codes != np.rint(codes)) | (np.abs(codes) > EXACT)
-        elif column.type is ColumnType.INTEGER and array.dtype.itemsize == 8:
-            bad = (array > EXACT) | (array < -EXACT)  # before rounding: 2**53 + 1 would round into range
-        else:
-            bad = np.zeros(len(array), dtype=np.bool_)
+        bad = (array > EXACT) | (array < -EXACT)  # before rounding: 2**53 + 1 would round into range
     if null is not None:
         codes[null] = NULL
-        bad &= ~null
-    if column.not_null:
-        bad |= np.isnan(codes)
+        bad = bad | null if column.not_null else bad & ~null
     if bad.any():
         row = int(np.argmax(bad))
-        _word(column, None if null is not None and null[row] else array[row], row)
+        value = array[row].view("M8[us]") if column.type is ColumnType.TIMESTAMP else array[row].item()
+        _one_by_one(column, [None if null is not None and null[row] else value], row)
+        raise InvariantBroken(f"row {row}: {value!r} is refused in a column and taken alone")
     return codes
 
 
-def _word(column: Column, value: object, row: int) -> None:
-    """Let the definition say why it refuses a value that the fast way found bad."""
+def _word_codes(column: Column, values: TextColumn) -> NDArray[np.float64]:
+    """Codes of instants written as text: each distinct one is read once."""
     try:
-        encode_number(column, value)
-    except Refused as refused:
-        raise Refused(refused.reason, row) from None
-    raise InvariantBroken(f"row {row}: {value!r} is refused in a column and taken alone")
+        codes = _one_by_one(Column(column.name, column.type), values.words)
+    except Refused:
+        return _one_by_one(column, values.to_list())  # with its row, if a row has it
+    if column.not_null and (values.codes < 0).any():
+        return _one_by_one(column, values.to_list())
+    return np.concatenate((codes, _NULLS))[values.codes]
 
 
-def _microseconds(array: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Codes of datetime64 values (NaT is NULL) and which are out of range; no silent overflow."""
-    unit, count = np.datetime_data(array.dtype)
-    null = np.isnat(array)
-    far = np.zeros(len(array), dtype=np.bool_)
-    if unit == "generic":  # a datetime64 without a unit can only hold NaT
-        return np.full(len(array), NULL), far
-    ticks = np.where(null, 0, array.astype(np.int64))
-    if unit in _CALENDAR_UNITS_PER_YEAR:  # months differ in length: NumPy turns them into days
-        limit = 300 * _CALENDAR_UNITS_PER_YEAR[unit] // count
-        far |= (ticks > limit) | (ticks < -limit)
-        days = np.where(far, 0, ticks).astype(f"datetime64[{count}{unit}]").astype("datetime64[D]")
-        ticks, unit, count = days.astype(np.int64), "D", 1
-    if unit in _MICROSECONDS_PER:
-        factor = _MICROSECONDS_PER[unit] * count
-        limit = EXACT // factor
-        far |= (ticks > limit) | (ticks < -limit)
-        whole = np.where(far, 0, ticks) * factor
-    else:
-        divisor = _PER_MICROSECOND[unit]
-        limit = np.iinfo(np.int64).max // count
-        far |= (ticks > limit) | (ticks < -limit)
-        whole = (np.where(far, 0, ticks) * count) // divisor
-        far |= np.abs(whole) > EXACT
-    codes = whole.astype(np.float64)
-    codes[null] = NULL
-    return codes, far & ~null
-
-
-def _list_codes(column: Column, values: list[Any]) -> NDArray[np.float64]:
-    """Codes of a list: through one NumPy conversion if its types are plain, else one by one."""
+def _list_codes(column: Column, values: Sequence[Any]) -> NDArray[np.float64]:
+    """Codes of scalars: through one NumPy conversion if they are plain numbers, else one by one."""
     types = set(map(type, values))
-    if column.type is ColumnType.TIMESTAMP:
-        if types == {datetime} and set(map(id, map(attrgetter("tzinfo"), values))) <= {id(None), id(UTC)}:
-            naive = map(partial(datetime.replace, tzinfo=None), values)
-            return _array_codes(column, np.array(list(naive), dtype="datetime64[us]"), None)
-        return _one_by_one(column, values)
-    if not types <= {float, int, _NONE} or (_NONE in types and column.not_null):
+    if column.type is ColumnType.TIMESTAMP or not types <= {float, int, _NONE} or (_NONE in types and column.not_null):
         return _one_by_one(column, values)
     try:
         codes = np.array(values, dtype=np.float64) + 0.0  # None becomes NaN
@@ -418,12 +393,12 @@ def _list_codes(column: Column, values: list[Any]) -> NDArray[np.float64]:
     return codes if good.all() else _one_by_one(column, values)
 
 
-def _one_by_one(column: Column, values: Iterable[Any]) -> NDArray[np.float64]:
+def _one_by_one(column: Column, values: Iterable[Any], first_row: int = 0) -> NDArray[np.float64]:
     """The definition applied to each value: for values only Python can convert, and for wording refusals."""
     codes: list[float] = []
     for value in values:
         try:
             codes.append(encode_number(column, value))
         except Refused as refused:
-            raise Refused(refused.reason, len(codes)) from None
+            raise Refused(refused.reason, first_row + len(codes)) from None
     return np.array(codes, dtype=np.float64)

@@ -29,6 +29,7 @@ from hullcast.network.wire.errors import (
     TableInUse,
     TimedOut,
 )
+from hullcast.network.wire.value_columns import row_count
 from hullcast.network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class Client:
         self._check_open()
         if overflow == "error":
             raise BadSetting("overflow", overflow, "many subscriptions take latest, block or drop_oldest")
-        bound = tuple(from_user(column) for column in columns)
+        bound = tuple(from_user(column, exact=True) for column in columns)
         if not bound:
             raise BadParameter(0, "many subscriptions take one column of values per `?`, at least one")
         counts = {len(column) for column in bound}
@@ -426,4 +427,4 @@ def _size(body: Change) -> int:
     if isinstance(body, bodies.Execute):
         return len(body.sql)
     columns = body.columns.values() if isinstance(body, bodies.Publish) else (body.keys,)
-    return sum(16 * len(column) for column in columns)
+    return 16 * sum(map(row_count, columns))

@@ -10,18 +10,16 @@ import numpy.typing as npt
 
 from hullcast.clients.sdk.listening import Listening
 from hullcast.clients.sdk.mailbox import Attention
-from hullcast.clients.sdk.pieces import taken
 from hullcast.clients.sdk.policy import Overflow, Policy, default_overflow
 from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import take
 from hullcast.network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
-from hullcast.network.wire.value_columns import is_values
+from hullcast.network.wire.value_columns import is_values, taken
 from hullcast.network.wire.values import to_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hullcast.clients.sdk.pieces import Rows
     from hullcast.clients.sdk.resuming import Standing
     from hullcast.clients.sdk.token import Token
     from hullcast.network.wire.bodies import Opened, Subscribed
@@ -101,7 +99,7 @@ class SubscriptionGroup:
         pieces = [slice(at, at + PORTION_SUBSCRIPTIONS) for at in range(0, self.count, PORTION_SUBSCRIPTIONS)]
         return [self._some(piece, min(piece.stop, self.count) - piece.start) for piece in pieces]
 
-    def _some(self, members: Rows, count: int) -> SubscriptionGroup:
+    def _some(self, members: Ints | slice, count: int) -> SubscriptionGroup:
         """A group (new) of some members."""
         columns = any(map(is_values, self.parameters))
         parameters = tuple(taken(values, members) for values in self.parameters) if columns else self.parameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hullcast.clients.sdk.pieces import taken
 from hullcast.network.wire.errors import BadValue, HullcastError
+from hullcast.network.wire.value_columns import most_rows, row_count, taken
 
 if TYPE_CHECKING:
     from hullcast.network.wire.value_columns import Masks, ValueColumns
@@ -29,8 +29,8 @@ class PartlyPublished(HullcastError):
 
 
 def ranges(columns: ValueColumns) -> list[slice]:
-    """The pieces of a batch: one, as long as a server takes it, or if it is none (the server says why)."""
-    lengths = set(map(len, columns.values()))
+    """The pieces of a batch: one if a server takes it whole, or if columns differ in length (it says so)."""
+    lengths = set(map(row_count, columns.values()))
     rows = max(lengths, default=0)
     if rows <= WHOLE_ROWS or len(lengths) > 1:
         return [slice(0, rows)]
@@ -38,7 +38,9 @@ def ranges(columns: ValueColumns) -> list[slice]:
 
 
 def some_rows(columns: ValueColumns, absent: Masks | None, rows: slice) -> tuple[ValueColumns, Masks | None]:
-    """A piece of a batch."""
+    """A piece of a batch, or all of it."""
+    if rows.start == 0 and rows.stop == most_rows(columns):
+        return columns, absent
     masks = None if absent is None else {name: mask[rows] for name, mask in absent.items()}
     return {name: taken(values, rows) for name, values in columns.items()}, masks
 

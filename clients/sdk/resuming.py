@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hullcast.clients.sdk.groups import PORTION_GROUPS, PORTION_SUBSCRIPTIONS
-from hullcast.clients.sdk.pieces import sent_bytes
 from hullcast.network.wire.bodies import Subscribe
 from hullcast.network.wire.errors import TooLarge
+from hullcast.network.wire.value_columns import sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -47,8 +47,7 @@ class Execute:
 class Publish:
     """Insert or change rows.
 
-    `absent` is None if the user gave columns. If rows were given it is a dict: of masks of the rows that lack a
-    column, for those columns that some row lacks (network/wire/values.py).
+    `absent` has a mask of the rows that lack a column, for each column that some row lacks (network/wire/values.py).
     """
 
     table: str

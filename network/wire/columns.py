@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 
-Rows: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]  # which rows: their numbers, or a mask
+Which: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]  # which rows: their numbers, or a mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +36,8 @@ class TextColumn:
     def from_texts(cls, texts: Sequence[str | None]) -> TextColumn:
         """The column of these texts; None is NULL."""
         places: dict[str | None, int] = dict.fromkeys(texts, -1)
+        if len(places) == len(texts) and None not in places:  # a key
+            return cls(np.arange(len(texts), dtype=np.int32), tuple(places))  # type: ignore[arg-type]  # without None
         places.pop(None, None)
         words = tuple(places)
         places.update(zip(words, range(len(words)), strict=True))
@@ -63,8 +65,8 @@ class TextColumn:
         texts[:-1] = self.words
         return texts[self.codes]
 
-    def take(self, rows: Rows) -> TextColumn:
-        """Some rows. Words that nobody uses any more go when they are most of them: links would carry them."""
+    def take(self, rows: Which) -> TextColumn:
+        """Some rows. If most words are no longer used, those are left out: they would be sent for nothing."""
         codes = self.codes[rows]
         if 8 * len(codes) < len(self.words):
             used, places = np.unique(codes, return_inverse=True)
@@ -110,7 +112,7 @@ def size_bytes(columns: Mapping[str, Column]) -> int:
     )
 
 
-def take(columns: Mapping[str, Column], rows: Rows) -> Columns:
+def take(columns: Mapping[str, Column], rows: Which) -> Columns:
     """Some rows of every column."""
     return {
         name: column.take(rows) if isinstance(column, TextColumn) else column[rows] for name, column in columns.items()

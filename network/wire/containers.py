@@ -6,14 +6,11 @@ A value of theirs can only arrive if its module is loaded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hullcast.network.wire.errors import BadSetting
 
 Nan = Literal["refuse", "null"]  # what becomes of a NaN in a batch
 Plain = list[Any] | NDArray[Any]
@@ -31,7 +28,7 @@ def is_column(values: object) -> bool:
 
 
 def made_by(module: str, value: object, *names: str) -> bool:
-    """Whether `value` is an instance of one of a module's classes; false if nobody loaded that module."""
+    """Whether `value` is an instance of one of a module's classes; False if that module is not loaded."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(value, tuple(getattr(loaded, name) for name in names))
 
@@ -58,56 +55,21 @@ def number_of(value: Decimal) -> int | float:
 _FAR = 400  # decimal places
 
 
-def nan_as_null(rows: object, nan: Nan) -> object:
-    """A batch in any form that tables take, with None (or a mask) for each NaN if that is asked for."""
-    if nan == "refuse":
-        return rows
-    if nan != "null":
-        raise BadSetting("nan", nan, 'must be "refuse" or "null"')
-    given: Any = rows
-    if isinstance(rows, Mapping):
-        return {
-            name: _column_without_nan(value) if is_column(value) else _not_nan(value) for name, value in rows.items()
-        }
-    if isinstance(rows, list | tuple):
-        return [
-            {name: _not_nan(value) for name, value in row.items()} if isinstance(row, Mapping) else row for row in rows
-        ]
+def named_columns(rows: Any) -> list[tuple[Any, Any]] | None:
+    """Names and columns of a table of Arrow or pandas (whose index is not looked at); None for anything else."""
     if made_by("pyarrow", rows, "Table", "RecordBatch"):
-        columns = list(zip(given.schema.names, given.columns, strict=True))
-    elif made_by("pandas", rows, "DataFrame"):
-        columns = [(name, given.iloc[:, i]) for i, name in enumerate(given.columns)]
-    else:
-        return rows
-    if len({name for name, _ in columns}) < len(columns):
-        return rows  # refused later, for a column that is given twice
-    return {name: _column_without_nan(values) for name, values in columns}
-
-
-def _column_without_nan(values: Any) -> Any:
-    held, nulls = plain(values)
-    if isinstance(held, list):
-        return [_not_nan(value) for value in held]
-    if held.dtype.kind != "f":
-        return values
-    return np.ma.MaskedArray(held, np.isnan(held) if nulls is None else nulls | np.isnan(held))
-
-
-def _not_nan(value: Any) -> Any:
-    return None if is_nan(value) else value
-
-
-def is_nan(value: object) -> bool:
-    """Whether a value is a number that is none."""
-    if isinstance(value, float | np.floating):
-        return bool(value != value)
-    return isinstance(value, Decimal) and value.is_nan()
+        return list(zip(rows.schema.names, rows.columns, strict=True))
+    if made_by("pandas", rows, "DataFrame"):
+        return [(name, rows.iloc[:, i]) for i, name in enumerate(rows.columns)]
+    return None
 
 
 def plain(values: Any) -> tuple[Plain, Nulls]:
     """A column as a list or a non-object array, with the rows that are NULL besides None and NaT."""
     if isinstance(values, list):
         return values, None
+    if isinstance(values, np.ndarray) and values.dtype.kind == "V":  # records: their masks have fields
+        return list(np.asarray(values)), None
     if isinstance(values, np.ma.MaskedArray):
         return np.asarray(values.data), np.ma.getmaskarray(values)
     if isinstance(values, np.ndarray):

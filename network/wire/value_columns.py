@@ -5,15 +5,15 @@
     datetime64[us] array            ["us", bytes]: int64 microseconds since 1970 UTC, NaT (-2**63): NULL
     Nullable                        its array's, with a third item: one byte a row, 1: NULL
     Mixed                           ["v", [scalars]]
+    a scalar, among published ones  the scalar: a column of one row
 
-Which form a column takes says nothing about what it means; the receiver's tables judge the values, and word the
-refusals, as if they had been given to the engine at once. So a column keeps apart what a table keeps apart:
-1 is no 1.0 (a TEXT column says which it got), NaN is no NULL.
+Which form a column takes says nothing about what it means. The tables judge the values (`broker/tables/ingest.py`), so
+a column keeps apart what a table keeps apart: 1 is not 1.0 (a TEXT column says which it got), NaN is not NULL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -51,15 +51,56 @@ class Mixed:
 
 
 Values: TypeAlias = Column | NDArray[np.datetime64] | Nullable | Mixed
-ValueColumns: TypeAlias = dict[str, Values]
+ValueColumns: TypeAlias = dict[str, Values | Scalar]
 Masks: TypeAlias = dict[str, NDArray[np.bool_]]  # of the rows that lack a column
 
-_SCALARS = {type(None), bool, int, float, str, bytes}  # what MessagePack decodes to; the others are ours
+_COLUMNS = (np.ndarray, TextColumn, Nullable, Mixed)
+_SCALARS = frozenset({type(None), bool, int, float, str, bytes})  # what MessagePack decodes to; the others are ours
+_NAMES = frozenset({str})
+_SCALAR_BYTES = 9  # of a number when sent; a text has its own length besides
 
 
-def pack_value_columns(columns: Mapping[str, Values]) -> dict[str, list[object]]:
+def row_count(column: Values | Scalar) -> int:
+    """The number of rows of one column."""
+    return len(column) if isinstance(column, _COLUMNS) else 1
+
+
+def most_rows(columns: ValueColumns) -> int:
+    """The number of rows of the longest column."""
+    return max(map(row_count, columns.values()), default=0)
+
+
+def taken(values: Values | Scalar, rows: NDArray[np.int64] | slice) -> Any:
+    """Some rows of a column."""
+    if isinstance(values, Mixed):
+        return Mixed(
+            values.items[rows] if isinstance(rows, slice) else tuple(map(values.items.__getitem__, rows.tolist()))
+        )
+    if isinstance(values, Nullable):
+        return Nullable(values.values[rows], values.nulls[rows])
+    if isinstance(values, TextColumn):
+        return values.take(np.arange(len(values))[rows])
+    return values[rows] if isinstance(values, np.ndarray) else taken(Mixed((values,)), rows)
+
+
+def sent_bytes(values: Any) -> int:
+    """About the bytes of a column or a single value when it is sent."""
+    if isinstance(values, Mixed):
+        return sum(map(sent_bytes, values.items))
+    if isinstance(values, Nullable):
+        return int(values.values.nbytes + values.nulls.nbytes)
+    if isinstance(values, TextColumn):
+        return values.codes.nbytes + sum(map(sent_bytes, values.words))
+    if isinstance(values, np.ndarray):
+        return values.nbytes
+    return _SCALAR_BYTES + (4 * len(values) if isinstance(values, str) else 0)
+
+
+def pack_value_columns(columns: ValueColumns) -> dict[str, Any]:
     """Columns as MessagePack takes them."""
-    return {name: pack_values(column) for name, column in columns.items()}
+    if _SCALARS.issuperset(map(type, columns.values())):  # one row
+        return columns
+    return {name: pack_values(column) if is_values(column) else column for name, column in columns.items()}
 
 
 def pack_values(column: Values) -> list[object]:
@@ -77,9 +118,14 @@ def unpack_value_columns(packed: object, limits: WireLimits = DEFAULT) -> ValueC
     """Columns by name, or BadFrame. Their lengths may differ: the receiver's table has the words for that."""
     if type(packed) is not dict or len(packed) > limits.columns:
         raise BadFrame(f"columns are a map of at most {limits.columns}")
-    if not set(map(type, packed)) <= {str}:
+    if not _NAMES.issuperset(map(type, packed)):
         raise BadFrame("a column's name is a text")
-    return {name: unpack_values(item, limits) for name, item in packed.items()}
+    if _SCALARS.issuperset(map(type, packed.values())):  # one row
+        return packed
+    return {
+        name: unpack_values(item, limits) if type(item) is list else check_scalars([item], limits)[0]
+        for name, item in packed.items()
+    }
 
 
 def unpack_masks(packed: object, columns: ValueColumns, limits: WireLimits = DEFAULT) -> Masks:
@@ -89,7 +135,7 @@ def unpack_masks(packed: object, columns: ValueColumns, limits: WireLimits = DEF
         if isinstance(mask, TextColumn) or mask.dtype != np.bool_ or name not in columns:
             raise BadFrame(f"no mask of a column: {name[:80]!r}")
         masks[name] = cast("NDArray[np.bool_]", mask)
-    if len({len(column) for column in (*columns.values(), *masks.values())}) > 1:
+    if len(set(map(row_count, (*columns.values(), *masks.values())))) > 1:
         raise BadFrame("columns of rows have one length, and so have their masks")
     return masks
 
@@ -112,7 +158,7 @@ def unpack_values(packed: object, limits: WireLimits = DEFAULT) -> Values:
 
 def are_plain(items: Sequence[Any]) -> bool:
     """Whether all are scalars of MessagePack's own, which need no further look."""
-    return set(map(type, items)) <= _SCALARS
+    return _SCALARS.issuperset(map(type, items))
 
 
 def check_scalars(items: Sequence[Any], limits: WireLimits = DEFAULT) -> tuple[Scalar, ...]:
@@ -130,4 +176,4 @@ def check_scalars(items: Sequence[Any], limits: WireLimits = DEFAULT) -> tuple[S
 
 def is_values(value: object) -> bool:
     """Whether this is a column, and not a scalar."""
-    return isinstance(value, np.ndarray | TextColumn | Nullable | Mixed)
+    return isinstance(value, _COLUMNS)

@@ -10,6 +10,7 @@ from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.tables.ingest import ingest
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.store import TableStore
+from hullcast.network.wire.values import rows_to_columns
 from hullcast.sim.bench.timing import Run
 from hullcast.sim.workloads import CREATE, RANGE_MIN
 
@@ -34,13 +35,20 @@ class KernelSubject:
         empty.execute(CREATE)
         interner = Interner()
         store = TableStore(empty.tables["POINTS"])
-        store.apply(ingest(store.table, rows.columns(), interner))
+
+        def stored(columns: object) -> Updates:
+            return store.apply(ingest(store.table, *rows_to_columns(columns), interner))
+
+        stored(rows.columns())
         self._keeper = TreeKeeper(1, 2, ())
         self._keeper.wanted = 1
         self._keeper.begin_load(store)
         self._keeper.load(store, store.high_water)
         self._rounds: list[list[Updates]] = [
-            [store.apply(ingest(store.table, part.columns(), interner)) for part in one_round.batches(batch)]
+            [
+                store.apply(ingest(store.table, *rows_to_columns(part.columns()), interner))
+                for part in one_round.batches(batch)
+            ]
             for one_round in changes.batches(per_round)
         ]
 

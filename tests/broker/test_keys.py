@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -65,3 +66,13 @@ def test_churn_does_not_make_the_table_grow() -> None:
         held.assign(keys_in, np.arange(1000))
     held.check()
     assert held.memory_bytes() <= 2 * size
+
+
+@pytest.mark.parametrize("count", [100, 1000, 10_000])
+@pytest.mark.parametrize("step", [1.0, -1.0, 0.25, 2.0**20])
+def test_whole_numbers_are_spread_over_the_table(count: int, step: float) -> None:
+    """A search passes the occupied places from a key's home on; keys 0, 1, 2 .. once shared two homes."""
+    held = KeyMap()
+    held.assign(np.arange(count, dtype=np.float64) * np.float64(step) + 0.0, np.arange(count))
+    empty = np.flatnonzero(held.slots < 0)
+    assert np.diff(empty).max() <= 64, "no long run of occupied places"

@@ -17,12 +17,12 @@ from hullcast.broker.queries.reading import Plan, read_query
 from hullcast.broker.queries.sqlite_copy import SqliteCopy
 from hullcast.broker.sql.text import MAXIMUM_CHARACTERS
 from hullcast.broker.tables.feed import ChangeFeed
-from hullcast.broker.tables.ingest import ingest, ingest_keys
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES
 from hullcast.network.wire.errors import BadParameter, HullcastError, SqlError, UnknownTable
+from tests.support.rows import coded, coded_keys
 
 TRADE = Table(
     "Trade",
@@ -49,11 +49,11 @@ class Engine:
 
     def put(self, table: Table, rows: object) -> None:
         store = self.stores[table.name.lower()]
-        self.feed.append(store, 0, store.apply(ingest(table, rows, self.interner)))
+        self.feed.append(store, 0, store.apply(coded(table, rows, self.interner)))
 
     def drop(self, table: Table, keys: object) -> None:
         store = self.stores[table.name.lower()]
-        self.feed.append(store, 0, store.remove(ingest_keys(table, keys, self.interner)))
+        self.feed.append(store, 0, store.remove(coded_keys(table, keys, self.interner)))
 
 
 @pytest.fixture
@@ -270,8 +270,8 @@ def test_columns_may_be_named_as_sqlite_names_its_rowid() -> None:
         feed = ChangeFeed()
         mirror = Mirror({"t": store}, interner, feed)
         for key in (5, 6):
-            feed.append(store, 0, store.apply(ingest(table, dict.fromkeys(names[:count], key), interner)))
-            feed.append(store, 0, store.remove(ingest_keys(table, key - 1, interner)))
+            feed.append(store, 0, store.apply(coded(table, dict.fromkeys(names[:count], key), interner)))
+            feed.append(store, 0, store.remove(coded_keys(table, key - 1, interner)))
             assert mirror.query("SELECT * FROM t") == [(key,) * count]
         mirror.close()
 
@@ -306,7 +306,7 @@ def test_a_row_of_many_long_texts_can_be_read_and_sorted() -> None:
     table = Table("T", tuple(Column(f"C{i}", ColumnType.TEXT) for i in range(12)), 0)
     interner, store = Interner(), TableStore(table)
     longest = "x" * LONGEST_TEXT_BYTES
-    store.apply(ingest(table, [dict.fromkeys((c.name for c in table.columns), longest)], interner))
+    store.apply(coded(table, [dict.fromkeys((c.name for c in table.columns), longest)], interner))
     mirror = Mirror({"t": store}, interner, ChangeFeed())
     assert mirror.query("SELECT a.* FROM t a JOIN t b USING (c0) ORDER BY b.c1") == [(longest,) * 12]
     with pytest.raises(SqlError, match="too big"):

@@ -12,11 +12,14 @@ import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import Column, ColumnType, Table
-from hullcast.broker.tables.values import Refused, decode, decode_column, encode, encode_column
+from hullcast.broker.tables.values import NULL, Refused, decode, decode_column, encode_number, take_text
 from hullcast.network.wire.errors import BadValue
+from hullcast.network.wire.values import scalars
+from tests.support.rows import coded
 
 REAL = Column("R", ColumnType.REAL)
 INTEGER = Column("I", ColumnType.INTEGER)
@@ -25,6 +28,27 @@ TEXT = Column("S", ColumnType.TEXT)
 COLUMNS = (Column("K", ColumnType.INTEGER), REAL, INTEGER, TIME, TEXT)
 TABLE = Table("T", COLUMNS, 0)
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+def encode(column: Column, value: object, interner: Interner) -> float:
+    """The definition: the code of one value, as it comes through the door."""
+    (scalar,) = scalars([value])
+    if column.type is not ColumnType.TEXT:
+        return encode_number(column, scalar)
+    text = take_text(column, scalar)
+    return NULL if text is None else interner.code(text)
+
+
+def encode_column(column: Column, values: Any, interner: Interner, table: Table = TABLE) -> NDArray[np.float64]:
+    """The codes of a column, in a table of it and a key."""
+    if column == table.key_column:
+        cells = coded(table, {column.name: values}, interner).cells
+    else:
+        alone = Table(table.name, (column, table.key_column), 1)
+        cells = coded(alone, {column.name: values, "K": list(range(len(values)))}, interner).cells
+    codes: NDArray[np.float64] = cells[0]
+    return codes
+
 
 instants = st.datetimes(datetime(1690, 1, 1), datetime(2250, 1, 1)).map(lambda d: d.replace(tzinfo=UTC))
 good = {
@@ -61,7 +85,7 @@ odd: st.SearchStrategy[Any] = st.sampled_from(
 def test_a_good_value_comes_back_from_its_code(column: Column, data: st.DataObject) -> None:
     interner = Interner()
     values = data.draw(st.lists(st.none() | good[column.type], max_size=6))
-    codes = encode_column(column, values, interner, TABLE)
+    codes = encode_column(column, values, interner)
     assert decode_column(column.type, codes, interner) == values
     assert [decode(column.type, encode(column, value, interner), interner) for value in values] == values
 
@@ -80,7 +104,7 @@ def test_a_column_is_judged_as_its_values_are_one_by_one(column: Column, not_nul
             expected = [encode(column, value, alone) for value in values]
         except Refused:
             with pytest.raises(BadValue) as caught:
-                encode_column(column, form, together, TABLE)
+                encode_column(column, form, together)
             assert len(together) == 0
             with pytest.raises(Refused) as refused:
                 encode(column, values[caught.value.row], alone)
@@ -88,7 +112,7 @@ def test_a_column_is_judged_as_its_values_are_one_by_one(column: Column, not_nul
             for value in values[: caught.value.row]:
                 encode(column, value, alone)
         else:
-            np.testing.assert_array_equal(encode_column(column, form, together, TABLE), expected)
+            np.testing.assert_array_equal(encode_column(column, form, together), expected)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +139,7 @@ def test_values_have_the_codes_written_here(column: Column, value: object, code:
 def test_minus_zero_has_the_code_of_zero() -> None:
     for column in (REAL, INTEGER):
         for form in ([-0.0], np.array([-0.0])):
-            assert math.copysign(1, encode_column(column, form, Interner(), TABLE)[0]) == 1
+            assert math.copysign(1, encode_column(column, form, Interner())[0]) == 1
         assert math.copysign(1, encode(column, -0.0, Interner())) == 1
 
 
@@ -148,13 +172,13 @@ def test_minus_zero_has_the_code_of_zero() -> None:
 )
 def test_arrays_are_refused_with_the_first_bad_row(column: Column, array: object, row: int) -> None:
     with pytest.raises(BadValue) as caught:
-        encode_column(column, array, Interner(), TABLE)
+        encode_column(column, array, Interner())
     assert (caught.value.row, caught.value.column) == (row, column.name)
 
 
 def test_a_nan_is_refused_with_the_hint_how_to_say_null() -> None:
     with pytest.raises(BadValue, match="stores NaN as NULL"):
-        encode_column(REAL, np.array([math.nan]), Interner(), TABLE)
+        encode_column(REAL, np.array([math.nan]), Interner())
 
 
 @pytest.mark.parametrize(
@@ -190,4 +214,4 @@ def test_a_nan_is_refused_with_the_hint_how_to_say_null() -> None:
 )
 def test_columns_of_other_libraries_are_understood(column: Column, values: object, expected: list[object]) -> None:
     interner = Interner()
-    assert decode_column(column.type, encode_column(column, values, interner, TABLE), interner) == expected
+    assert decode_column(column.type, encode_column(column, values, interner), interner) == expected

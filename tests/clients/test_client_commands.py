@@ -200,6 +200,24 @@ def test_what_the_server_refuses_is_told_with_its_line(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ('{"a": 1}', "REAL takes a number, got dict"),
+        ("[1]", "REAL takes a number, got list"),
+        ("true", "REAL takes a number, got bool True"),
+        ('"x"', "REAL takes a number, got str 'x'"),
+        ("1e999", "inf is not allowed: numbers must be finite"),
+    ],
+)
+def test_a_bad_value_of_json_is_refused_as_the_sdk_refuses_it_with_its_line(
+    shell: Shell, value: str, said: str
+) -> None:
+    rows = f'{{"SYMBOL": "A", "RISK": 1}}\n\n{{"SYMBOL": "B", "RISK": 1, "PER": {value}}}\n'
+    got = shell("publish", shell.table, "--jsonl", shell.file(rows), code=2)
+    assert f"line 3, column PER: {said}; no row was published" in got.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"\x00\x01\xff garbage", "is not UTF-8"),
@@ -458,7 +476,7 @@ def test_a_replay_ends_with_its_summary_by_ctrl_c(shell: Shell) -> None:
 def test_nan_is_null_where_that_is_asked_for(shell: Shell) -> None:
     csv = shell.file("SYMBOL,RISK,PER\nA,1,nan\nB,2,3.5\n")
     refused = shell("publish", shell.table, "--csv", csv, code=2)
-    assert "line 2, column PER: 'nan' is not a number; --nan null stores it as NULL" in refused
+    assert "line 2, column PER: NaN is not allowed; `hullcast publish --nan null` stores NaN as NULL" in refused
     shell("publish", shell.table, "--csv", csv, "--nan", "null")
     parquet = shell.file(b"", "rows.parquet")
     pq.write_table(pa.table({"SYMBOL": ["C"], "RISK": [3.0], "PER": [float("nan")]}), parquet)

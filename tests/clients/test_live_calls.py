@@ -201,3 +201,18 @@ async def test_if_a_later_piece_is_bad_the_error_says_what_is_durable(monkeypatc
         with pytest.raises(hullcast.BadBatch):  # no batch at all: not one piece of it
             await client.publish("T", {"K": [1, 2, 3, 4, 5], "X": [1.0, 2.0]})
         assert await client.query("SELECT COUNT(*) FROM T") == [(2,)]
+
+
+# --- parameters ------------------------------------------------------------------------------------------------
+
+
+async def test_instants_finer_than_a_microsecond_are_compared_exactly() -> None:
+    instants = np.array([1000, 1001, 1999], "M8[ns]")  # a row at 1 us is before the last two
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
+        await client.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, AT TIMESTAMP)")
+        await client.publish("T", {"K": [1], "AT": np.array([1], "M8[us]")})
+        sql = "SELECT COUNT(*) FROM T WHERE AT < ?"
+        async with client.subscribe_many(sql, instants) as many:
+            assert many.answers.tolist() == [0, 1, 1]
+        async with client.subscribe(sql, instants[1]) as one:
+            assert one.answer == 1

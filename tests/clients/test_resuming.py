@@ -10,14 +10,13 @@ import pytest
 from hullcast.clients.sdk import groups, resuming
 from hullcast.clients.sdk.effects import Ended
 from hullcast.clients.sdk.groups import SubscriptionGroup
-from hullcast.clients.sdk.pieces import sent_bytes
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.bodies import ChannelSpec, Opened, Subscribe, Subscribed, Sync
 from hullcast.network.wire.columns import Columns, TextColumn
 from hullcast.network.wire.errors import BadFrame, TooLarge, UnknownTable
-from hullcast.network.wire.value_columns import Mixed, Nullable
+from hullcast.network.wire.value_columns import Mixed, Nullable, sent_bytes
 from tests.clients.test_session import (
     CHANNEL,
     EPOCH,

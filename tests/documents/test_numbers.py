@@ -256,7 +256,6 @@ def test_defaults_that_stand_twice_in_the_code_are_equal() -> None:
     assert BUDGET == node.cover_budget == server.cover_budget
     assert node.max_children == server.max_children == LinkLimits().peers
     assert get("broker.log.commit_log:SEGMENT_BYTES") == server.segment_bytes
-    assert get("broker.tables.ingest:MAXIMUM_ROWS") == get("network.wire.limits:DEFAULT.rows")
 
 
 # -- numbers that no entry covers --------------------------------------------------------------------------

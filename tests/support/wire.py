@@ -131,7 +131,8 @@ any_frame: SearchStrategy[frames.Frame] = st.one_of(
 def publishes(draw: st.DrawFn) -> bodies.Publish:
     """A batch, of rows or of columns."""
     rows = draw(st.integers(0, 4))
-    columns = draw(st.dictionaries(names, values(rows), max_size=3))
+    column = st.one_of(values(rows), scalars) if rows == 1 else values(rows)
+    columns = draw(st.dictionaries(names, column, max_size=3))
     absent = draw(
         st.none() | (st.dictionaries(st.sampled_from(sorted(columns)), _masks(rows)) if columns else st.just({}))
     )

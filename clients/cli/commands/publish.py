@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.clients.cli.feeds.rows_in import Batch, Form
+    from hullcast.clients.cli.feeds.rows_in import Form, ReadRows
     from hullcast.clients.cli.feeds.rows_typed import TableShape
     from hullcast.clients.sdk.client import Client, Receipt
 
-    Rows = tuple[Batch, Any]  # as read, and as the table takes them
+    Rows = tuple[ReadRows, Any]  # as read, and as the table takes them
 
 FORMS: tuple[Form, ...] = ("csv", "jsonl", "parquet")
 PROGRESS_S = 0.25
@@ -101,15 +101,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-async def _publish(arguments: argparse.Namespace, batches: Iterator[Batch], account: Account) -> str:
+async def _publish(arguments: argparse.Namespace, batches: Iterator[ReadRows], account: Account) -> str:
     async with connected(arguments) as client:
         table, first = await _table(client, arguments, batches)
 
         def rows() -> Iterator[Rows]:
             if first is not None:
-                yield first, typed(first, table, nan=arguments.nan)
+                yield first, typed(first, table)
             for batch in batches:
-                yield batch, typed(batch, table, nan=arguments.nan)
+                yield batch, typed(batch, table)
 
         async def send(item: Rows) -> Receipt:
             return await client.publish(table.name, item[1], nan=arguments.nan)
@@ -122,8 +122,8 @@ async def _publish(arguments: argparse.Namespace, batches: Iterator[Batch], acco
 
 
 async def _table(
-    client: Client, arguments: argparse.Namespace, batches: Iterator[Batch]
-) -> tuple[TableShape, Batch | None]:
+    client: Client, arguments: argparse.Namespace, batches: Iterator[ReadRows]
+) -> tuple[TableShape, ReadRows | None]:
     """The table; and the first batch, if it had to be read to know what table to create."""
     try:
         return find_table(await client.tables(), arguments.table), None
@@ -138,10 +138,10 @@ async def _table(
     return find_table(await client.tables(), arguments.table), first
 
 
-async def _one(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
+async def _one(batches: Iterator[ReadRows]) -> AsyncIterator[ReadRows]:
     """The first batch, if there is one."""
 
-    def first() -> Iterator[Batch]:
+    def first() -> Iterator[ReadRows]:
         batch = next(batches, None)
         if batch is not None:
             yield batch
@@ -152,7 +152,7 @@ async def _one(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
 
 def _refusal(stopped: Stopped) -> HullcastError:
     """The server's refusal with the place in the file, and what is durable nevertheless."""
-    batch: Batch = stopped.item[0]
+    batch: ReadRows = stopped.item[0]
     error = stopped.__cause__
     if isinstance(error, BadValue) and 0 <= error.row < len(batch):
         what = f"{batch.place(error.row, error.column)}: {error.reason}"

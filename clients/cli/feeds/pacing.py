@@ -40,7 +40,7 @@ class Pacer:
     """Says what to do next, given what time it is. Times are seconds since the start of the replay.
 
     Either `rate` updates a second (0: all are due at once), or at the times of the trace itself, which `extend` brings.
-    Someone who is late gets larger batches, up to `most`, until he has caught up: no update is left out.
+    A sender that is late gets larger batches, up to `most`, until it has caught up: no update is left out.
     """
 
     def __init__(self, rate: float | None, most: int = 1000) -> None:

@@ -30,7 +30,7 @@ _LOOK_S = 0.2  # how often a reader that waits looks whether it was closed
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ReadRows:
     """Some rows of a source. `rows` are columns of text (CSV), dicts (JSON lines) or an Arrow RecordBatch (Parquet);
     `lines` says on which line of the file each begins, or which row of it it is, counted from 1."""
 
@@ -89,7 +89,7 @@ class Source:
         self._closed = True
 
     def release(self) -> None:
-        """Give the file back; for whoever reads."""
+        """Close the file; called by the reader."""
         self._closed = True
         if self._fd >= 0:
             os.close(self._fd)
@@ -144,7 +144,7 @@ class Source:
             self._lines[0] = self._lines[0][:-1]
 
 
-def read_rows(source: Source, form: Form, size: int, delimiter: str = ",") -> Iterator[Batch]:
+def read_rows(source: Source, form: Form, size: int, delimiter: str = ",") -> Iterator[ReadRows]:
     """The rows in batches of at most `size`; UsageError names the line that cannot be read."""
     match form:
         case "csv":
@@ -169,7 +169,7 @@ def form_of(path: str) -> Form:
 _ENDINGS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
-def _csv(source: Source, size: int, delimiter: str) -> Iterator[Batch]:
+def _csv(source: Source, size: int, delimiter: str) -> Iterator[ReadRows]:
     reader = csv.reader(source, delimiter=delimiter, strict=True)
     names: list[str] | None = None
     rows: list[list[str]] = []
@@ -193,7 +193,7 @@ def _csv(source: Source, size: int, delimiter: str) -> Iterator[Batch]:
         full = len(rows) >= size or source.taken_bytes - begun >= BATCH_BYTES
         if rows and (cells is None or full or source.idle()):
             assert names is not None
-            yield Batch(source.name, "csv", dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), lines)
+            yield ReadRows(source.name, "csv", dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), lines)
             rows, lines, begun = [], [], source.taken_bytes
         if cells is None:
             return
@@ -209,7 +209,7 @@ def _header(source: str, line: int, cells: list[str]) -> list[str]:
     return names
 
 
-def _json_lines(source: Source, size: int) -> Iterator[Batch]:
+def _json_lines(source: Source, size: int) -> Iterator[ReadRows]:
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     begun = source.taken_bytes
@@ -218,10 +218,10 @@ def _json_lines(source: Source, size: int) -> Iterator[Batch]:
             rows.append(_object(source, text))
             lines.append(source.line)
         if rows and (len(rows) >= size or source.taken_bytes - begun >= BATCH_BYTES or source.idle()):
-            yield Batch(source.name, "jsonl", rows, lines)
+            yield ReadRows(source.name, "jsonl", rows, lines)
             rows, lines, begun = [], [], source.taken_bytes
     if rows:
-        yield Batch(source.name, "jsonl", rows, lines)
+        yield ReadRows(source.name, "jsonl", rows, lines)
 
 
 def _object(source: Source, text: str) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is not a JSON number; use null for NULL")
 
 
-def _parquet(source: Source, size: int) -> Iterator[Batch]:
+def _parquet(source: Source, size: int) -> Iterator[ReadRows]:
     try:
         import pyarrow  # type: ignore[import-untyped]  # ships no types
         from pyarrow import parquet
@@ -253,7 +253,7 @@ def _parquet(source: Source, size: int) -> Iterator[Batch]:
             with closing(parquet.ParquetFile(file)) as table:
                 for rows in table.iter_batches(batch_size=size):
                     if len(rows):
-                        yield Batch(source.name, "parquet", rows, range(done + 1, done + len(rows) + 1))
+                        yield ReadRows(source.name, "parquet", rows, range(done + 1, done + len(rows) + 1))
                     done += len(rows)
         except (pyarrow.ArrowException, OSError) as error:
             raise UsageError(f"{source.name}: not a Parquet file that can be read: {error}") from None

@@ -1,27 +1,26 @@
-"""Rows as read become rows as a table takes them; and what table a file would need, if there is none yet.
+"""Rows as read become rows as `Client.publish` takes them; and the table that a file needs, if there is none yet.
 
 CSV is text, so each cell is read as its column's type says; an empty cell is NULL. JSON and Parquet have types of their
-own, which the server judges. Whatever is refused is told with its line.
+own. Whether a table takes the values is for the server to say, as for any client; `hullcast publish` adds the line.
 """
 
 from __future__ import annotations
 
 import re
-import string
 from dataclasses import dataclass
 from datetime import date, datetime
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from hullcast.broker.tables.schema import fold
 from hullcast.network.wire.errors import UnknownColumn, UnknownTable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hullcast.clients.cli.feeds.rows_in import Batch
-    from hullcast.network.wire.containers import Nan
+    from hullcast.clients.cli.feeds.rows_in import ReadRows
 
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
-_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,60 +33,47 @@ class TableShape:
 
     def column(self, given: str) -> str | None:
         """The declared name of a column, whatever its case."""
-        folded = given.translate(_LOWER)
-        return next((name for name in self.types if name.translate(_LOWER) == folded), None)
+        folded = fold(given)
+        return next((name for name in self.types if fold(name) == folded), None)
 
 
 def find_table(tables: Mapping[str, Any], name: str) -> TableShape:
     """The table of that name, whatever its case; or UnknownTable."""
     for declared, facts in tables.items():
-        if declared.translate(_LOWER) == name.translate(_LOWER):
+        if fold(declared) == fold(name):
             return TableShape(declared, facts["key"], facts["columns"])
     raise UnknownTable(name, tuple(tables))
 
 
-def typed(batch: Batch, table: TableShape, left_out: str | None = None, nan: Nan = "refuse") -> Any:
-    """The rows as `Client.publish` takes them, without one column if that is said; UsageError names line and column.
-
-    With `nan="null"` a cell of CSV that says NaN is NULL; what other files hold is for `Client.publish` to judge.
-    """
+def typed(batch: ReadRows, table: TableShape, left_out: str | None = None) -> Any:
+    """The rows as `Client.publish` takes them, without one column if that is said; UsageError names line and column."""
+    if batch.form == "jsonl":
+        return _objects(batch, table, left_out)
     if batch.form == "csv":
         rows = {_known(name, table, batch): cells for name, cells in batch.rows.items() if name != left_out}
         _need_key(rows, table, batch)
-        if nan == "null":
-            rows = {name: _without_nan(table.types[name], cells) for name, cells in rows.items()}
         return {name: _cells(batch, name, table.types[name], cells) for name, cells in rows.items()}
-    if batch.form == "jsonl":
-        return _objects(batch, table, left_out)
     rows = batch.rows if left_out is None else batch.rows.drop_columns([left_out])
     _need_key([_known(name, table, batch) for name in rows.schema.names], table, batch)
     return rows
 
 
-def _objects(batch: Batch, table: TableShape, left_out: str | None) -> list[dict[str, Any]]:
-    known: dict[str, str | None] = {}
-    found = []
+def _objects(batch: ReadRows, table: TableShape, left_out: str | None) -> list[dict[str, Any]]:
+    names = dict.fromkeys(name for row in batch.rows for name in row if name != left_out)
+    unknown = {name for name in names if table.column(name) is None}
+    keys = {name for name in names if table.column(name) == table.key}
     for number, row in enumerate(batch.rows):
-        fresh: dict[str, Any] = {}
-        for name, value in row.items():
-            if name == left_out:
-                continue
-            column = known.get(name)
-            if column is None:
-                column = known[name] = table.column(name)
-            if column is None:
-                raise UsageError(f"{batch.place(number)}: {UnknownColumn(name, table.name, tuple(table.types))}")
-            if isinstance(value, dict | list | bool):
-                kind = {dict: "an object", list: "a list", bool: "true or false"}[type(value)]
-                raise UsageError(f"{batch.place(number, column)}: {table.types[column]} does not take {kind}")
-            fresh[column] = value
-        if table.key not in fresh:
+        if not unknown.isdisjoint(row):
+            name = next(name for name in row if name in unknown)
+            raise UsageError(f"{batch.place(number)}: {UnknownColumn(name, table.name, tuple(table.types))}")
+        if keys.isdisjoint(row):
             raise UsageError(f"{batch.place(number)}: the key column {table.key} is missing")
-        found.append(fresh)
-    return found
+    if left_out is None:
+        return list(batch.rows)
+    return [{name: value for name, value in row.items() if name != left_out} for row in batch.rows]
 
 
-def _known(name: str, table: TableShape, batch: Batch) -> str:
+def _known(name: str, table: TableShape, batch: ReadRows) -> str:
     column = table.column(name)
     if column is None:
         separator = next((each for each in ";\t|" if batch.form == "csv" and each in name), None)
@@ -96,7 +82,7 @@ def _known(name: str, table: TableShape, batch: Batch) -> str:
     return column
 
 
-def _need_key(names: Iterable[str], table: TableShape, batch: Batch) -> None:
+def _need_key(names: Iterable[str], table: TableShape, batch: ReadRows) -> None:
     if table.key not in names:
         raise UsageError(f"{batch.source}: the key column {table.key} of {table.name} is missing")
 
@@ -104,7 +90,7 @@ def _need_key(names: Iterable[str], table: TableShape, batch: Batch) -> None:
 # --- text of CSV ---------------------------------------------------------------------------------------------
 
 
-def _cells(batch: Batch, name: str, kind: str, cells: list[str]) -> list[Any]:
+def _cells(batch: ReadRows, name: str, kind: str, cells: list[str]) -> list[Any]:
     """A column of text as values. All at once; only if that fails, one by one to find where."""
     convert = _CONVERT[kind]
     try:
@@ -116,17 +102,8 @@ def _cells(batch: Batch, name: str, kind: str, cells: list[str]) -> list[Any]:
                     convert(cell)
             except ValueError:
                 short = cell if len(cell) <= 40 else cell[:40] + ".."
-                hint = "; --nan null stores it as NULL" if _is_nan(kind, cell) else ""
-                raise UsageError(f"{batch.place(row, name)}: {short!r} is not {KINDS[kind]}{hint}") from None
+                raise UsageError(f"{batch.place(row, name)}: {short!r} is not {KINDS[kind]}") from None
         raise
-
-
-def _is_nan(kind: str, cell: str) -> bool:
-    return kind in ("REAL", "INTEGER") and cell.strip().lower() == "nan"
-
-
-def _without_nan(kind: str, cells: list[str]) -> list[str]:
-    return ["" if _is_nan(kind, cell) else cell for cell in cells]
 
 
 #: What a value of a type is called in messages.
@@ -141,22 +118,19 @@ def text_value(kind: str, text: str) -> Any:
 def _real(text: str) -> float:
     if "_" in text:  # Python would take 1_000; no other program writes it
         raise ValueError
-    value = float(text)
-    if value - value != 0:  # NaN or an infinity
-        raise ValueError
-    return value
+    return float(text)  # a NaN or an infinity too: the table refuses it, or NaN is NULL
 
 
-def _integer(text: str) -> int:
-    if "_" in text:
-        raise ValueError
+def _integer(text: str) -> int | float:
+    value = _real(text)
     try:
         return int(text)
     except ValueError:
-        value = _real(text)
-        if value != int(value):
+        if value.is_integer():
+            return int(value)
+        if isfinite(value):
             raise
-        return int(value)
+        return value
 
 
 _CONVERT: dict[str, Callable[[str], Any]] = {
@@ -170,9 +144,9 @@ _CONVERT: dict[str, Callable[[str], Any]] = {
 # --- a table for a file --------------------------------------------------------------------------------------
 
 
-def create_statement(table: str, batch: Batch, key: str | None = None, left_out: str | None = None) -> str:
+def create_statement(table: str, batch: ReadRows, key: str | None = None) -> str:
     """CREATE TABLE for rows like these: types as far as this batch shows them, `key` or the first column the key."""
-    columns = {name: values for name, values in _columns(batch).items() if name != left_out}
+    columns = _columns(batch)
     key = next(iter(columns)) if key is None else key
     if key not in columns:
         raise UsageError(f"{batch.source}: there is no column {key} for the key; columns: {', '.join(columns)}")
@@ -182,7 +156,7 @@ def create_statement(table: str, batch: Batch, key: str | None = None, left_out:
     return f"CREATE TABLE {_quoted(table)} ({', '.join(declared)})"
 
 
-def _columns(batch: Batch) -> dict[str, list[Any]]:
+def _columns(batch: ReadRows) -> dict[str, list[Any]]:
     if batch.form == "jsonl":
         names = dict.fromkeys(name for row in batch.rows for name in row)
         return {name: [row.get(name) for row in batch.rows] for name in names}
@@ -205,6 +179,8 @@ def _fits(kind: str, value: Any) -> bool:
         try:
             found = _CONVERT[kind](value)
         except ValueError:
+            return False
+        if isinstance(found, float) and not isfinite(found):
             return False
         if kind == "INTEGER":
             return str(found) == value  # 007 and 1.0 have a meaning as they are

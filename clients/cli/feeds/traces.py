@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hullcast.clients.cli.feeds.pacing import Floats
-    from hullcast.clients.cli.feeds.rows_in import Batch
+    from hullcast.clients.cli.feeds.rows_in import ReadRows
     from hullcast.clients.cli.feeds.rows_typed import TableShape
     from hullcast.clients.sdk.client import Client
 
@@ -79,12 +79,12 @@ def _part(action: stocks.Action) -> Piece:
 
 
 class FileTrace:
-    """A CSV, JSON lines or Parquet file; `time` is the column by which it is ordered, if it shall be played by it."""
+    """A CSV, JSON lines or Parquet file; `time` is the column by which it is ordered, if it is played by time."""
 
     def __init__(self, path: str, table: str | None, key: str | None, time: str | None, *, timed: bool) -> None:
         self._path, self._form, self._key = path, form_of(path), key
         self._name = table or path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        self._source = Source(path)  # now, so that a wrong name is told at once
+        self._source = Source(path)  # now, so that a wrong name is reported at once
         self._time, self._timed = time, timed
         self._table: TableShape | None = None
 
@@ -137,7 +137,7 @@ def open_trace(text: str, *, table: str | None, key: str | None, time: str | Non
     return SyntheticTrace(text, batch)
 
 
-def _time_column(batch: Batch, given: str | None) -> str:
+def _time_column(batch: ReadRows, given: str | None) -> str:
     names = _names(batch)
     wanted = (given.lower(),) if given is not None else TIME_NAMES
     for name in wanted:
@@ -151,13 +151,13 @@ def _time_column(batch: Batch, given: str | None) -> str:
     )
 
 
-def _names(batch: Batch) -> list[str]:
+def _names(batch: ReadRows) -> list[str]:
     if batch.form == "jsonl":
         return list(dict.fromkeys(name for row in batch.rows for name in row))
     return list(batch.rows) if batch.form == "csv" else list(batch.rows.schema.names)
 
 
-def _instants(batch: Batch, column: str) -> Floats:
+def _instants(batch: ReadRows, column: str) -> Floats:
     """Seconds since 1970: of numbers as they are, of texts and datetimes as ISO-8601 and UTC."""
     if batch.form == "jsonl":
         values = [row.get(column) for row in batch.rows]
