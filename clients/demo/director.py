@@ -12,10 +12,10 @@ from hullcast.clients.demo.record import RecordReader
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, PUBLISHER, VICTIM, many_ranges, wanted
 from hullcast.clients.demo.stage import Stage
 from hullcast.clients.demo.state import Shown, State
+from hullcast.clients.demo.stocks import size_of
 from hullcast.clients.demo.summary import Summary
 from hullcast.clients.demo.traffic import ContentNetwork, Traffic, unicast
 from hullcast.clients.demo.verdict import Continuity, Moment, judge_all
-from hullcast.sim.stocks import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

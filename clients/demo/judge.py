@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hullcast.clients.demo.stocks import CREATES, Upsert
 from hullcast.clients.demo.stream import canonical
-from hullcast.sim.stocks import CREATES, Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hullcast.clients.demo.record import Entry
     from hullcast.clients.demo.scenario import Ranges
-    from hullcast.sim.stocks import Action
+    from hullcast.clients.demo.stocks import Action
 
     Floats = npt.NDArray[np.float64]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.demo.record import Entry
 from hullcast.clients.demo.scenario import PUBLISHER
+from hullcast.clients.demo.stocks import CREATES, Upsert, size_of, stock_trace
 from hullcast.clients.demo.worker import Moves, stay_quiet
 from hullcast.clients.sdk.client import connect
-from hullcast.sim.stocks import CREATES, Upsert, size_of, stock_trace
 
 if TYPE_CHECKING:
+    from hullcast.clients.demo.stocks import Action, Trace
     from hullcast.clients.sdk.client import Client
-    from hullcast.sim.stocks import Action, Trace
 
 BATCH = 40
 

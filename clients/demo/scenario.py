@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hullcast.clients.demo.stocks import SECTORS
 from hullcast.sim.seeds import generator
-from hullcast.sim.stocks import SECTORS
 
 if TYPE_CHECKING:
     import numpy.typing as npt

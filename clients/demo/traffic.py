@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.clients.demo.scenario import CLIENTS, wanted
+from hullcast.clients.demo.stocks import CREATES, TABLES
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.frames import Deliver, encode
-from hullcast.sim.stocks import CREATES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

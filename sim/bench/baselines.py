@@ -12,7 +12,7 @@ from hullcast.network.compiled import kernel, part
 from hullcast.sim.bench.timing import Run
 
 if TYPE_CHECKING:
-    from hullcast.sim.workloads import Changes, Floats, Ints, Ranges, Rows
+    from hullcast.sim.traces.table51 import Changes, Floats, Ints, Ranges, Rows
 
 
 class CeilingSubject:

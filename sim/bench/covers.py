@@ -20,7 +20,7 @@ from hullcast.sim.bench.engine import FORMAT, machine
 from hullcast.sim.bench.subjects import engine_of
 from hullcast.sim.bench.timing import Run, in_turns
 from hullcast.sim.seeds import generator
-from hullcast.sim.workloads import RANGE_MIN, Ranges, Workload
+from hullcast.sim.traces.table51 import RANGE_MIN, Ranges, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Form
     from hullcast.sim.bench.timing import Subject
-    from hullcast.sim.workloads import Changes
+    from hullcast.sim.traces.table51 import Changes
 
     Floats = np.typing.NDArray[np.float64]
 

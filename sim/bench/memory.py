@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hullcast.clients.cli.processes.child import environment
 from hullcast.network.wire.errors import HullcastError, UsageError
 from hullcast.sim.bench.subjects import engine_of
-from hullcast.sim.workloads import RANGE_MIN, Workload
+from hullcast.sim.traces.table51 import RANGE_MIN, Workload
 
 WARM_ROWS = 100  # loaded first, so that compiled code and imports are not counted
 

@@ -23,7 +23,7 @@ import hullcast
 from hullcast.network.wire.errors import HullcastError, UsageError
 from hullcast.sim.bench.subjects import KernelSubject
 from hullcast.sim.bench.timing import in_turns, us
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,11 +11,11 @@ from hullcast.broker.tables.ingest import ingest
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.store import TableStore
 from hullcast.sim.bench.timing import Run
-from hullcast.sim.workloads import CREATE, RANGE_MIN
+from hullcast.sim.traces.table51 import CREATE, RANGE_MIN
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.store import Updates
-    from hullcast.sim.workloads import Changes, Ranges, Rows
+    from hullcast.sim.traces.table51 import Changes, Ranges, Rows
 
 
 def engine_of(rows: Rows) -> Engine:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hullcast.sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
 from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
 from hullcast.sim.bench.timing import in_turns, messages_per_update, ratio, us
-from hullcast.sim.workloads import SPIKES, Workload
+from hullcast.sim.traces.table51 import SPIKES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable

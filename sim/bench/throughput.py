@@ -14,7 +14,7 @@ from hullcast.sim.bench.memory import check_psutil, measure_memory
 from hullcast.sim.bench.subjects import EngineSubject, engine_of
 from hullcast.sim.bench.timing import Run, in_turns, messages_per_update, us
 from hullcast.sim.seeds import generator
-from hullcast.sim.workloads import DOMAIN, RANGE_MIN, Workload
+from hullcast.sim.traces.table51 import DOMAIN, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable

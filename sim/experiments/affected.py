@@ -31,7 +31,7 @@ from hullcast.sim.experiments.stage import Point
 from hullcast.sim.experiments.subscriptions import Law
 from hullcast.sim.experiments.summary import write_lines
 from hullcast.sim.overlay.placement import PLACEMENTS
-from hullcast.sim.workloads import Mix
+from hullcast.sim.traces.table51 import Mix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,8 +31,8 @@ from hullcast.sim.experiments.stage import Point
 from hullcast.sim.experiments.subscriptions import SHORT
 from hullcast.sim.experiments.summary import write_lines
 from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.traces.table51 import SHADOWS, Mix
 from hullcast.sim.traffic.sizes import wire_sizes
-from hullcast.sim.workloads import SHADOWS, Mix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

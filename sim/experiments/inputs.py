@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hullcast.sim.experiments.settings import FigureSettings
     from hullcast.sim.experiments.stage import Stage
-    from hullcast.sim.workloads import Mix
+    from hullcast.sim.traces.table51 import Mix
 
 #: What `--data` must hold.
 PRICES = "pystock_open_close_20150320_20170331.csv.gz"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hullcast.sim.experiments.settings import NetworkSettings
     from hullcast.sim.experiments.subscriptions import Law
     from hullcast.sim.topology.graph import Topology
-    from hullcast.sim.workloads import Ranges
+    from hullcast.sim.traces.table51 import Ranges
 
 #: All placements, and CAN once more with CAN's own way in.
 WITH_GREEDY = (*PLACEMENTS, "can-greedy")

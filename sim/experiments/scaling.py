@@ -20,11 +20,11 @@ from hullcast.sim.experiments.section import Section
 from hullcast.sim.experiments.stage import chunks_for
 from hullcast.sim.experiments.subscriptions import Law
 from hullcast.sim.experiments.summary import reduced
-from hullcast.sim.spark import spark_session, watched
+from hullcast.sim.spark.session import spark_session, watched
+from hullcast.sim.traces.table51 import Ranges
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
 from hullcast.sim.traffic.replay import replay, sent
-from hullcast.sim.workloads import Ranges
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,8 +28,8 @@ from hullcast.sim.experiments.summary import (
     write_lines,
     write_stress,
 )
-from hullcast.sim.spark import path_to_read, path_to_write, spark_session, watched
-from hullcast.sim.spark_needs import check_workers, is_local
+from hullcast.sim.spark.needs import check_workers, is_local
+from hullcast.sim.spark.session import path_to_read, path_to_write, spark_session, watched
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
 from hullcast.sim.traffic.chunk import Events, State, replay_chunk

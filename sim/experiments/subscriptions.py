@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from hullcast.sim.seeds import generator
-from hullcast.sim.workloads import DOMAIN, LENGTH, MIDPOINT, Ranges
+from hullcast.sim.traces.table51 import DOMAIN, LENGTH, MIDPOINT, Ranges
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark import path_to_read
+from hullcast.sim.spark.session import path_to_read
 from hullcast.sim.traces.fundamentals import column, lines_of, open_text, plain
 
 if TYPE_CHECKING:

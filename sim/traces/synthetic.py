@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.sim.traces.folders import writing
+from hullcast.sim.traces.table51 import DOMAIN, Mix, Workload
 from hullcast.sim.traces.trace import Columns, TraceInfo, write_columns, write_info
-from hullcast.sim.workloads import DOMAIN, Mix, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

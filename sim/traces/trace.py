@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark import path_to_read
+from hullcast.sim.spark.session import path_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark import path_to_write
+from hullcast.sim.spark.session import path_to_write
 from hullcast.sim.traces.days import dates_of, select_days
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import (

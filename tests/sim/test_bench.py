@@ -20,7 +20,7 @@ from hullcast.sim.bench.report import show
 from hullcast.sim.bench.settings import FULL, QUICK, SECTIONS, Settings
 from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
 from hullcast.sim.bench.timing import Run, messages_per_update, ratio, spread
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

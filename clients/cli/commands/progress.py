@@ -59,7 +59,7 @@ def spark_bar(
     console: Console, master: str | None, *, app: str, memory: str = "2g"
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """A session, and `say(what)`."""
-    from hullcast.sim.spark import spark_session, watched
+    from hullcast.sim.spark.session import spark_session, watched
 
     with steps_bar(console, None) as steps:
         steps.begin("starting Spark")

@@ -14,7 +14,7 @@ import numpy as np
 from hullcast.clients.cli.processes.child import start
 from hullcast.clients.cli.processes.worker import Worker
 from hullcast.clients.sdk.client import connect
-from hullcast.sim.workloads import CREATE, RANGE_MIN, Workload
+from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

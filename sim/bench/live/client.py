@@ -10,7 +10,7 @@ import numpy as np
 
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.sdk.client import connect
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.client import Client

@@ -10,7 +10,7 @@ from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.cli.processes.worker import Worker, WorkerFailed, ask_all
 from hullcast.clients.sdk.client import connect
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.workloads import CREATE, Workload
+from hullcast.sim.traces.table51 import CREATE, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

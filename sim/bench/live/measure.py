@@ -19,7 +19,7 @@ from hullcast.sim.bench.engine import FORMAT, machine
 from hullcast.sim.bench.live.baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
 from hullcast.sim.bench.live.cluster import Cpu, LiveCluster, check_psutil
 from hullcast.sim.bench.live.goals import live_goals
-from hullcast.sim.workloads import CREATE, RANGE_MIN, Workload
+from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,13 +10,13 @@ import numpy as np
 
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.sdk.client import connect
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.sim.workloads import Changes
+    from hullcast.sim.traces.table51 import Changes
 
 
 class Publisher:

@@ -12,7 +12,7 @@ from hullcast.network.matching.messages import query_boxes
 from hullcast.sim.overlay.can import NOBODY, approached, flooded
 from hullcast.sim.overlay.division import balanced_zones, zones_along
 from hullcast.sim.overlay.zones import Zones, locate
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import neighbours, samples, trees
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay.division import balanced_zones, zones_along
 from hullcast.sim.overlay.zones import locate
 from hullcast.sim.seeds import generator
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import grid_points, owners_by_definition, samples, tree_of, trees
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hullcast.sim.overlay.brokers import choose_brokers
 from hullcast.sim.overlay.placement import PLACEMENTS, place
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import routes
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import routes_in_plane
 
 RANGES = Workload(1).ranges(2_000)

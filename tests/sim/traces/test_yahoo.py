@@ -13,7 +13,7 @@ import pytest
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
-from hullcast.sim.spark import told_in_a_line
+from hullcast.sim.spark.session import told_in_a_line
 from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.days import select_days, trading_days
 from hullcast.sim.traces.fundamentals import fundamentals, read_fundamentals

@@ -142,7 +142,7 @@ def _market(arguments: argparse.Namespace, console: Console) -> TraceInfo:
 
 def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     from hullcast.sim.traces.synthetic import table51_trace
-    from hullcast.sim.workloads import Mix
+    from hullcast.sim.traces.table51 import Mix
 
     mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
     with bar(console, None) as tick:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark_needs import check_java, check_master, is_local, worker_trouble
+from hullcast.sim.spark.needs import check_java, check_master, is_local, worker_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from hullcast.broker.engine.engine import Engine
+from hullcast.clients.demo.stocks import CREATES, Upsert, size_of, stock_trace
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import seed_of
-from hullcast.sim.stocks import CREATES, Upsert, size_of, stock_trace
-from hullcast.sim.workloads import CREATE, DOMAIN, RANGE_MIN, Changes, Mix, Workload
+from hullcast.sim.traces.table51 import CREATE, DOMAIN, RANGE_MIN, Changes, Mix, Workload
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def test_rows_are_uniform_over_the_domain() -> None:
@@ -71,8 +71,8 @@ def test_small_steps_stay_near_and_inside_the_domain() -> None:
 
 def test_names_give_the_same_numbers_in_another_process() -> None:
     script = (
-        "from hullcast.sim.workloads import Workload\n"
-        "from hullcast.sim.stocks import stock_trace\n"
+        "from hullcast.sim.traces.table51 import Workload\n"
+        "from hullcast.clients.demo.stocks import stock_trace\n"
         "load = Workload(100, root=7)\n"
         "print(load.rows.y.sum(), load.ranges(50).low.sum(), load.changes(100).y.sum(), stock_trace(5, 50, root=7))"
     )
