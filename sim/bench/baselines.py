@@ -12,7 +12,8 @@ from hullcast.network.compiled import kernel, part
 from hullcast.sim.bench.timing import Run
 
 if TYPE_CHECKING:
-    from hullcast.sim.traces.table51 import Changes, Floats, Ints, Ranges, Rows
+    from hullcast.sim.arrays import Floats, Ints
+    from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
 
 
 class CeilingSubject:
@@ -22,7 +23,7 @@ class CeilingSubject:
     answers the same searches as the A2B-tree and counts the messages, but writes none, and cannot insert.
     """
 
-    def __init__(self, rows: Rows, changes: Changes, per_round: int) -> None:
+    def __init__(self, rows: PointRows, changes: Changes, per_round: int) -> None:
         order = np.argsort(rows.x)
         place = np.empty(len(rows), np.int64)
         place[order] = np.arange(len(rows))
@@ -99,7 +100,7 @@ def _set(tree: Floats, size: int, place: int, value: float) -> None:
         tree[i] = least
 
 
-def requery_us(rows: Rows, ranges: Ranges, samples: int) -> tuple[float, float]:
+def requery_us(rows: PointRows, ranges: RangeColumns, samples: int) -> tuple[float, float]:
     """Median microseconds to answer one subscription anew, in NumPy: (by a scan, by search in rows sorted by x).
 
     What one pays per subscription and update (or per poll) without an index of subscriptions.
@@ -120,7 +121,7 @@ def requery_us(rows: Rows, ranges: Ranges, samples: int) -> tuple[float, float]:
     return 1e6 * median(scans), 1e6 * median(searches)
 
 
-def per_subscriber_rate(ranges: Ranges, changes: Changes, seconds: float) -> float:
+def per_subscriber_rate(ranges: RangeColumns, changes: Changes, seconds: float) -> float:
     """Updates a second when every subscription's predicate is evaluated for every update, in vectorised NumPy.
 
     Only "does it concern me", with no answer kept: the cheapest form of what per-subscriber filters do.

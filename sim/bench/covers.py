@@ -20,17 +20,17 @@ from hullcast.sim.bench.engine import FORMAT, machine
 from hullcast.sim.bench.subjects import engine_of
 from hullcast.sim.bench.timing import Run, in_turns
 from hullcast.sim.seeds import generator
-from hullcast.sim.traces.table51 import RANGE_MIN, Ranges, Workload
+from hullcast.sim.traces.table51 import RANGE_MIN, RangeColumns, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Form
+    from hullcast.sim.arrays import Floats
     from hullcast.sim.bench.timing import Subject
     from hullcast.sim.traces.table51 import Changes
 
-    Floats = np.typing.NDArray[np.float64]
 
 CHANNEL = 1
 SPLITS = ("random", "content")
@@ -173,7 +173,7 @@ def _root(
     return router
 
 
-def _gateways(ranges: Ranges, split: str, settings: CoverSettings) -> list[Floats]:
+def _gateways(ranges: RangeColumns, split: str, settings: CoverSettings) -> list[Floats]:
     """The points of each gateway's subscriptions."""
     points = np.column_stack((ranges.low, ranges.high))
     random = generator(settings.seed, "covers", split, len(points))

@@ -15,10 +15,10 @@ from hullcast.sim.traces.table51 import CREATE, RANGE_MIN
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.store import Updates
-    from hullcast.sim.traces.table51 import Changes, Ranges, Rows
+    from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
 
 
-def engine_of(rows: Rows) -> Engine:
+def engine_of(rows: PointRows) -> Engine:
     """An engine with the workload's table."""
     engine = Engine()
     engine.execute(CREATE)
@@ -29,7 +29,7 @@ def engine_of(rows: Rows) -> Engine:
 class KernelSubject:
     """S-CN at its barest: prepared updates into the A2B-tree, rectangles out. No checking, no store, no sockets."""
 
-    def __init__(self, rows: Rows, changes: Changes, per_round: int, batch: int) -> None:
+    def __init__(self, rows: PointRows, changes: Changes, per_round: int, batch: int) -> None:
         empty = Engine()
         empty.execute(CREATE)
         interner = Interner()
@@ -59,7 +59,9 @@ class KernelSubject:
 class EngineSubject:
     """S-CN as served: `Engine.upsert` with columns, the channel open, its subscribers elsewhere."""
 
-    def __init__(self, rows: Rows, changes: Changes, per_round: int, batch: int, ranges: Ranges | None = None) -> None:
+    def __init__(
+        self, rows: PointRows, changes: Changes, per_round: int, batch: int, ranges: RangeColumns | None = None
+    ) -> None:
         self.engine = engine_of(rows)
         self.channel = self.engine.open_channel(RANGE_MIN)
         if ranges is not None:
@@ -82,7 +84,7 @@ class EngineSubject:
 class UnicastSubject:
     """S-UN: the same engine, but it knows every subscription, finds those concerned and updates each answer."""
 
-    def __init__(self, rows: Rows, changes: Changes, per_round: int, batch: int, ranges: Ranges) -> None:
+    def __init__(self, rows: PointRows, changes: Changes, per_round: int, batch: int, ranges: RangeColumns) -> None:
         self._inner = EngineSubject(rows, changes, per_round, batch, ranges)
 
     def run(self, turn: int) -> Run:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.sim.overlay.brokers import choose_brokers
-from hullcast.sim.overlay.placement import PLACEMENTS, Placement, place
+from hullcast.sim.overlay.placement import PLACEMENTS, Placement, choose_brokers, place
 from hullcast.sim.topology.files import read_topology
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import Routes, routes
 from hullcast.sim.traffic.chunk import World
-from hullcast.sim.traffic.replay import label
 from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from hullcast.sim.experiments.settings import NetworkSettings
     from hullcast.sim.experiments.subscriptions import Law
     from hullcast.sim.topology.graph import Topology
-    from hullcast.sim.traces.table51 import Ranges
+    from hullcast.sim.traces.table51 import RangeColumns
 
 #: All placements, and CAN once more with CAN's own way in.
 WITH_GREEDY = (*PLACEMENTS, "can-greedy")
@@ -51,11 +49,11 @@ class Network:
                 entry="greedy" if greedy else "map",
                 root=seed,
             )
-            assert label(made) == name
+            assert made.label == name
             self._placed[law, name] = made
         return self._placed[law, name]
 
-    def world(self, law: Law, ranges: Ranges, names: Sequence[str] = PLACEMENTS) -> World:
+    def world(self, law: Law, ranges: RangeColumns, names: Sequence[str] = PLACEMENTS) -> World:
         """These subscriptions on each of the placements."""
         points = np.stack((ranges.low, ranges.high), axis=1)
         placed = [self.placement(name, law) for name in names]

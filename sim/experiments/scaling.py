@@ -21,7 +21,7 @@ from hullcast.sim.experiments.stage import chunks_for
 from hullcast.sim.experiments.subscriptions import Law
 from hullcast.sim.experiments.summary import reduced
 from hullcast.sim.spark.session import spark_session, watched
-from hullcast.sim.traces.table51 import Ranges
+from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
 from hullcast.sim.traffic.replay import replay, sent
@@ -180,7 +180,7 @@ def _measure(stage: Stage, settings: FigureSettings, given: Input, path: Path) -
     ranges, network = law.ranges(most, root=settings.network.seed), stage.network()
     worlds = {}
     for count in [int(part * most) for part in PARTS]:
-        worlds[count] = stage.warmed(network.world(law, Ranges(ranges.low[:count], ranges.high[:count])))
+        worlds[count] = stage.warmed(network.world(law, RangeColumns(ranges.low[:count], ranges.high[:count])))
     total = int(SHARE * read_info(given.trace).events)
     some, few, cores = int(PARTS[0] * total), int(PARTS[0] * most), _cores()
     varied: dict[str, list[Size]] = {

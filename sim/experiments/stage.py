@@ -32,7 +32,7 @@ from hullcast.sim.spark.needs import check_workers, is_local
 from hullcast.sim.spark.session import path_to_read, path_to_write, spark_session, watched
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
-from hullcast.sim.traffic.chunk import Events, State, replay_chunk
+from hullcast.sim.traffic.chunk import Events, StartRows, replay_chunk
 from hullcast.sim.traffic.replay import replay, sent
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Stage:
         """Compile all kernels here, once: Spark's workers then load them, and do not all compile them at a time."""
         if not self._warm:
             one, empty = np.zeros(1, np.int64), np.empty(0, np.int64)
-            replay_chunk(State(empty, np.empty(0), np.empty(0)), Events(one, one, np.ones(1), np.ones(1)), world)
+            replay_chunk(StartRows(empty, np.empty(0), np.empty(0)), Events(one, one, np.ones(1), np.ones(1)), world)
             self._warm = True
         return world
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from hullcast.sim.seeds import generator
-from hullcast.sim.traces.table51 import DOMAIN, LENGTH, MIDPOINT, Ranges
+from hullcast.sim.traces.table51 import DOMAIN, LENGTH, MIDPOINT, RangeColumns
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,7 +31,7 @@ class Law:
         (middle, spread), (length, deviation) = self.midpoint, self.length
         return Law((low + middle * width, spread * width), (length * width, deviation * width))
 
-    def ranges(self, count: int, *, root: int, name: str = "subscriptions") -> Ranges:
+    def ranges(self, count: int, *, root: int, name: str = "subscriptions") -> RangeColumns:
         """So many of them. Fewer are the first of many: a run with more subscriptions adds some, and changes none."""
         middle = generator(root, "law", name, "midpoints").normal(*self.midpoint, count)
         mean, deviation = self.length
@@ -39,7 +39,7 @@ class Law:
         below = ndtr(-mean / deviation)
         share = generator(root, "law", name, "lengths").random(count)
         length = np.maximum(mean + deviation * ndtri(below + share * (1.0 - below)), 0.0)
-        return Ranges(middle - length / 2, middle + length / 2)
+        return RangeColumns(middle - length / 2, middle + length / 2)
 
     def sample(self, *, root: int) -> npt.NDArray[np.float64]:
         """Points (x1, x2) to divide the plane by."""

@@ -42,10 +42,8 @@ from hullcast.network.matching.tree import longer
 from hullcast.sim.overlay.zones import Zones, locate_one
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hullcast.sim.arrays import Floats, Ints
 
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
 
 #: How a rectangle comes from the server to its entry: the server knows the zones and sends it there at once, or
 #: it goes from neighbour to neighbour, as in a CAN where nobody knows more.

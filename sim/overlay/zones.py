@@ -27,7 +27,7 @@ import numpy.typing as npt
 from hullcast.network.compiled import kernel, part
 
 if TYPE_CHECKING:
-    Floats = npt.NDArray[np.float64]
+    from hullcast.sim.arrays import Floats
 
 INNER = -1  # owner of an inner node
 

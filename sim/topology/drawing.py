@@ -13,7 +13,7 @@ from hullcast.sim.topology.measures import FITTED, ccdf, slope
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hullcast.sim.topology.comparison import Comparison, Subject
+    from hullcast.sim.topology.comparison import MeasuredTopology, TopologyComparison
     from hullcast.sim.topology.graph import Topology
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
@@ -24,7 +24,7 @@ DPI = 140
 HUB = 100  # from this degree on a node stands out in the plane
 
 
-def draw_comparison(comparison: Comparison, path: Path) -> None:
+def draw_comparison(comparison: TopologyComparison, path: Path) -> None:
     """Three panels: degrees beside the program's, degrees beside the real Internet's, lengths of paths."""
     pyplot = _pyplot()
     figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(15, 5), dpi=DPI, layout="constrained")
@@ -89,13 +89,13 @@ def draw_plane(topology: Topology, path: Path) -> None:
     _save(pyplot, figure, path)
 
 
-def _dots(axes: Any, one: Subject, colour: str, marker: str, size: float) -> None:
+def _dots(axes: Any, one: MeasuredTopology, colour: str, marker: str, size: float) -> None:
     degree, share = ccdf(one.topology.degrees())
     hollow = {"facecolors": "none", "edgecolors": colour} if marker == "o" else {"color": colour}
     axes.scatter(degree[:-1], share[:-1], s=size, marker=marker, label=one.label, linewidths=0.9, **hollow)
 
 
-def _fit(axes: Any, one: Subject) -> None:
+def _fit(axes: Any, one: MeasuredTopology) -> None:
     """The line whose slope is the degree exponent, where it was fitted."""
     degree, share = ccdf(one.topology.degrees())
     exponent = slope(degree, share)
@@ -108,7 +108,7 @@ def _fit(axes: Any, one: Subject) -> None:
     axes.annotate(f"slope {exponent:.2f}", (14, 2.6 * middle * 14**exponent), color=GREY, fontsize=10)
 
 
-def _paths(axes: Any, shown: list[Subject]) -> None:
+def _paths(axes: Any, shown: list[MeasuredTopology]) -> None:
     colours = {GENERATED: COLOURS[GENERATED], PROGRAM: COLOURS[PROGRAM], REAL: REALS[0]}
     width = 0.8 / len(shown)
     for number, one in enumerate(shown):

@@ -12,7 +12,8 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
 
 if TYPE_CHECKING:
-    from hullcast.sim.topology.graph import Floats, Ints, Topology
+    from hullcast.sim.arrays import Floats, Ints
+    from hullcast.sim.topology.graph import Topology
 
 #: The degrees over which the slope is fitted. Degree 1 has a law of its own, and above 100 so few nodes
 #: are left (0.5 % of 20,000) that single hubs would bend the line.

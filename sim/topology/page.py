@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.sim.topology.comparison import Comparison, Subject
+    from hullcast.sim.topology.comparison import MeasuredTopology, TopologyComparison
     from hullcast.sim.topology.measures import Measures
 
 
@@ -58,7 +58,7 @@ COLUMNS = (
 )
 
 
-def write_page(comparison: Comparison, folder: Path) -> list[Path]:
+def write_page(comparison: TopologyComparison, folder: Path) -> list[Path]:
     """Write `topology.md` and its pictures; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     page, chart, plane = (folder / name for name in ("topology.md", "topology.png", "topology_plane.png"))
@@ -75,7 +75,7 @@ def row(label: str, measures: Measures) -> tuple[str, ...]:
     return (label, f"{measures.nodes:,}", f"{measures.links:,}", degree, largest, one, *rest)
 
 
-def verdict(ours: Subject, other: Subject) -> str:
+def verdict(ours: MeasuredTopology, other: MeasuredTopology) -> str:
     """A sentence: where the two agree, and where and how they differ."""
     same = [figure for figure in FIGURES if figure.agrees(ours.measures, other.measures)]
     apart = [figure for figure in FIGURES if not figure.agrees(ours.measures, other.measures)]
@@ -89,7 +89,7 @@ def verdict(ours: Subject, other: Subject) -> str:
     return f"**{ours.label} : {other.label}**: " + "; ".join(parts) + "."
 
 
-def _page(comparison: Comparison) -> str:
+def _page(comparison: TopologyComparison) -> str:
     lines = [
         "# Generated topologies, INET's own and the real Internet",
         "",
@@ -133,7 +133,7 @@ def _page(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _spread(comparison: Comparison) -> str:
+def _spread(comparison: TopologyComparison) -> str:
     def ends(figure: Figure) -> str:
         low, high = (choose(comparison.seeds, key=figure.value) for choose in (min, max))
         shown = figure.show(low), figure.show(high)
@@ -142,7 +142,7 @@ def _spread(comparison: Comparison) -> str:
     return f"Over {len(comparison.seeds)} seeds: " + ", ".join(ends(figure) for figure in FIGURES) + "."
 
 
-def _meaning(comparison: Comparison) -> list[str]:
+def _meaning(comparison: TopologyComparison) -> list[str]:
     """What the differences do to a simulation, for each real graph."""
     sentences = []
     for other, twin in zip(comparison.others, comparison.twins, strict=True):

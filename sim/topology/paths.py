@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.csgraph import dijkstra
 
 from hullcast.network.compiled import kernel
@@ -15,9 +14,9 @@ from hullcast.network.wire.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.sim.topology.graph import Floats, Ints, Topology
+    from hullcast.sim.arrays import Floats, Ints, Narrow
+    from hullcast.sim.topology.graph import Topology
 
-Narrow = npt.NDArray[np.int32]
 
 CHUNK = 64  # sources at a time: 64 x 20,000 distances are 10 MB
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
@@ -24,7 +23,8 @@ from hullcast.sim.seeds import generator
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-Floats = npt.NDArray[np.float64]
+    from hullcast.sim.arrays import Floats
+
 
 #: The one form of a number, here and in Spark: no words (NaN), no thousands, no suffix that only Java knows (1.5d).
 NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"

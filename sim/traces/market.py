@@ -27,8 +27,8 @@ from hullcast.sim.traces.yahoo import TIMES, write_trace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Ints = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
+    from hullcast.sim.arrays import Booleans, Ints
+
 
 #: Figures of Xie (2007).
 STOCKS, DAYS, PRICES_MADE, NOT_IGNORABLE = 3_053, 60, 338_415, 0.117

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
@@ -19,9 +18,8 @@ from hullcast.sim.seeds import generator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
+    from hullcast.sim.arrays import Booleans, Floats, Ints
+
 
 #: Table 5.1.
 DOMAIN = 10_000.0
@@ -34,7 +32,7 @@ RANGE_MIN = "SELECT MIN(Y) FROM POINTS WHERE X BETWEEN ? AND ?"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PointRows:
     """Rows of POINTS as columns."""
 
     ids: Ints
@@ -44,13 +42,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def columns(self) -> dict[str, npt.NDArray[np.float64] | Ints]:
+    def columns(self) -> dict[str, Floats | Ints]:
         """As `Engine.upsert` takes them."""
         return {"ID": self.ids, "X": self.x, "Y": self.y}
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class RangeColumns:
     """Subscriptions: `low <= X <= high`."""
 
     low: Floats
@@ -83,7 +81,7 @@ class Changes:
         for start in range(0, len(self), size):
             yield self.slice(start, start + size)
 
-    def columns(self) -> dict[str, npt.NDArray[np.float64] | Ints]:
+    def columns(self) -> dict[str, Floats | Ints]:
         """As `Engine.upsert` takes them: the changed column only, unless there are inserts."""
         if self.deletes.any():
             raise UsageError("these changes hold deletes; split them first")
@@ -135,16 +133,16 @@ class Workload:
             guards, shadows = slice(0, self._shadows), slice(self._shadows, 2 * self._shadows)
             x[shadows] = x[guards]
             y[shadows] = random.uniform(y[guards], DOMAIN)
-        self.rows = Rows(np.arange(rows, dtype=np.int64), x, y)
+        self.rows = PointRows(np.arange(rows, dtype=np.int64), x, y)
 
-    def ranges(self, count: int) -> Ranges:
+    def ranges(self, count: int) -> RangeColumns:
         """Subscriptions of Table 5.1."""
         random = generator(self._root, "table-5.1", "subscriptions", count)
         middle = random.normal(*MIDPOINT, count)
         length = random.normal(*LENGTH, count)
         while (negative := length < 0).any():
             length[negative] = random.normal(*LENGTH, int(negative.sum()))
-        return Ranges(middle - length / 2, middle + length / 2)
+        return RangeColumns(middle - length / 2, middle + length / 2)
 
     def changes(self, count: int, *, name: object = 0) -> Changes:
         """`count` updates that start from `rows`; another name gives other ones."""

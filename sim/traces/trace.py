@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
     from pyspark.sql import DataFrame, SparkSession
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+    from hullcast.sim.arrays import Floats
+
 
 INFO = "trace.json"
 EVENTS = "events"

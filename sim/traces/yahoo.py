@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.session import path_to_write
-from hullcast.sim.traces.days import dates_of, select_days
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import (
     AMBIGUOUS,
@@ -26,7 +25,7 @@ from hullcast.sim.traces.fundamentals import (
     read_fundamentals,
     spread_reco,
 )
-from hullcast.sim.traces.prices import read_prices
+from hullcast.sim.traces.prices import dates_of, read_prices, select_days
 from hullcast.sim.traces.trace import EVENTS, REFUSED, TraceInfo, write_info
 
 if TYPE_CHECKING:

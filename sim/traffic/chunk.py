@@ -16,18 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.sim.traffic.audience import ENOUGH, by_gateway, concerned
-from hullcast.sim.traffic.flooding import over_the_zones
-from hullcast.sim.traffic.rectangles import Events, Rectangles, State, before, checked, rectangles_of
+from hullcast.sim.traffic.rectangles import Events, Rectangles, StartRows, before, checked, rectangles_of
 from hullcast.sim.traffic.relaxed import relaxed
+from hullcast.sim.traffic.served import down_the_tree, over_the_zones, unicast
 from hullcast.sim.traffic.tally import METRICS, tally_of
-from hullcast.sim.traffic.tree import down_the_tree
-from hullcast.sim.traffic.unicast import unicast
-from hullcast.sim.traffic.world import Placed, World
+from hullcast.sim.traffic.world import Populated, World
 
 if TYPE_CHECKING:
-    from hullcast.sim.traffic.audience import Ints
+    from hullcast.sim.arrays import Ints
 
-__all__ = ["APPROACHES", "COLUMNS", "METRICS", "Events", "Placed", "State", "World", "replay_chunk"]
+__all__ = ["APPROACHES", "COLUMNS", "METRICS", "Events", "Populated", "StartRows", "World", "replay_chunk"]
 
 APPROACHES = ("S-CN", "S-UN", "S-UN aggregated", "CN")
 S_CN, S_UN, AGGREGATED, CN = 0, 1, 2, 3
@@ -44,7 +42,7 @@ COLUMNS: dict[str, type[np.generic]] = {
 }
 
 
-def replay_chunk(state: State, events: Events, world: World) -> dict[str, npt.NDArray[Any]]:
+def replay_chunk(state: StartRows, events: Events, world: World) -> dict[str, npt.NDArray[Any]]:
     """The COLUMNS of the events' costs: a row for each event, placement and approach, in that order of rank.
 
     Time: O(log) for the engine's part of each event, O(1) for each affected subscription and placement, O(path) for

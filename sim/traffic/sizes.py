@@ -19,7 +19,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.network.compiled import part
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.network.wire.columns import Columns
+    from hullcast.sim.arrays import Ints
 
-Ints = npt.NDArray[np.int64]
 
 #: Frame and sequence numbers as in a system that has run for a while: from 65,536 to 4 billion they take 5 bytes.
 NUMBER = 1_000_000

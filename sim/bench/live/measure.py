@@ -24,10 +24,10 @@ from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hullcast.sim.arrays import Floats
     from hullcast.sim.bench.goals import Goal
     from hullcast.sim.bench.live.settings import LiveSettings
 
-    Floats = np.typing.NDArray[np.float64]
     Tick = Callable[[str], None]
 
 #: The same ranges as an interval channel: each update goes to every subscription whose range holds it.

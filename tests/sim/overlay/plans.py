@@ -14,7 +14,8 @@ from hullcast.sim.topology.paths import Routes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Floats = npt.NDArray[np.float64]
+    from hullcast.sim.arrays import Floats
+
 
 GRID = st.integers(0, 5)
 

@@ -16,11 +16,9 @@ from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import neighbours, samples, trees
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hullcast.sim.arrays import Floats
     from hullcast.sim.overlay.tree import BrokerTree
 
-    Floats = npt.NDArray[np.float64]
     Rectangle = tuple[float, float, float, float]  # ol, il, ir, or
 
 PLACES = st.integers(-2, 14).map(lambda twice: twice / 2)  # of rows: on the cuts, between them, and beyond

@@ -17,11 +17,8 @@ from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import grid_points, owners_by_definition, samples, tree_of, trees
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hullcast.sim.arrays import Floats
     from hullcast.sim.overlay.tree import BrokerTree
-
-    Floats = npt.NDArray[np.float64]
 
 
 def subscriptions(count: int) -> Floats:

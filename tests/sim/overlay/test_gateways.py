@@ -9,7 +9,7 @@ import pytest
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay.division import balanced_zones
-from hullcast.sim.overlay.gateways import Rule, gateways
+from hullcast.sim.overlay.placement import Rule, gateways
 from tests.sim.overlay.plans import owners_by_definition, routes_in_plane
 
 ROUTES = routes_in_plane(10, nodes=200)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.overlay.brokers import choose_brokers
-from hullcast.sim.overlay.placement import PLACEMENTS, place
+from hullcast.sim.overlay.placement import PLACEMENTS, choose_brokers, place
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import routes
 from hullcast.sim.traces.table51 import Workload

@@ -15,9 +15,8 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
 from hullcast.sim.spark.session import told_in_a_line
 from hullcast.sim.traces.checking import check_whole
-from hullcast.sim.traces.days import select_days, trading_days
 from hullcast.sim.traces.fundamentals import fundamentals, read_fundamentals
-from hullcast.sim.traces.prices import PRICES, price_files, read_prices
+from hullcast.sim.traces.prices import PRICES, price_files, read_prices, select_days, trading_days
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traces.trace import TraceInfo, events, read_info, read_parts
 from hullcast.sim.traces.yahoo import REASONS, judge, yahoo_trace

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.network.compiled import kernel
-from hullcast.sim.traffic.reach import Floats, Ints, Reach, reach_of, reaches
+from hullcast.sim.traffic.relaxed import Reach, reach_of, reaches
+
+if TYPE_CHECKING:
+    from hullcast.sim.arrays import Floats, Ints
 
 RANGES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(0, 3)), max_size=30)
 
