@@ -7,7 +7,7 @@ updates. Exact routing, which knows every point, says which of them are needed.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from hullcast.network.routing.router import BUDGET, Router
 from hullcast.network.wire.frames import Install
-from hullcast.sim.bench.engine import FORMAT, machine
+from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.subjects import engine_of
 from hullcast.sim.bench.timing import Run, in_turns
 from hullcast.sim.seeds import generator
@@ -97,11 +97,6 @@ def measure_covers(settings: CoverSettings, tick: Callable[[str], None] = lambda
 def steps(settings: CoverSettings) -> int:
     """How many times `measure_covers` will tick."""
     return len(FORMS) * len(SPLITS) * (len(settings.budgets) + 3 + settings.rounds + 1)
-
-
-def to_json(report: CoversReport) -> dict[str, Any]:
-    """The report as plain values."""
-    return {"format": FORMAT, **asdict(report)}
 
 
 class RouteSubject:

@@ -1,4 +1,4 @@
-"""Figures 5.6 and 5.7 and the throughput charts as PNG files. Needs matplotlib, imported only here."""
+"""Figures 5.6 and 5.7 and the throughput charts as PNG files."""
 
 from __future__ import annotations
 
@@ -6,54 +6,35 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.goals import short
 from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST
+from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, ORANGE, pyplot, save
+from hullcast.sim.output.text import short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hullcast.sim.bench.engine import Report
-    from hullcast.sim.bench.tables import Cost, RowsSection, SubscriptionsSection
+    from hullcast.sim.bench.engine import EngineReport
+    from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection, UpdateCost
     from hullcast.sim.bench.throughput import Rate, ThroughputSection
 
-# Colours that stay apart for colour-blind readers (Okabe and Ito).
-GREEN, ORANGE, BLUE, GREY = "#009E73", "#D55E00", "#0072B2", "#777777"
-SIZE, DPI = (8.0, 5.0), 130
+SIZE = (8.0, 5.0)
 
 
-def draw(report: Report, folder: Path) -> list[Path]:
+def draw(report: EngineReport, folder: Path) -> list[Path]:
     """Write the figures that the report can fill; their paths."""
-    pyplot = _pyplot()
     written = []
     if report.rows is not None:
-        written.append(_rows(pyplot, report.rows, folder / "fig_5_6.png"))
+        written.append(_rows(report.rows, folder / "fig_5_6.png"))
     if report.subscriptions is not None:
-        written.append(_subscriptions(pyplot, report.subscriptions, folder / "fig_5_7.png"))
+        written.append(_subscriptions(report.subscriptions, folder / "fig_5_7.png"))
     if report.throughput is not None:
-        written.append(_throughput(pyplot, report.throughput, folder / "throughput.png"))
+        written.append(_throughput(report.throughput, folder / "throughput.png"))
     return written
 
 
-def check() -> None:
-    """UsageError if figures cannot be drawn: better said before measuring than after."""
-    _pyplot()
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError("figures need matplotlib; install it with: pip install 'hullcast[bench]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _rows(pyplot: Any, section: RowsSection, path: Path) -> Path:
+def _rows(section: RowsSection, path: Path) -> Path:
     lines = section.lines
-    figure, axes = pyplot.subplots(figsize=SIZE, dpi=DPI, layout="constrained")
+    figure, axes = pyplot().subplots(figsize=SIZE, dpi=DPI, layout="constrained")
     xs = [line.rows for line in lines]
     _costs(axes, xs, lines)
     kernel = [line.kernel_us for line in lines]
@@ -65,12 +46,12 @@ def _rows(pyplot: Any, section: RowsSection, path: Path) -> Path:
     axes.set_xscale("log")
     axes.set_xlabel("rows")
     axes.set_title(f"Figure 5.6 of Xie (2007): time per update by table size, {lines[0].subscriptions:,} subscriptions")
-    return _finish(pyplot, figure, axes, xs, path)
+    return _finish(figure, axes, xs, path)
 
 
-def _subscriptions(pyplot: Any, section: SubscriptionsSection, path: Path) -> Path:
+def _subscriptions(section: SubscriptionsSection, path: Path) -> Path:
     lines = section.lines
-    figure, axes = pyplot.subplots(figsize=SIZE, dpi=DPI, layout="constrained")
+    figure, axes = pyplot().subplots(figsize=SIZE, dpi=DPI, layout="constrained")
     xs = [line.subscriptions for line in lines]
     _costs(axes, xs, lines)
     points = [point for point in section.curve if xs[0] <= point.subscriptions <= xs[-1]]
@@ -91,10 +72,10 @@ def _subscriptions(pyplot: Any, section: SubscriptionsSection, path: Path) -> Pa
     axes.set_xscale("log")
     axes.set_xlabel("subscriptions (log: linear growth is a straight line)")
     axes.set_title(f"Figure 5.7 of Xie (2007): time per update by number of subscriptions, {lines[0].rows:,} rows")
-    return _finish(pyplot, figure, axes, xs, path)
+    return _finish(figure, axes, xs, path)
 
 
-def _costs(axes: Any, xs: Sequence[int], lines: Sequence[Cost]) -> None:
+def _costs(axes: Any, xs: Sequence[int], lines: Sequence[UpdateCost]) -> None:
     unicast, engine = [line.unicast_us for line in lines], [line.engine_us for line in lines]
     axes.plot(xs, unicast, "o-", color=ORANGE, label="S-UN (every subscription told by itself)")
     axes.plot(xs, engine, "o-", color=GREEN, label="S-CN, Engine.upsert")
@@ -118,7 +99,7 @@ def _costs(axes: Any, xs: Sequence[int], lines: Sequence[Cost]) -> None:
             )
 
 
-def _thesis(axes: Any, lines: Sequence[Cost], xs: Sequence[int]) -> None:
+def _thesis(axes: Any, lines: Sequence[UpdateCost], xs: Sequence[int]) -> None:
     """Xie (2007) gives shapes, not times: that growth and that ratio, anchored at our first S-CN time."""
     if len(xs) < 2:
         return
@@ -137,7 +118,7 @@ def _thesis(axes: Any, lines: Sequence[Cost], xs: Sequence[int]) -> None:
     )
 
 
-def _finish(pyplot: Any, figure: Any, axes: Any, xs: Sequence[int], path: Path) -> Path:
+def _finish(figure: Any, axes: Any, xs: Sequence[int], path: Path) -> Path:
     axes.set_yscale("log")
     axes.set_ylabel("microseconds per update (log)")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -146,11 +127,11 @@ def _finish(pyplot: Any, figure: Any, axes: Any, xs: Sequence[int], path: Path) 
     axes.grid(alpha=0.25)
     axes.margins(x=0.07, y=0.12)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    return _save(pyplot, figure, path)
+    return save(figure, path)
 
 
-def _throughput(pyplot: Any, section: ThroughputSection, path: Path) -> Path:
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.8), dpi=DPI, layout="constrained")
+def _throughput(section: ThroughputSection, path: Path) -> Path:
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.8), dpi=DPI, layout="constrained")
     sizes, rates = [rate.batch for rate in section.by_batch], [rate.rate for rate in section.by_batch]
     left.loglog(sizes, rates, "o-", color=GREEN)
     for size, rate in zip(sizes, rates, strict=True):
@@ -166,7 +147,7 @@ def _throughput(pyplot: Any, section: ThroughputSection, path: Path) -> Path:
     _bars(right, section.by_type[::-1])
     right.set_title(f"by subscription type, batches of {section.by_type[0].batch:,}", fontsize=11)
     figure.suptitle(f"Engine.upsert with columns, {section.rows:,} rows, channel open, no local subscribers")
-    return _save(pyplot, figure, path)
+    return save(figure, path)
 
 
 def _bars(axes: Any, rates: Sequence[Rate]) -> None:
@@ -189,13 +170,3 @@ def _bars(axes: Any, rates: Sequence[Rate]) -> None:
     axes.set_xlabel("updates per second (and messages per update)")
     axes.grid(alpha=0.25, axis="x")
     axes.set_axisbelow(True)
-
-
-def _save(pyplot: Any, figure: Any, path: Path) -> Path:
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        pyplot.close(figure)
-    return path

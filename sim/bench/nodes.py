@@ -7,10 +7,8 @@ temporary folder, with a cache of compiled code of its own.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +18,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import hullcast
-from hullcast.network.wire.errors import HullcastError, UsageError
+from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.subjects import KernelSubject
-from hullcast.sim.bench.timing import in_turns, us
+from hullcast.sim.bench.timing import in_turns, measured_apart, us
 from hullcast.sim.traces.table51 import Workload
 
 if TYPE_CHECKING:
@@ -36,10 +34,6 @@ INNER = re.compile(r"^INNER = (\d+)$", re.MULTILINE)
 SIZES = (8, 16, 32, 48, 64)
 ROWS = (10_000, 100_000, 1_000_000)
 BATCH = 1_000
-
-
-class MeasurementFailed(HullcastError):
-    """A copy of the package could not be run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +100,10 @@ def _copies(sizes: Sequence[int]) -> Iterator[dict[int, Path]]:
 
 
 def _visit(folder: Path, rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict[int, float]:
-    command = [sys.executable, "-m", "hullcast.sim.bench.nodes", json.dumps([list(rows), updates, rounds, seed])]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise MeasurementFailed(f"the copy {folder.name} failed: {last}")
-    return {int(n): float(ns) for n, ns in json.loads(done.stdout).items()}
+    environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    argument = [list(rows), updates, rounds, seed]
+    found = measured_apart(f"the copy {folder.name}", "hullcast.sim.bench.nodes", argument, environment, folder)
+    return {int(n): float(ns) for n, ns in found.items()}
 
 
 if __name__ == "__main__":

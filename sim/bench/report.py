@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-
 from hullcast.sim import XIE
 from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, chance
+from hullcast.sim.output.goals import goals_table
+from hullcast.sim.output.text import number, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from hullcast.sim.bench.covers import CoversReport
-    from hullcast.sim.bench.engine import Report
-    from hullcast.sim.bench.goals import Goal
-    from hullcast.sim.bench.tables import Cost, RowsSection, SubscriptionsSection
+    from hullcast.sim.bench.engine import EngineReport
+    from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection, UpdateCost
     from hullcast.sim.bench.throughput import ThroughputSection
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: EngineReport, console: Console) -> None:
     """Print everything that was measured."""
     here = report.machine
     console.print(
@@ -40,23 +39,7 @@ def show(report: Report, console: Console) -> None:
         console.print(goals_table(report.goals))
 
 
-def plain_table(title: str, *columns: str) -> Table:
-    """A table without lines, the first column to the left and all others to the right."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        pad_edge=False,
-    )
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
-    return table
-
-
-def _costs(title: str, first: str, lines: tuple[Cost, ...], *, by_rows: bool) -> Table:
+def _costs(title: str, first: str, lines: tuple[UpdateCost, ...], *, by_rows: bool) -> Table:
     kernel = ("ceiling\nus", "kernel\nus") if by_rows else ()
     headings = (
         "S-CN\nmsgs",
@@ -179,19 +162,3 @@ def show_covers(report: CoversReport, console: Console) -> None:
         f"{settings.rounds} rounds. One by one: subscriptions came singly, not all at once.",
         style="dim",
     )
-
-
-def goals_table(goals: tuple[Goal, ...]) -> Table:
-    """The goals, each with its verdict."""
-    table = plain_table("goals", "goal", "target", "measured", "", "share")
-    for goal in goals:
-        verdict = "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
-        table.add_row(goal.name, goal.target, goal.measured, verdict, f"{goal.share:.0%}")
-    return table
-
-
-def number(value: float | None) -> str:
-    """Three digits or so."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

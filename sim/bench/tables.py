@@ -13,8 +13,8 @@ from hullcast.sim.traces.table51 import SPIKES, Workload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.sim.bench.settings import Settings
-    from hullcast.sim.bench.timing import Spread, Subject
+    from hullcast.sim.bench.engine import EngineSettings
+    from hullcast.sim.bench.timing import Run, Spread, Subject
 
 #: Figures of Xie (2007): messages per non-ignorable update, (S-CN, unicast).
 TABLE_5_2 = {
@@ -43,7 +43,7 @@ ELECTRIC = {10: 1_400.0, 100: 140.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class UpdateCost:
     """One line of a table: messages and microseconds per update."""
 
     rows: int
@@ -62,7 +62,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class RatePoint:
     """Updates a second against the number of subscriptions, when each one is evaluated by itself."""
 
     subscriptions: int
@@ -85,7 +85,7 @@ class Requery:
 class RowsSection:
     """By the number of rows."""
 
-    lines: tuple[Cost, ...]
+    lines: tuple[UpdateCost, ...]
     requery: tuple[Requery, ...]
 
 
@@ -93,11 +93,11 @@ class RowsSection:
 class SubscriptionsSection:
     """By the number of subscriptions."""
 
-    lines: tuple[Cost, ...]
-    curve: tuple[Curve, ...]
+    lines: tuple[UpdateCost, ...]
+    curve: tuple[RatePoint, ...]
 
 
-def by_rows(settings: Settings, tick: Callable[[str], None]) -> RowsSection:
+def by_rows(settings: EngineSettings, tick: Callable[[str], None]) -> RowsSection:
     """Table 5.2 and Figure 5.6."""
     subjects: dict[str, Subject] = {}
     requery = []
@@ -118,32 +118,14 @@ def by_rows(settings: Settings, tick: Callable[[str], None]) -> RowsSection:
         )
     runs = in_turns(_by_kind(subjects), settings.rounds, tick)
     first = settings.rows[0]
-    lines = []
     for n in settings.rows:
-        ceiling, kernel, engine = runs[f"ceiling {n}"], runs[f"kernel {n}"], runs[f"engine {n}"]
-        unicast = runs[f"unicast {n}"]
-        assert [run.messages for run in kernel] == [run.messages for run in ceiling], "two trees, the same messages"
-        lines.append(
-            Cost(
-                n,
-                settings.subscriptions,
-                messages_per_update(engine),
-                messages_per_update(unicast),
-                us(kernel),
-                us(ceiling),
-                us(engine),
-                us(unicast),
-                ratio(unicast, engine),
-                ratio(engine, runs[f"engine {first}"]),
-                ratio(kernel, runs[f"kernel {first}"]),
-                ratio(kernel, ceiling),
-                TABLE_5_2.get(n),
-            )
-        )
+        same = [[run.messages for run in runs[f"{tree} {n}"]] for tree in ("kernel", "ceiling")]
+        assert same[0] == same[1], "two trees, the same messages"
+    lines = [_line(runs, n, first, n, settings.subscriptions, TABLE_5_2.get(n)) for n in settings.rows]
     return RowsSection(tuple(lines), tuple(requery))
 
 
-def by_subscriptions(settings: Settings, tick: Callable[[str], None]) -> SubscriptionsSection:
+def by_subscriptions(settings: EngineSettings, tick: Callable[[str], None]) -> SubscriptionsSection:
     """Table 5.3 and Figure 5.7; and the curve of evaluating every subscription by itself."""
     load = Workload(settings.fewest_rows, root=settings.seed)
     changes = load.changes((settings.rounds + 1) * settings.updates)
@@ -157,30 +139,37 @@ def by_subscriptions(settings: Settings, tick: Callable[[str], None]) -> Subscri
         )
     runs = in_turns(_by_kind(subjects), settings.rounds, tick)
     first = settings.sweep[0]
-    lines = tuple(
-        Cost(
-            settings.fewest_rows,
-            n,
-            messages_per_update(runs[f"engine {n}"]),
-            messages_per_update(runs[f"unicast {n}"]),
-            None,
-            None,
-            us(runs[f"engine {n}"]),
-            us(runs[f"unicast {n}"]),
-            ratio(runs[f"unicast {n}"], runs[f"engine {n}"]),
-            ratio(runs[f"engine {n}"], runs[f"engine {first}"]),
-            None,
-            None,
-            TABLE_5_3.get(n) if settings.fewest_rows == 10_000 else None,
-        )
-        for n in settings.sweep
-    )
+    known = TABLE_5_3 if settings.fewest_rows == 10_000 else {}
+    lines = tuple(_line(runs, n, first, settings.fewest_rows, n, known.get(n)) for n in settings.sweep)
     curve = []
     for n in settings.curve:
         tick(f"every one of {n:,} subscriptions by itself")
         rate = per_subscriber_rate(load.ranges(n), changes, settings.curve_seconds)
-        curve.append(Curve(n, rate, ELECTRIC.get(n)))
+        curve.append(RatePoint(n, rate, ELECTRIC.get(n)))
     return SubscriptionsSection(lines, tuple(curve))
+
+
+def _line(
+    runs: dict[str, list[Run]], n: int, first: int, rows: int, subscriptions: int, thesis: tuple[float, float] | None
+) -> UpdateCost:
+    """The line of size `n`, beside that of the first size; kernel and ceiling where they were measured."""
+    engine, unicast = runs[f"engine {n}"], runs[f"unicast {n}"]
+    kernel, ceiling = runs.get(f"kernel {n}"), runs.get(f"ceiling {n}")
+    return UpdateCost(
+        rows,
+        subscriptions,
+        messages_per_update(engine),
+        messages_per_update(unicast),
+        us(kernel) if kernel else None,
+        us(ceiling) if ceiling else None,
+        us(engine),
+        us(unicast),
+        ratio(unicast, engine),
+        ratio(engine, runs[f"engine {first}"]),
+        ratio(kernel, runs[f"kernel {first}"]) if kernel else None,
+        ratio(kernel, ceiling) if kernel and ceiling else None,
+        thesis,
+    )
 
 
 def _by_kind(subjects: dict[str, Subject]) -> dict[str, Subject]:
@@ -188,7 +177,7 @@ def _by_kind(subjects: dict[str, Subject]) -> dict[str, Subject]:
     return dict(sorted(subjects.items(), key=lambda item: item[0].startswith("unicast")))
 
 
-def chance(settings: Settings) -> float:
+def chance(settings: EngineSettings) -> float:
     """Relative deviation of S-UN's messages: nearly all come from spikes, of which a run has few."""
     spikes = settings.rounds * settings.unicast_updates * SPIKES / (1 + SPIKES)
     return float(((1 + COVER_VARIATION**2) / max(1.0, spikes)) ** 0.5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import sys
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -10,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.sim.bench.memory import check_psutil, measure_memory
+from hullcast.clients.cli.processes.child import environment
 from hullcast.sim.bench.subjects import EngineSubject, engine_of
-from hullcast.sim.bench.timing import Run, in_turns, messages_per_update, us
+from hullcast.sim.bench.timing import Run, in_turns, measured_apart, messages_per_update, process_of, us
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.table51 import DOMAIN, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.sim.bench.memory import Memory
-    from hullcast.sim.bench.settings import Settings
+    from hullcast.sim.bench.engine import EngineSettings
     from hullcast.sim.bench.timing import Subject
+
 
 GROUPS = 10_000  # values of G, and rows of OTHER: an update meets about one partner
 BAND = DOMAIN / GROUPS / 2
+WARM_ROWS = 100  # loaded before memory is measured, so that compiled code and imports are not counted
 
 #: Type to (its queries, the column that the updates change).
 TYPES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -56,6 +60,15 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes a row: what the engine counts, and what the process grew by."""
+
+    rows: int
+    counted: float
+    resident: float
+
+
+@dataclass(frozen=True, slots=True)
 class ThroughputSection:
     """What a batch, a type, a single row and a row's memory cost."""
 
@@ -66,19 +79,19 @@ class ThroughputSection:
     memory: tuple[Memory, ...]
 
 
-def throughput(settings: Settings, tick: Callable[[str], None]) -> ThroughputSection:
+def throughput(settings: EngineSettings, tick: Callable[[str], None]) -> ThroughputSection:
     """The whole section."""
-    check_psutil()
+    process_of()  # or memory cannot be measured
     memory = []
     for n in settings.rows:
         tick(f"memory of {n:,} rows")
-        memory.append(measure_memory(n, settings.seed))
+        memory.append(_measure_memory(n, settings.seed))
     batches, single = _by_batch(settings, tick)
     types = _by_type(settings, tick)
     return ThroughputSection(settings.types_rows, batches, types, single, tuple(memory))
 
 
-def _by_batch(settings: Settings, tick: Callable[[str], None]) -> tuple[tuple[Rate, ...], float]:
+def _by_batch(settings: EngineSettings, tick: Callable[[str], None]) -> tuple[tuple[Rate, ...], float]:
     load = Workload(settings.types_rows, root=settings.seed)
     subjects: dict[str, Subject] = {}
     for size in settings.batches:
@@ -101,7 +114,7 @@ def _by_batch(settings: Settings, tick: Callable[[str], None]) -> tuple[tuple[Ra
     return rates, _single_us(load, settings)
 
 
-def _single_us(load: Workload, settings: Settings) -> float:
+def _single_us(load: Workload, settings: EngineSettings) -> float:
     """Median time of an upsert of one row given as a dict."""
     engine = engine_of(load.rows)
     engine.open_channel(RANGE_MIN)
@@ -118,7 +131,7 @@ def _single_us(load: Workload, settings: Settings) -> float:
 class _TypeSubject:
     """An engine with the channels of one type open, and batches that change its column."""
 
-    def __init__(self, kind: str, settings: Settings) -> None:
+    def __init__(self, kind: str, settings: EngineSettings) -> None:
         queries, column = TYPES[kind]
         n = settings.types_rows
         random = generator(settings.seed, "types", n)
@@ -160,7 +173,7 @@ class _TypeSubject:
         return Run(perf_counter() - started, updates, messages)
 
 
-def _by_type(settings: Settings, tick: Callable[[str], None]) -> tuple[Rate, ...]:
+def _by_type(settings: EngineSettings, tick: Callable[[str], None]) -> tuple[Rate, ...]:
     subjects: dict[str, Subject] = {}
     for kind in TYPES:
         tick(f"subscription type {kind}")
@@ -170,3 +183,26 @@ def _by_type(settings: Settings, tick: Callable[[str], None]) -> tuple[Rate, ...
         Rate(kind, settings.batch, 1e6 / us(runs[kind]), us(runs[kind]), messages_per_update(runs[kind]))
         for kind in TYPES
     )
+
+
+def _measure_memory(rows: int, seed: int) -> Memory:
+    """In a new process: one that held a larger table before has free memory to fill, so it would grow by too little."""
+    what = f"measuring the memory of {rows:,} rows"
+    counted, resident = measured_apart(what, "hullcast.sim.bench.throughput", [rows, seed], environment())
+    return Memory(rows, counted / rows, resident / rows)
+
+
+def _memory_here(rows: int, seed: int) -> tuple[int, int]:
+    """(bytes the engine counts, bytes the process grew by)."""
+    engine_of(Workload(WARM_ROWS, root=seed).rows).open_channel(RANGE_MIN)
+    load = Workload(rows, root=seed)
+    gc.collect()
+    before = process_of().memory_info().rss
+    engine = engine_of(load.rows)
+    engine.open_channel(RANGE_MIN)
+    gc.collect()
+    return engine.memory_bytes(), max(0, process_of().memory_info().rss - before)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_memory_here(*json.loads(sys.argv[1]))))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.overlay.can import ENTRIES
 from hullcast.sim.overlay.division import balanced_zones, zones_along
 from hullcast.sim.overlay.tree import FANOUT, latency_tree
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from hullcast.sim.arrays import Floats, Ints, Narrow
     from hullcast.sim.overlay.can import Entry
     from hullcast.sim.overlay.tree import BrokerTree
-    from hullcast.sim.overlay.zones import Zones
     from hullcast.sim.topology.graph import Topology
     from hullcast.sim.topology.paths import Routes
 
@@ -70,7 +70,6 @@ RULES: dict[str, Rule] = {
     "tree-nearest": "nearest",
     "tree-random": "random",
 }
-PLACEMENTS = tuple(RULES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

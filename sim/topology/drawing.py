@@ -1,4 +1,4 @@
-"""Pictures of topologies as PNG files: degrees, paths, the plane. Needs matplotlib, imported only here."""
+"""Pictures of topologies as PNG files: degrees, paths, the plane."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hullcast.network.wire.errors import UsageError
+from hullcast.sim.output.charts import BLUE, GREEN, GREY, ORANGE, PINK, pyplot, save
 from hullcast.sim.topology.comparison import GENERATED, PROGRAM, REAL
 from hullcast.sim.topology.measures import FITTED, ccdf, slope
 
@@ -16,18 +16,15 @@ if TYPE_CHECKING:
     from hullcast.sim.topology.comparison import MeasuredTopology, TopologyComparison
     from hullcast.sim.topology.graph import Topology
 
-# Colours that stay apart for colour-blind readers (Okabe and Ito).
-COLOURS = {GENERATED: "#D55E00", PROGRAM: "#111111", REAL: "#0072B2"}
-REALS = ("#0072B2", "#009E73", "#CC79A7")
-GREY = "#777777"
+COLOURS = {GENERATED: ORANGE, PROGRAM: "#111111", REAL: BLUE}
+REALS = (BLUE, GREEN, PINK)
 DPI = 140
 HUB = 100  # from this degree on a node stands out in the plane
 
 
 def draw_comparison(comparison: TopologyComparison, path: Path) -> None:
     """Three panels: degrees beside the program's, degrees beside the real Internet's, lengths of paths."""
-    pyplot = _pyplot()
-    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(15, 5), dpi=DPI, layout="constrained")
+    figure, (left, middle, right) = pyplot().subplots(1, 3, figsize=(15, 5), dpi=DPI, layout="constrained")
     program = [one for one in comparison.others if one.kind == PROGRAM]
     real = [one for one in comparison.others if one.kind == REAL]
     for one in program:
@@ -53,15 +50,14 @@ def draw_comparison(comparison: TopologyComparison, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize=9)
-    _save(pyplot, figure, path)
+    save(figure, path)
 
 
 def draw_plane(topology: Topology, path: Path) -> None:
     """The network in its plane: links as hairs, nodes as dots that grow with their degree."""
-    pyplot = _pyplot()
     from matplotlib.collections import LineCollection
 
-    figure, axes = pyplot.subplots(figsize=(8, 8.5), dpi=DPI, layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(8, 8.5), dpi=DPI, layout="constrained")
     degrees = topology.degrees()
     places = np.stack((topology.x, topology.y), axis=1)
     ends = np.stack((places[topology.source], places[topology.target]), axis=1)
@@ -86,7 +82,7 @@ def draw_plane(topology: Topology, path: Path) -> None:
     axes.margins(0.01)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_color("#cccccc")
-    _save(pyplot, figure, path)
+    save(figure, path)
 
 
 def _dots(axes: Any, one: MeasuredTopology, colour: str, marker: str, size: float) -> None:
@@ -109,30 +105,13 @@ def _fit(axes: Any, one: MeasuredTopology) -> None:
 
 
 def _paths(axes: Any, shown: list[MeasuredTopology]) -> None:
-    colours = {GENERATED: COLOURS[GENERATED], PROGRAM: COLOURS[PROGRAM], REAL: REALS[0]}
     width = 0.8 / len(shown)
     for number, one in enumerate(shown):
         shares = one.hops[1:] / one.hops[1:].sum()
         at = np.arange(1, len(one.hops)) + (number - (len(shown) - 1) / 2) * width
         label = f"{one.label}: mean {one.measures.mean_path:.2f}"
-        axes.bar(at, shares, width * 0.92, color=colours[one.kind], label=label)
+        axes.bar(at, shares, width * 0.92, color=COLOURS[one.kind], label=label)
     axes.set(xlabel="links between two nodes", ylabel="share of pairs", title="Lengths of paths")
     longest = max(int(np.flatnonzero(one.hops >= 0.001 * one.hops.sum())[-1]) for one in shown)
     axes.set_xlim(0.4, longest + 0.6)
     axes.set_ylim(0, axes.get_ylim()[1] * (1 + 0.07 * len(shown)))  # room for the legend above the bars
-
-
-def _save(pyplot: Any, figure: Any, path: Path) -> None:
-    figure.savefig(path, metadata={"Software": None})  # without the version: the same figures give the same file
-    pyplot.close(figure)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError("pictures need matplotlib; install it with: pip install 'hullcast[sim]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot

@@ -13,19 +13,28 @@ from rich.console import Console
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench import figures
 from hullcast.sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
-from hullcast.sim.bench.engine import Report, run, steps, to_json, write_json
-from hullcast.sim.bench.goals import Goal
+from hullcast.sim.bench.engine import (
+    FULL,
+    QUICK,
+    SECTIONS,
+    EngineReport,
+    EngineSettings,
+    run,
+    steps,
+    to_json,
+    write_json,
+)
 from hullcast.sim.bench.nodes import kernel_ns
 from hullcast.sim.bench.report import show
-from hullcast.sim.bench.settings import FULL, QUICK, SECTIONS, Settings
 from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
 from hullcast.sim.bench.timing import Run, messages_per_update, ratio, spread
+from hullcast.sim.output.goals import Goal
 from hullcast.sim.traces.table51 import Workload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TINY = Settings(
+TINY = EngineSettings(
     rows=(200, 2_000),
     subscriptions=300,
     fewest_rows=200,
@@ -44,14 +53,14 @@ TINY = Settings(
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> EngineReport:
     ticks: list[str] = []
     report = run(TINY, tick=ticks.append)
     assert len(ticks) == steps(TINY)
     return report
 
 
-def test_all_sections_are_measured_and_shown(report: Report) -> None:
+def test_all_sections_are_measured_and_shown(report: EngineReport) -> None:
     assert report.rows is not None
     assert report.subscriptions is not None
     assert report.throughput is not None
@@ -65,7 +74,7 @@ def test_all_sections_are_measured_and_shown(report: Report) -> None:
     assert "…" not in text.getvalue()  # all fits in 80 columns
 
 
-def test_the_file_holds_machine_settings_sections_and_goals(report: Report, tmp_path: Path) -> None:
+def test_the_file_holds_machine_settings_sections_and_goals(report: EngineReport, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "report.json"
     write_json(report, path)
     read = json.loads(path.read_text())
@@ -78,7 +87,7 @@ def test_the_file_holds_machine_settings_sections_and_goals(report: Report, tmp_
     assert all(goal.keys() == {"name", "target", "measured", "share", "passed"} for goal in read["goals"])
 
 
-def test_figures_are_drawn(report: Report, tmp_path: Path) -> None:
+def test_figures_are_drawn(report: EngineReport, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     written = figures.draw(report, tmp_path)
     assert [path.name for path in written] == ["fig_5_6.png", "fig_5_7.png", "throughput.png"]
@@ -86,7 +95,7 @@ def test_figures_are_drawn(report: Report, tmp_path: Path) -> None:
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_one_section_alone_leaves_the_others_out(report: Report) -> None:
+def test_one_section_alone_leaves_the_others_out(report: EngineReport) -> None:
     alone = run(TINY, ["subscriptions"])
     assert alone.rows is None
     assert alone.throughput is None

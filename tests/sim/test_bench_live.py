@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hullcast.sim.bench.engine import write_plain
+from hullcast.sim.bench.engine import write_json
 from hullcast.sim.bench.live.baselines import ChainSizes
-from hullcast.sim.bench.live.measure import STEPS, LiveReport, live_to_json, range_minima, run_live
-from hullcast.sim.bench.live.report import show_live
-from hullcast.sim.bench.live.settings import FULL_LIVE, QUICK_LIVE, LiveSettings
+from hullcast.sim.bench.live.cluster import FULL_LIVE, QUICK_LIVE, LiveSettings
+from hullcast.sim.bench.live.measure import STEPS, range_minima, run_live
+from hullcast.sim.bench.live.report import LiveReport, show_live
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ def test_the_report_is_shown_and_written(report: LiveReport, tmp_path: Path) -> 
         assert expected in text.getvalue()
     assert "…" not in text.getvalue()  # all fits in 80 columns
     path = tmp_path / "live.json"
-    write_plain(live_to_json(report), path)
+    write_json(report, path)
     read = json.loads(path.read_text())
     assert read["settings"]["clients"] == 2
     assert {"server", "root", "gateway-1", "client-1", "client-2", "publisher"} == read["sustained"]["busy"].keys()

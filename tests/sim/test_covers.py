@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from hullcast.clients.cli import main as cli
-from hullcast.sim.bench.covers import CoverSettings, CoversReport, measure_covers, steps, to_json
-from hullcast.sim.bench.engine import write_plain
+from hullcast.sim.bench.covers import CoverSettings, CoversReport, measure_covers, steps
+from hullcast.sim.bench.engine import write_json
 from hullcast.sim.bench.report import show_covers
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_the_report_is_shown_and_written(report: CoversReport, tmp_path: Path) -
     show_covers(report, Console(file=text, width=80))
     for expected in ("MIN, 400 subscriptions", "SUM", "one by one", "needless"):
         assert expected in text.getvalue()
-    write_plain(to_json(report), tmp_path / "deep" / "covers.json")
+    write_json(report, tmp_path / "deep" / "covers.json")
     read = json.loads((tmp_path / "deep" / "covers.json").read_text())
     assert read["settings"]["gateways"] == 3
     assert len(read["lines"]) == len(report.lines)

@@ -2,6 +2,7 @@
 
 steps_bar   steps, and Spark's tasks within the one under way
 bar         the same for work that only says what begins now        spark_bar   a Spark session and its tasks
+continuable what to say when somebody interrupts steps that can be continued
 """
 
 from __future__ import annotations
@@ -10,32 +11,25 @@ import sys
 import threading
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from rich.console import Console
+
+    from hullcast.sim.experiments.run import StepProgress
 
 #: Seconds between two lines at least, so that short steps do not fill a file, and at most, so that a file shows life.
 LEAST_S, MOST_S = 2.0, 10.0
 
 
-class Steps(Protocol):
-    """What `sim.experiments.stage.Progress` asks for; `tasks` may be called from another thread."""
-
-    def begin(self, what: str) -> None:
-        """A step begins, and the one before it is done."""
-
-    def tasks(self, done: int, known: int) -> None:
-        """Spark's tasks within a step."""
-
-
 @contextmanager
-def steps_bar(console: Console, total: int | None) -> Iterator[Steps]:
+def steps_bar(console: Console, total: int | None) -> Iterator[StepProgress]:
     """Show so many steps (None: nobody knows how many)."""
     if not console.is_terminal:
         with _told(Lines(total, monotonic())) as lines:
@@ -52,6 +46,18 @@ def bar(console: Console, total: int | None) -> Iterator[Callable[[str], None]]:
     """`tick(what)` says what begins now."""
     with steps_bar(console, total) as steps:
         yield steps.begin
+
+
+@contextmanager
+def continuable(out: Path) -> Iterator[None]:
+    """Tell in a line how an interrupted run goes on; `clients/cli/main.py` makes the exit code of the interrupt."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = (out / "run.json").exists()  # a run that finished no step takes it away
+        told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
+        sys.stderr.write(f"hullcast: interrupted; {told}\n")
+        raise
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hullcast.sim.bench.live.settings import LiveSettings
+    from hullcast.sim.bench.live.cluster import LiveSettings
 
 PAUSE_S = 0.3
 

@@ -1,15 +1,150 @@
-"""The live benchmark's report in the terminal."""
+"""The live benchmark's report: what was measured, the goals, and all of it in the terminal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from hullcast.sim.bench.report import goals_table, number, plain_table
+from hullcast.sim.output.goals import Goal, goals_table
+from hullcast.sim.output.text import number, plain_table, short
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
-    from hullcast.sim.bench.live.measure import LiveReport
+    from hullcast.sim.bench.live.baselines import Chain
+    from hullcast.sim.bench.live.cluster import LiveSettings
+
+#: Goals.
+UPDATES_S = 100_000.0
+P99_MS = 20.0
+GROWTH = 1.3
+INSTALL_S = 10.0
+SINGLE_MS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """All clients subscribe at once, to a channel that is not there yet; until the last has its answers."""
+
+    subscriptions: int
+    seconds: float
+    slowest_client_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """From the call of `publish` to the yield of `changes()`, each update once per client that hears of it."""
+
+    rate: float  # updates/s, as they went
+    batch: int
+    samples: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: float
+    receipt_p50_ms: float  # to the publisher's receipt
+    late_p99_ms: float  # how late the publisher itself was
+
+
+@dataclass(frozen=True, slots=True)
+class Sustained:
+    """As fast as acknowledged; the clock stops when the last client has heard everything."""
+
+    updates: int
+    seconds: float
+    updates_s: float
+    drain_s: float  # of these, after the last receipt
+    checked: int  # answers compared, all of them
+    checked_by_sql: int
+    wrong: int
+    busy: Mapping[str, float]  # process to its share of one core
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One update, by the number of subscriptions, paced; medians of the rounds. Microseconds of CPU, and counts."""
+
+    subscriptions: int
+    server_us: float
+    nodes_us: float
+    clients_us: float
+    server_messages: float
+    server_bytes: float
+    client_messages: float
+    client_bytes: float
+    told: float  # pairs of an update and a subscription whose answer it changes: what unicast would send
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The CN way, per update: the same ranges as SUM, whose messages are the updates."""
+
+    updates: int
+    pairs: float  # an update and a subscription whose range holds it
+    client_messages: float
+    client_bytes: float
+    clients_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """Publishes of one row, one after the other, each durable; and the least that could take."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    disk_p50_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReport:
+    """Everything that was measured."""
+
+    machine: dict[str, Any]
+    settings: LiveSettings
+    installed: Installed
+    latency: Latency
+    sustained: Sustained
+    costs: tuple[CostLine, ...]
+    interval: Interval
+    single: Single
+    unpruned_bytes: float  # an update, from a server that prunes nothing
+    chain: Chain
+    goals: tuple[Goal, ...]
+
+
+def live_goals(
+    settings: LiveSettings,
+    installed: Installed,
+    latency: Latency,
+    sustained: Sustained,
+    costs: tuple[CostLine, ...],
+    single: Single,
+) -> tuple[Goal, ...]:
+    """All aims."""
+    all_right = sustained.checked == settings.subscriptions and not sustained.wrong
+    right = f"all {short(sustained.checked)}" if all_right else f"{sustained.wrong:,} wrong"
+    first, last = costs[0], costs[-1]
+    span = f"{short(first.subscriptions)} to {short(last.subscriptions)} subs"
+    server = last.server_us / first.server_us
+    growth = (last.server_us + last.nodes_us) / (first.server_us + first.nodes_us)
+
+    def below(aim: str, limit: float, value: float, unit: str) -> Goal:
+        return Goal(aim, f"< {limit:.0f} {unit}", f"{value:.1f} {unit}", limit / value)
+
+    rate = sustained.updates_s
+    return (
+        Goal("updates/s, sustained", f">= {short(UPDATES_S)}", short(rate), rate / UPDATES_S),
+        Goal("every answer right", "all", right, float(all_right)),
+        below(f"publish to event, p99, {short(latency.rate)}/s", P99_MS, latency.p99_ms, "ms"),
+        Goal(f"CPU, server, {span}", f"<= {GROWTH}x", f"{server:.2f}x", GROWTH / server),
+        Goal(f"CPU, server and nodes, {span}", f"<= {GROWTH}x", f"{growth:.2f}x", GROWTH / growth),
+        below(f"{short(installed.subscriptions)} subs with snapshots", INSTALL_S, installed.seconds, "s"),
+        below("durable publish of one row, p50", SINGLE_MS, single.p50_ms, "ms"),
+    )
 
 
 def show_live(report: LiveReport, console: Console) -> None:

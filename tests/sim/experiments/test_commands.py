@@ -17,12 +17,12 @@ import pytest
 from rich.console import Console
 
 from hullcast import sim
-from hullcast.clients.cli.commands.sim import figures, traffic
+from hullcast.clients.cli.commands.sim import traffic
 from hullcast.clients.cli.main import FAILED, INTERRUPTED, _parser, main
-from hullcast.sim.experiments.settings import FULL, QUICK, SECTIONS
 from hullcast.sim.experiments.steps import RunFolder
-from hullcast.sim.experiments.traffic import Traffic
-from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.experiments.traffic.settings import FULL, QUICK
+from hullcast.sim.experiments.traffic.workload import TrafficFound
+from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.traces.synthetic import table51_trace
 from tests.sim.experiments.builders import a_line
 
@@ -42,11 +42,6 @@ def _error(capsys: pytest.CaptureFixture[str]) -> str:
     assert [line.startswith("hullcast: ") for line in lines] == [False] * (len(lines) - 1) + [True]
     assert all(re.search(r", \d+ s$", line) for line in lines[:-1])
     return lines[-1]
-
-
-def test_names_in_the_help_are_those_of_the_simulation() -> None:
-    assert tuple(SECTIONS) == figures.SECTIONS
-    assert traffic.PLACEMENTS == PLACEMENTS
 
 
 def test_help_needs_neither_numba_nor_spark() -> None:
@@ -83,7 +78,7 @@ def test_the_summary_fits_a_terminal_of_80_columns() -> None:
         for approach in approaches
     ]
     out = io.StringIO()
-    traffic.show(Traffic(lines, Path("out/events"), Path("out/summary.md"), []), Console(file=out, width=80))
+    traffic.show(TrafficFound(lines, Path("out/events"), Path("out/summary.md"), []), Console(file=out, width=80))
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text, "no cell is cut"
@@ -143,7 +138,7 @@ def test_an_interrupt_is_told_in_a_line(
                 folder.step("one", {}, lambda path: None)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("hullcast.sim.experiments.traffic.run_traffic", interrupted)
+    monkeypatch.setattr("hullcast.sim.experiments.traffic.workload.run_traffic", interrupted)
     assert main(["sim", "traffic", "--out", str(tmp_path / "out")]) == INTERRUPTED
     error = _error(capsys)
     assert told in error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hullcast.sim.experiments.subscriptions import SHORT, Law
+from hullcast.sim.experiments.traffic.networks import SHORT, Law
 
 
 def test_midpoints_and_lengths_are_those_of_the_table() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.overlay.placement import PLACEMENTS, choose_brokers, place
+from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.overlay.placement import choose_brokers, place
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import routes
 from hullcast.sim.traces.table51 import Workload

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import networkx
 import numpy as np
 
+from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.overlay.can import approached
-from hullcast.sim.overlay.placement import PLACEMENTS, Placement, place
+from hullcast.sim.overlay.placement import Placement, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.paths import routes

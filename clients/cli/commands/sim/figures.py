@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
+from hullcast.sim.experiments.traffic import SECTIONS
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
-
-#: As `sim.experiments.settings.SECTIONS`, which is not imported here: help must not wait for numba (a test compares).
-SECTIONS = ("5.8", "5.9", "5.10", "stress", "control", "scaling")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,32 +44,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the experiments, and say what was found."""
-    from hullcast.clients.cli.commands.progress import steps_bar
-    from hullcast.clients.cli.commands.sim.interrupts import continuable
-    from hullcast.sim.experiments.figures import run_figures, steps
-    from hullcast.sim.experiments.goals import told
-    from hullcast.sim.experiments.settings import FULL, QUICK, wanted
+    from hullcast.clients.cli.commands.progress import continuable, steps_bar
+    from hullcast.sim.experiments.figures import run_figures
+    from hullcast.sim.experiments.traffic.figures import PAPER
+    from hullcast.sim.experiments.traffic.settings import FULL, QUICK
+    from hullcast.sim.output.goals import summary
 
     if "control" in arguments.only and arguments.data is None:
         raise UsageError("control needs the AS graph of 2006; give its folder with --data DIR")
     settings = QUICK if arguments.quick else FULL
     settings = replace(settings, network=replace(settings.network, seed=arguments.seed))
-    asked = wanted(arguments.only)
-    with continuable(arguments.out), steps_bar(console, steps(settings, asked, arguments.data)) as progress:
-        found = run_figures(
-            settings,
-            asked,
-            arguments.out,
-            progress,
-            data=arguments.data,
-            master=arguments.master,
-            resume=arguments.resume,
-        )
+    asked, data, out = PAPER.asked(arguments.only), arguments.data, arguments.out
+    how = {"data": data, "master": arguments.master, "resume": arguments.resume}
+    with continuable(out), steps_bar(console, PAPER.steps(settings, asked, data)) as progress:
+        found = run_figures(PAPER, settings, asked, out, progress, **how)
     if found.reused:
         console.print(f"{len(found.reused)} steps were done before and not repeated", style="dim")
     for section in found.sections:
         console.print(f"[bold]{section.title}[/]: {section.told}")
     if found.goals:
-        console.print(f"[bold]Goals[/]: {told(found.goals)}", soft_wrap=True)
+        console.print(f"[bold]Goals[/]: {summary(found.goals)}", soft_wrap=True)
     console.print(f"report: {found.report}", soft_wrap=True)
     return 0

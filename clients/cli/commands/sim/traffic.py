@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay import PLACEMENTS
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-    from hullcast.sim.experiments.traffic import Traffic, TrafficSettings
-
-#: As `sim.overlay.placement.PLACEMENTS`, which is not imported here: help must not wait for numba (a test compares).
-PLACEMENTS = ("can", "tree-content", "tree-nearest", "tree-random")
+    from hullcast.sim.experiments.traffic.workload import TrafficFound, TrafficSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,20 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Replay, and show the summary."""
-    from hullcast.clients.cli.commands.progress import steps_bar
-    from hullcast.clients.cli.commands.sim.interrupts import continuable
-    from hullcast.sim.experiments.traffic import STEPS, run_traffic
+    from hullcast.clients.cli.commands.progress import continuable, steps_bar
+    from hullcast.sim.experiments.traffic.workload import STEPS, run_traffic
 
     settings = settings_of(arguments)
     with continuable(arguments.out), steps_bar(console, STEPS) as progress:
-        found = run_traffic(
-            settings,
-            arguments.out,
-            progress,
-            master=arguments.master,
-            chunks=arguments.chunks,
-            resume=arguments.resume,
-        )
+        how = {"master": arguments.master, "chunks": arguments.chunks, "resume": arguments.resume}
+        found = run_traffic(settings, arguments.out, progress, **how)
     if arguments.json:
         sys.stdout.write(json.dumps([asdict(line) for line in found.lines], indent=1) + "\n")
     else:
@@ -93,8 +84,8 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
         raise UsageError(
             "--topology reads a network with all its nodes, so --nodes has no effect; give only one of the two"
         )
-    from hullcast.sim.experiments.settings import FULL, QUICK
-    from hullcast.sim.experiments.traffic import TrafficSettings
+    from hullcast.sim.experiments.traffic.settings import FULL, QUICK
+    from hullcast.sim.experiments.traffic.workload import TrafficSettings
 
     sizes = QUICK if arguments.quick else FULL
     given = {name: getattr(arguments, name) for name in ("nodes", "brokers", "fanout") if getattr(arguments, name)}
@@ -110,10 +101,10 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
     )
 
 
-def show(found: Traffic, console: Console) -> None:
+def show(found: TrafficFound, console: Console) -> None:
     """The summary on the terminal."""
-    from hullcast.sim.bench.report import plain_table
-    from hullcast.sim.experiments.traffic import COLUMNS, LEGEND, about, rows_of
+    from hullcast.sim.experiments.traffic.workload import COLUMNS, LEGEND, about, rows_of
+    from hullcast.sim.output.text import plain_table
 
     console.print(about(found.lines) + ".")
     rows = rows_of(found.lines)

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from hullcast.sim.overlay.tree import FANOUT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-#: What `--only` takes, and what it means. The order is the report's.
-SECTIONS = {
-    "5.8": "traffic by the share of ignorable updates",
-    "5.9": "traffic by the number of affected subscriptions",
-    "5.10": "traffic of a stock market by the number of subscriptions",
-    "stress": "how node stress is distributed over the events of 5.10's largest run",
-    "control": "the market over the AS graph of 2006 (needs --data)",
-    "scaling": "how time grows with events, subscriptions and cores",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +19,7 @@ class NetworkSettings:
 
 @dataclass(frozen=True, slots=True)
 class FigureSettings:
-    """All that decides what `hullcast sim figures` finds (but not on how many cores)."""
+    """All that decides what the figures show."""
 
     network: NetworkSettings = NetworkSettings()
     subscriptions: int = 500_000  # of 5.8 and 5.9
@@ -45,10 +31,6 @@ class FigureSettings:
     stocks: int = 3_053
     days: int = 60
     full: bool = True  # the sizes that goals speak of
-
-    def plain(self) -> dict[str, object]:
-        """As names and values, to be compared and written down."""
-        return asdict(self)
 
 
 FULL = FigureSettings()
@@ -63,9 +45,3 @@ QUICK = FigureSettings(
     days=4,
     full=False,
 )
-
-
-def wanted(only: Iterable[str]) -> list[str]:
-    """The sections asked for, in order; none asked for: all."""
-    asked = set(only) or set(SECTIONS)
-    return [name for name in SECTIONS if name in asked]

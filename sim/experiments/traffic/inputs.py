@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +17,8 @@ from hullcast.sim.traces.yahoo import yahoo_trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hullcast.sim.experiments.settings import FigureSettings
-    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.experiments.traffic.replays import Replays
+    from hullcast.sim.experiments.traffic.settings import FigureSettings
     from hullcast.sim.traces.table51 import Mix
 
 #: What `--data` must hold.
@@ -40,7 +40,7 @@ class Input:
     domain: tuple[float, float]
     stocks: int
     about: str
-    notes: list[str] = field(default_factory=list)
+    note: str = ""
 
 
 def check_data(folder: Path) -> None:
@@ -50,76 +50,55 @@ def check_data(folder: Path) -> None:
         raise UsageError(f"--data {folder}: {', '.join(missing)} not found; leave out --data to run without real data")
 
 
-def table_trace(stage: Stage, name: str, rows: int, events: int, mix: Mix) -> Path:
+def table_trace(replays: Replays, name: str, rows: int, events: int, mix: Mix) -> Path:
     """A trace of Table 5.1's workload."""
-    stage.progress.begin(f"trace {name}")
+
+    def make(path: Path) -> None:
+        table51_trace(path, rows=rows, updates=events, mix=mix, root=replays.settings.seed)
+
     settings = {"rows": rows, "events": events, "mix": asdict(mix)}
-    root = stage.settings.seed
-
-    def make(path: Path) -> None:
-        table51_trace(path, rows=rows, updates=events, mix=mix, root=root)
-
-    return stage.folder.step(f"trace-{name}", settings, make)
+    return replays.run.step(f"trace-{name}", settings, make, what=f"trace {name}")
 
 
-def make_market(path: Path, stocks: int, days: int, seed: int) -> None:
+def market_step(replays: Replays, stocks: int, days: int, what: str = "trace market") -> Path:
     """A trace of the calibrated market. It is made in memory: there is nothing dirty in it for the ETL to find."""
-    info, events = market_columns(market(stocks, days, root=seed))
-    write_columns(path, Columns([], np.empty(0), np.empty(0)), events)
-    write_info(info, path)
-
-
-def market_trace(stage: Stage, settings: FigureSettings) -> Input:
-    """The market calibrated to the figures of Xie (2007)."""
-    stage.progress.begin("trace market")
-    sizes = {"stocks": settings.stocks, "days": settings.days}
-    seed = settings.network.seed
 
     def make(path: Path) -> None:
-        make_market(path, settings.stocks, settings.days, seed)
+        info, events = market_columns(market(stocks, days, root=replays.settings.seed))
+        write_columns(path, Columns([], np.empty(0), np.empty(0)), events)
+        write_info(info, path)
 
-    path = stage.folder.step("trace-market", sizes, make)
-    info = read_info(path)
+    return replays.run.step("trace-market", {"stocks": stocks, "days": days}, make, what=what)
+
+
+def market_trace(replays: Replays, settings: FigureSettings) -> Input:
+    """The market calibrated to the figures of Xie (2007)."""
+    path = market_step(replays, settings.stocks, settings.days)
     about = f"Calibrated market: two prices a day of {settings.stocks:,} synthetic stocks on {settings.days} days."
-    return Input("market", "calibrated market", path, info.domain, settings.stocks, about)
+    return Input("market", "calibrated market", path, read_info(path).domain, settings.stocks, about)
 
 
-def real_traces(stage: Stage, settings: FigureSettings, data: Path) -> list[Input]:
+def real_traces(replays: Replays, settings: FigureSettings, data: Path) -> list[Input]:
     """Real prices, EPS and recommendations: as published, and with RECO spread inside its cell to two decimals."""
     found = []
     for name, spread in (("real-0.1", None), ("real-0.01", FINER)):
-        stage.progress.begin(f"trace {name}")
-        files = [(data / file).stat().st_size for file in (PRICES, FUNDAMENTALS)]
-        sizes = {"days": settings.days, "spread": spread, "bytes": files}
+        sizes = [(data / file).stat().st_size for file in (PRICES, FUNDAMENTALS)]
+        step = {"days": settings.days, "spread": spread, "bytes": sizes}
 
         def make(path: Path, spread: float | None = spread) -> None:
-            yahoo_trace(
-                stage.spark,
-                data / PRICES,
-                data / FUNDAMENTALS,
-                path,
-                first=FIRST_DAY,
-                days=settings.days,
-                spread=spread,
-                root=settings.network.seed,
-            )
+            days, root = settings.days, replays.settings.seed
+            files = (data / PRICES, data / FUNDAMENTALS)
+            yahoo_trace(replays.run.spark, *files, path, first=FIRST_DAY, days=days, spread=spread, root=root)
 
-        path = stage.folder.step(f"trace-{name}", sizes, make)
+        path = replays.run.step(f"trace-{name}", step, make, what=f"trace {name}")
         info = read_info(path)
         grid = "on the file's grid of 0.1" if spread is None else f"spread inside its cell and rounded to {spread}"
-        refused = sum(info.refused.values())
-        found.append(
-            Input(
-                name,
-                f"real prices, RECO to {spread or 0.1:g}",
-                path,
-                info.domain,
-                int(info.notes.get("stocks", 0)),
-                f"Real prices from {FIRST_DAY} on, RECO {grid}: {info.notes.get('distinct RECO', 0):,} distinct RECO; "
-                f"{refused:,} prices refused.",
-                [_caveat(spread)],
-            )
+        about = (
+            f"Real prices from {FIRST_DAY} on, RECO {grid}: {info.notes.get('distinct RECO', 0):,} distinct RECO; "
+            f"{sum(info.refused.values()):,} prices refused."
         )
+        workload, stocks = f"real prices, RECO to {spread or 0.1:g}", int(info.notes.get("stocks", 0))
+        found.append(Input(name, workload, path, info.domain, stocks, about, _caveat(spread)))
     return found
 
 

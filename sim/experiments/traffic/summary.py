@@ -1,4 +1,4 @@
-"""The per-event table in few numbers: one `Cost` per placement and approach, and how stress is distributed.
+"""The per-event table in few numbers: one `EventCost` per placement and approach, and how stress is distributed.
 
 Spark reduces millions of rows to one per distinct pair of stresses; what is left is small, and its percentiles are
 exact. The p99 is the least value that 99 % of the events do not exceed.
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ _SUMS = ("messages", "bytes", "byte_links", "rectangles", "affected")
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class EventCost:
     """What an event costs on average in one approach on one placement. `_changing`: over non-ignorable events only."""
 
     placement: str
@@ -52,8 +52,8 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A `Cost`, and which workload it is of: `x` is what the experiment varies."""
+class TrafficLine:
+    """A `EventCost`, and which workload it is of: `x` is what the experiment varies."""
 
     workload: str
     topology: str
@@ -63,7 +63,7 @@ class Line:
     brokers: int
     seconds: float  # from subscriptions to summary; not counted are Spark's start and the making of the network
     memory_bytes: int  # peak of all processes
-    cost: Cost
+    cost: EventCost
     cores: int = 0  # that Spark had
 
 
@@ -84,7 +84,7 @@ def reduced(costs: DataFrame) -> pa.Table:
     return grouped.agg(F.count(F.lit(1)).alias("events"), *sums).toArrow()
 
 
-def summarize(table: pa.Table) -> tuple[list[Cost], list[Stress]]:
+def summarize(table: pa.Table) -> tuple[list[EventCost], list[Stress]]:
     """What `reduced` gave, in few numbers; placements and approaches in alphabetical order."""
     costs, stresses = [], []
     column = {name: table[name].to_numpy() for name in table.column_names}
@@ -99,30 +99,19 @@ def summarize(table: pa.Table) -> tuple[list[Cost], list[Stress]]:
     return costs, stresses
 
 
-def _cost(placement: str, approach: str, part: dict[str, npt.NDArray[Any]]) -> Cost:
+def _cost(placement: str, approach: str, part: dict[str, npt.NDArray[Any]]) -> EventCost:
     weight = part["events"]
     events = int(weight.sum())
     changed = ~part["ignorable"].astype(np.bool_)
     changing = int(weight[changed].sum())
     mean = {name: float(part[name].sum()) / events for name in _SUMS}
     each = {name: float(part[name][changed].sum()) / max(changing, 1) for name in _SUMS}
-    stress = {name: _spread(part[name], weight) for name in ("node_stress", "link_stress")}
-    return Cost(
-        placement,
-        approach,
-        events,
-        changing,
-        mean["rectangles"],
-        mean["affected"],
-        mean["messages"],
-        mean["bytes"],
-        mean["byte_links"],
-        each["messages"],
-        each["bytes"],
-        each["byte_links"],
-        *stress["node_stress"],
-        *stress["link_stress"],
-    )
+    values = [mean[name] for name in ("rectangles", "affected", "messages", "bytes", "byte_links")]
+    values += [each[name] for name in ("messages", "bytes", "byte_links")]
+    values += [*_spread(part["node_stress"], weight), *_spread(part["link_stress"], weight)]
+    names = [field.name for field in fields(EventCost)][4:]
+    found: dict[str, Any] = dict(zip(names, values, strict=True))
+    return EventCost(placement, approach, events, changing, **found)
 
 
 def _spread(values: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[float, int, int]:
@@ -134,22 +123,21 @@ def _spread(values: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[float, 
     return float((values * weight).sum()) / total, int(p99), int(values.max())
 
 
-def write_lines(lines: Sequence[Line], path: Path) -> None:
+def write_lines(lines: Sequence[TrafficLine], path: Path) -> None:
     """As a flat table."""
     flat = [{**{k: v for k, v in asdict(line).items() if k != "cost"}, **asdict(line.cost)} for line in lines]
     pq.write_table(pa.Table.from_pylist(flat), path)
 
 
-def read_lines(paths: Iterable[Path]) -> list[Line]:
-    """What `write_lines` wrote, of all these files in turn."""
+def read_lines(path: Path) -> list[TrafficLine]:
+    """What `write_lines` wrote."""
     found = []
-    for path in paths:
-        for row in _rows(path):
-            try:
-                cost = Cost(**{field.name: row.pop(field.name) for field in fields(Cost)})
-                found.append(Line(**row, cost=cost))
-            except (KeyError, TypeError) as error:
-                raise _damaged(path, error) from error
+    for row in _rows(path):
+        try:
+            cost = EventCost(**{field.name: row.pop(field.name) for field in fields(EventCost)})
+            found.append(TrafficLine(**row, cost=cost))
+        except (KeyError, TypeError) as error:
+            raise _damaged(path, error) from error
     return found
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from hullcast.sim.experiments.labels import Box, Named, Place, dense, name_lines, place_names
+from hullcast.sim.output.labels import Box, Named, Place, dense, name_lines, place_names
 
 BOUNDS = Box(0, 0, 400, 300)
 
@@ -61,7 +61,7 @@ def test_names_keep_away_from_a_goal_s_line() -> None:
 
 
 def test_names_in_a_panel_are_where_they_were_placed() -> None:
-    from hullcast.sim.experiments.charts import pyplot
+    from hullcast.sim.output.charts import pyplot
 
     plot = pyplot()
     figure, axes = plot.subplots()

@@ -13,13 +13,12 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 
-from hullcast.sim.experiments.claims import Claim
-from hullcast.sim.experiments.inputs import market_trace
-from hullcast.sim.experiments.memory import PeakMemory
-from hullcast.sim.experiments.section import Section
-from hullcast.sim.experiments.stage import chunks_for
-from hullcast.sim.experiments.subscriptions import Law
-from hullcast.sim.experiments.summary import reduced
+from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.run import PeakMemory
+from hullcast.sim.experiments.traffic.inputs import market_trace
+from hullcast.sim.experiments.traffic.networks import Law
+from hullcast.sim.experiments.traffic.replays import chunks_for
+from hullcast.sim.experiments.traffic.summary import reduced
 from hullcast.sim.spark.session import spark_session, watched
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from hullcast.sim.experiments.inputs import Input
-    from hullcast.sim.experiments.settings import FigureSettings
-    from hullcast.sim.experiments.stage import Stage
+    from hullcast.sim.experiments.traffic.inputs import Input
+    from hullcast.sim.experiments.traffic.replays import Replays
+    from hullcast.sim.experiments.traffic.settings import FigureSettings
     from hullcast.sim.traffic.chunk import World
 
 #: The whole is this share of the trace: a section about time should not take the most of it.
@@ -67,15 +66,12 @@ class Timing:
         return self.slowest / self.seconds
 
 
-def steps() -> int:
-    """How many steps it takes."""
-    return 2
+STEPS = 2
 
 
-def run(stage: Stage, settings: FigureSettings) -> Section:
+def scaling_section(replays: Replays, settings: FigureSettings) -> Section:
     """Time replays of the calibrated market: with one core and with all, with parts of events and subscriptions."""
-    given = market_trace(stage, settings)
-    stage.progress.begin("scaling")
+    given = market_trace(replays, settings)
     name = {
         "trace": asdict(read_info(given.trace)),
         "parts": PARTS,
@@ -83,14 +79,14 @@ def run(stage: Stage, settings: FigureSettings) -> Section:
         "cores": _cores(),
         "rounds": rounds_of(settings),
     }
-    place = stage.folder.step("scaling", name, lambda path: _measure(stage, settings, given, path))
+    place = replays.run.step("scaling", name, lambda path: _measure(replays, settings, given, path))
     timings = [Timing(**row) for row in pq.read_table(place / "timings.parquet").to_pylist()]
-    table = stage.folder.folder / "scaling.parquet"
+    table = replays.run.folder.folder / "scaling.parquet"
     pq.write_table(pa.Table.from_pylist([asdict(timing) for timing in timings]), table)
-    return section(timings, settings, table)
+    return _section(timings, settings, table)
 
 
-def section(timings: list[Timing], settings: FigureSettings, table: Path) -> Section:
+def _section(timings: list[Timing], settings: FigureSettings, table: Path) -> Section:
     """What was found."""
     figures = [["varied", "events", "subscriptions", "cores", "seconds, by round", "load average", "memory, GB"]]
     for timing in timings:
@@ -105,14 +101,13 @@ def section(timings: list[Timing], settings: FigureSettings, table: Path) -> Sec
         "The fastest round counts, without the start of Spark, the first replay of each session and the making of "
         "topology and indexes.",
         "says nothing about it. We expect at most linear growth with events and subscriptions, and cores to help.",
-        claims(timings),
+        scaling_claims(timings),
         [table],
-        [],
-        [figures],
+        figures=[figures],
     )
 
 
-def claims(timings: list[Timing]) -> list[Claim]:
+def scaling_claims(timings: list[Timing]) -> list[Claim]:
     """At most linear growth, and what the cores bring: unless rounds of one size differ too much to tell."""
     found = []
     for varied in ("events", "subscriptions"):
@@ -175,12 +170,12 @@ def _cores() -> int:
 Size = tuple[int, int, int]
 
 
-def _measure(stage: Stage, settings: FigureSettings, given: Input, path: Path) -> None:
+def _measure(replays: Replays, settings: FigureSettings, given: Input, path: Path) -> None:
     law, most = Law().over(given.domain), settings.growing[-1]
-    ranges, network = law.ranges(most, root=settings.network.seed), stage.network()
+    ranges, network = law.ranges(most, root=settings.network.seed), replays.network()
     worlds = {}
     for count in [int(part * most) for part in PARTS]:
-        worlds[count] = stage.warmed(network.world(law, RangeColumns(ranges.low[:count], ranges.high[:count])))
+        worlds[count] = replays.warmed(network.world(law, RangeColumns(ranges.low[:count], ranges.high[:count])))
     total = int(SHARE * read_info(given.trace).events)
     some, few, cores = int(PARTS[0] * total), int(PARTS[0] * most), _cores()
     varied: dict[str, list[Size]] = {
@@ -190,10 +185,10 @@ def _measure(stage: Stage, settings: FigureSettings, given: Input, path: Path) -
     }
     sizes = list(dict.fromkeys(size for those in varied.values() for size in those))
     rounds: dict[Size, list[Round]] = defaultdict(list)
-    stage.stop_spark()
+    replays.run.stop_spark()
     for one in sorted({size[0] for size in sizes}) * PASSES:
         session = spark_session(f"local[{one}]", app="hullcast sim scaling", spark_sql_adaptive_enabled="false")
-        with session as spark, watched(spark, stage.progress.tasks):
+        with session as spark, watched(spark, replays.run.progress.tasks):
             _once(spark, given.trace, worlds[few], some)  # Spark compiles its own code
             for size in [size for size in sizes if size[0] == one] * turns_of(settings):
                 rounds[size].append(_once(spark, given.trace, worlds[size[2]], size[1]))

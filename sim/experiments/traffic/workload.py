@@ -6,17 +6,17 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.claims import number, placements_of
-from hullcast.sim.experiments.inputs import make_market
-from hullcast.sim.experiments.networks import WITH_GREEDY, frame_sizes
-from hullcast.sim.experiments.report import table
-from hullcast.sim.experiments.settings import NetworkSettings
-from hullcast.sim.experiments.stage import Point, Stage
+from hullcast.sim.experiments.run import ExperimentRun
 from hullcast.sim.experiments.steps import RunFolder, file_mark, write_text
-from hullcast.sim.experiments.subscriptions import Law
-from hullcast.sim.experiments.summary import Line, write_lines
-from hullcast.sim.experiments.summary_chart import draw_summary
-from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.experiments.traffic.charts import draw_summary
+from hullcast.sim.experiments.traffic.inputs import market_step
+from hullcast.sim.experiments.traffic.judging import placements_of
+from hullcast.sim.experiments.traffic.networks import WITH_GREEDY, Law, frame_sizes
+from hullcast.sim.experiments.traffic.replays import Point, Replays
+from hullcast.sim.experiments.traffic.settings import NetworkSettings
+from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
+from hullcast.sim.output.text import markdown, number
+from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.trace import read_info
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from hullcast.sim.experiments.stage import Progress
+    from hullcast.sim.experiments.run import StepProgress
 
 STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
@@ -69,10 +69,10 @@ class TrafficSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class TrafficFound:
     """What was found, and where it is."""
 
-    lines: list[Line]
+    lines: list[TrafficLine]
     events: Path  # Parquet: a row per event, placement and approach
     summary: Path
     reused: list[str]
@@ -81,13 +81,13 @@ class Traffic:
 def run_traffic(
     settings: TrafficSettings,
     out: Path,
-    progress: Progress,
+    progress: StepProgress,
     *,
     master: str | None = None,
     chunks: int | None = None,
     resume: bool = False,
     spark: SparkSession | None = None,
-) -> Traffic:
+) -> TrafficFound:
     """Replay, and write events, summary.parquet, summary.md and summary.png."""
     plain = asdict(settings) | frame_sizes() | {"trace": None, "topology": file_mark(settings.topology)}
     if settings.trace is not None:
@@ -96,33 +96,26 @@ def run_traffic(
         plain["trace"] = asdict(info)
     with (
         RunFolder(out, plain, resume=resume) as folder,
-        Stage(folder, settings.network, progress, master=master, chunks=chunks, spark=spark) as stage,
+        ExperimentRun(folder, progress, master=master, spark=spark) as run,
     ):
-        stage.prepare(settings.topology)
-        progress.begin("trace")
-        trace = settings.trace or _market(stage, settings)
+        replays = Replays(run, settings.network, chunks=chunks)
+        replays.prepare(settings.topology)
+        if settings.trace is not None:
+            progress.begin("trace")
+        trace = settings.trace or market_step(replays, settings.stocks, settings.days, "trace")
         info = read_info(trace)
         law, count = Law().over(info.domain), settings.subscriptions
-        found = stage.measure(
+        found = replays.measure(
             Point("replay", info.name, count, trace, law, count, settings.placements, settings.topology), keep=True
         )
         progress.begin("summary")
         write_lines(found.lines, out / "summary.parquet")
         write_text(out / "summary.md", summary_text(found.lines))
         draw_summary(found.lines, out / "summary.png")
-        return Traffic(found.lines, found.place / "events", out / "summary.md", folder.reused)
+        return TrafficFound(found.lines, found.place / "events", out / "summary.md", folder.reused)
 
 
-def _market(stage: Stage, settings: TrafficSettings) -> Path:
-    sizes = {"stocks": settings.stocks, "days": settings.days}
-    return stage.folder.step(
-        "trace-market",
-        sizes,
-        lambda path: make_market(path, settings.stocks, settings.days, settings.network.seed),
-    )
-
-
-def rows_of(lines: Sequence[Line]) -> list[list[str]]:
+def rows_of(lines: Sequence[TrafficLine]) -> list[list[str]]:
     """Per event: a row for each placement and approach, below COLUMNS."""
     rows = []
     for placement in placements_of(lines):
@@ -136,7 +129,7 @@ def rows_of(lines: Sequence[Line]) -> list[list[str]]:
     return rows
 
 
-def about(lines: Sequence[Line]) -> str:
+def about(lines: Sequence[TrafficLine]) -> str:
     """What was replayed, in a sentence."""
     line = lines[0]
     cost = line.cost
@@ -148,9 +141,9 @@ def about(lines: Sequence[Line]) -> str:
     )
 
 
-def summary_text(lines: Sequence[Line]) -> str:
+def summary_text(lines: Sequence[TrafficLine]) -> str:
     """summary.md."""
     return (
         f"# Traffic\n\n{about(lines)}.\n\nPer event, ignorable ones included:\n\n"
-        f"{table([list(COLUMNS), *rows_of(lines)])}\n\n{LEGEND}\n\n![traffic](summary.png)\n"
+        f"{markdown([list(COLUMNS), *rows_of(lines)])}\n\n{LEGEND}\n\n![traffic](summary.png)\n"
     )
