@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from hullcast.sim.bench.throughput import Rate, ThroughputSection
 
 SIZE = (8.0, 5.0)
+_UNICAST_BAND: dict[str, Any] = {
+    "color": ORANGE,
+    "alpha": 0.15,
+    "lw": 0,
+    "label": "Xie (2007): S-UN {} to {} x S-CN".format(*THESIS_UNICAST),
+}
 
 
 def draw(report: EngineReport, folder: Path) -> list[Path]:
@@ -56,18 +62,12 @@ def _subscriptions(section: SubscriptionsSection, path: Path) -> Path:
     _costs(axes, xs, lines)
     points = [point for point in section.curve if xs[0] <= point.subscriptions <= xs[-1]]
     if points:
-        axes.plot(
-            [point.subscriptions for point in points],
-            [1e6 / point.per_subscriber for point in points],
-            "^:",
-            color=GREY,
-            label="every predicate evaluated by itself (NumPy)",
-        )
+        alone = [1e6 / point.per_subscriber for point in points]
+        label = "every predicate evaluated by itself (NumPy)"
+        axes.plot([point.subscriptions for point in points], alone, "^:", color=GREY, label=label)
     low, high = THESIS_UNICAST
     base = median(line.engine_us for line in lines)
-    axes.axhspan(
-        low * base, high * base, color=ORANGE, alpha=0.15, lw=0, label=f"Xie (2007): S-UN {low} to {high} x S-CN"
-    )
+    axes.axhspan(low * base, high * base, **_UNICAST_BAND)
     axes.axhline(base, ls="--", color=GREEN, lw=1, alpha=0.8, label="Xie (2007): S-CN does not grow (here: our median)")
     axes.set_xscale("log")
     axes.set_xlabel("subscriptions (log: linear growth is a straight line)")
@@ -79,24 +79,14 @@ def _costs(axes: Any, xs: Sequence[int], lines: Sequence[UpdateCost]) -> None:
     unicast, engine = [line.unicast_us for line in lines], [line.engine_us for line in lines]
     axes.plot(xs, unicast, "o-", color=ORANGE, label="S-UN (every subscription told by itself)")
     axes.plot(xs, engine, "o-", color=GREEN, label="S-CN, Engine.upsert")
-    for x, line in zip(xs, lines, strict=True):
-        if line in (lines[0], lines[-1]):
-            axes.annotate(
-                f"{line.unicast_ratio.median:.0f}x",
-                (x, line.unicast_us),
-                textcoords="offset points",
-                xytext=(0, 8),
-                ha="center",
-                color=ORANGE,
-            )
-            axes.annotate(
-                f"{line.engine_us:.2f} us" if line is lines[0] else f"{line.growth.median:.2f}x of {short(xs[0])}",
-                (x, line.engine_us),
-                textcoords="offset points",
-                xytext=(0, 7),
-                ha="center",
-                color=GREEN,
-            )
+    for x, line in ((xs[0], lines[0]), (xs[-1], lines[-1])):
+        told = f"{line.engine_us:.2f} us" if line is lines[0] else f"{line.growth.median:.2f}x of {short(xs[0])}"
+        _note(axes, f"{line.unicast_ratio.median:.0f}x", (x, line.unicast_us), (0, 8), color=ORANGE)
+        _note(axes, told, (x, line.engine_us), (0, 7), color=GREEN)
+
+
+def _note(axes: Any, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    axes.annotate(text, at, textcoords="offset points", xytext=offset, **{"ha": "center", **style})
 
 
 def _thesis(axes: Any, lines: Sequence[UpdateCost], xs: Sequence[int]) -> None:
@@ -106,16 +96,8 @@ def _thesis(axes: Any, lines: Sequence[UpdateCost], xs: Sequence[int]) -> None:
     base = lines[0].engine_us
     ends = (xs[0], xs[-1])
     axes.plot(ends, (base, THESIS_GROWTH * base), "--", color=GREEN, lw=1, alpha=0.8, label="Xie (2007): S-CN +20 %")
-    low, high = THESIS_UNICAST
-    axes.fill_between(
-        ends,
-        (low * base, low * THESIS_GROWTH * base),
-        (high * base, high * THESIS_GROWTH * base),
-        color=ORANGE,
-        alpha=0.15,
-        lw=0,
-        label=f"Xie (2007): S-UN {low} to {high} x S-CN",
-    )
+    lows, highs = ((share * base, share * THESIS_GROWTH * base) for share in THESIS_UNICAST)
+    axes.fill_between(ends, lows, highs, **_UNICAST_BAND)
 
 
 def _finish(figure: Any, axes: Any, xs: Sequence[int], path: Path) -> Path:
@@ -135,7 +117,7 @@ def _throughput(section: ThroughputSection, path: Path) -> Path:
     sizes, rates = [rate.batch for rate in section.by_batch], [rate.rate for rate in section.by_batch]
     left.loglog(sizes, rates, "o-", color=GREEN)
     for size, rate in zip(sizes, rates, strict=True):
-        left.annotate(short(rate), (size, rate), textcoords="offset points", xytext=(-6, 5), ha="right", color=GREEN)
+        _note(left, short(rate), (size, rate), (-6, 5), ha="right", color=GREEN)
     left.set_xticks(sizes, [f"{size:,}" for size in sizes])
     left.yaxis.set_major_formatter(lambda value, _: short(value))
     left.minorticks_off()
@@ -156,16 +138,9 @@ def _bars(axes: Any, rates: Sequence[Rate]) -> None:
     widest = max(rate.rate for rate in rates)
     for bar, label, rate in zip(bars, labels, rates, strict=True):
         inside = rate.rate > 0.7 * widest
-        axes.annotate(
-            label,
-            (bar.get_width(), bar.get_y() + bar.get_height() / 2),
-            textcoords="offset points",
-            xytext=(-5 if inside else 5, 0),
-            ha="right" if inside else "left",
-            va="center",
-            fontsize=8.5,
-            color="white" if inside else "black",
-        )
+        side = {"ha": "right", "color": "white"} if inside else {"ha": "left", "color": "black"}
+        at = (bar.get_width(), bar.get_y() + bar.get_height() / 2)
+        _note(axes, label, at, (-5 if inside else 5, 0), va="center", fontsize=8.5, **side)
     axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.set_xlabel("updates per second (and messages per update)")
     axes.grid(alpha=0.25, axis="x")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import hullcast
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.subjects import KernelSubject
+from hullcast.sim.bench.subjects import kernel_subject
 from hullcast.sim.bench.timing import in_turns, measured_apart, us
 from hullcast.sim.traces.table51 import Workload
 
@@ -74,7 +74,7 @@ def kernel_ns(rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict
     subjects: dict[str, Subject] = {}
     for n in rows:
         load = Workload(n, root=seed)
-        subjects[str(n)] = KernelSubject(load.rows, load.changes((rounds + 1) * updates), updates, BATCH)
+        subjects[str(n)] = kernel_subject(load.rows, load.changes((rounds + 1) * updates), updates, BATCH)
     runs = in_turns(subjects, rounds, lambda what: None)
     return {n: 1e3 * us(runs[str(n)]) for n in rows}
 

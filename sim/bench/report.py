@@ -41,33 +41,15 @@ def show(report: EngineReport, console: Console) -> None:
 
 def _costs(title: str, first: str, lines: tuple[UpdateCost, ...], *, by_rows: bool) -> Table:
     kernel = ("ceiling\nus", "kernel\nus") if by_rows else ()
-    headings = (
-        "S-CN\nmsgs",
-        "Xie\n2007",
-        "S-UN\nmsgs",
-        "Xie\n2007",
-        *kernel,
-        "S-CN\nus",
-        "\ngrowth",
-        "S-UN\nus",
-        "S-UN/\nS-CN",
-    )
-    table = plain_table(title, f"\n{first}", *headings)
+    counts = ("S-CN\nmsgs", "Xie\n2007", "S-UN\nmsgs", "Xie\n2007")
+    table = plain_table(title, f"\n{first}", *counts, *kernel, "S-CN\nus", "\ngrowth", "S-UN\nus", "S-UN/\nS-CN")
     for line in lines:
         thesis = (f"{line.thesis[0]:.2f}", f"{line.thesis[1]:,.0f}") if line.thesis else ("", "")
-        extra = (number(line.ceiling_us), number(line.kernel_us)) if by_rows else ()
-        table.add_row(
-            f"{line.rows if by_rows else line.subscriptions:,}",
-            f"{line.messages:.2f}",
-            thesis[0],
-            f"{line.told:,.0f}",
-            thesis[1],
-            *extra,
-            number(line.engine_us),
-            f"{line.growth.median:.2f}x",
-            number(line.unicast_us),
-            f"{line.unicast_ratio.median:.1f}x",
-        )
+        size = f"{line.rows if by_rows else line.subscriptions:,}"
+        cells = (f"{line.messages:.2f}", thesis[0], f"{line.told:,.0f}", thesis[1])
+        alone = (number(line.ceiling_us), number(line.kernel_us)) if by_rows else ()
+        served = (number(line.engine_us), f"{line.growth.median:.2f}x", number(line.unicast_us))
+        table.add_row(size, *cells, *alone, *served, f"{line.unicast_ratio.median:.1f}x")
     return table
 
 
@@ -119,18 +101,18 @@ def _show_subscriptions(section: SubscriptionsSection, console: Console) -> None
 
 
 def _show_throughput(section: ThroughputSection, console: Console) -> None:
-    table = plain_table(f"throughput, {section.rows:,} rows", "range MIN", "updates/s", "us", "messages")
-    for rate in section.by_batch:
-        table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
-    table.add_row("one row as a dict", f"{1e6 / section.single_us:,.0f}", number(section.single_us), "")
-    console.print()
-    console.print(table)
-    size = section.by_type[0].batch
-    table = plain_table(f"by type, batches of {size:,}", "subscription type", "updates/s", "us", "messages")
-    for rate in section.by_type:
-        table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
-    console.print()
-    console.print(table)
+    single = ("one row as a dict", f"{1e6 / section.single_us:,.0f}", number(section.single_us), "")
+    for title, first, rates, more in (
+        (f"throughput, {section.rows:,} rows", "range MIN", section.by_batch, [single]),
+        (f"by type, batches of {section.by_type[0].batch:,}", "subscription type", section.by_type, []),
+    ):
+        table = plain_table(title, first, "updates/s", "us", "messages")
+        for rate in rates:
+            table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
+        for row in more:
+            table.add_row(*row)
+        console.print()
+        console.print(table)
     table = plain_table("memory, one range-MIN channel", "rows", "bytes a row, counted", "resident")
     for line in section.memory:
         table.add_row(f"{line.rows:,}", f"{line.counted:,.0f}", f"{line.resident:,.0f}")
@@ -144,16 +126,12 @@ def show_covers(report: CoversReport, console: Console) -> None:
     for form, split in dict.fromkeys((line.form, line.split) for line in report.lines):
         title = f"{form}, {settings.subscriptions:,} subscriptions over {settings.gateways} gateways by {split}"
         table = plain_table(title, "\nboxes allowed", "\nused", "bytes a\ngateway", "\nsent", "\nneedless", "\nns")
-        for line in report.lines:
-            if (line.form, line.split) == (form, split):
-                table.add_row(
-                    f"{line.way}{', one by one' if line.singly else ''}",
-                    f"{line.boxes:,.0f}" if line.boxes else "",
-                    f"{line.bytes:,.0f}",
-                    f"{line.sent:.1%}",
-                    f"{line.needless:.1%}",
-                    f"{line.ns:,.0f}",
-                )
+        for line in (line for line in report.lines if (line.form, line.split) == (form, split)):
+            way = f"{line.way}{', one by one' if line.singly else ''}"
+            shares = (f"{line.sent:.1%}", f"{line.needless:.1%}")
+            table.add_row(
+                way, f"{line.boxes:,.0f}" if line.boxes else "", f"{line.bytes:,.0f}", *shares, f"{line.ns:,.0f}"
+            )
         console.print()
         console.print(table)
     console.print(

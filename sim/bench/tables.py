@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
-from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
+from hullcast.sim.bench.baselines import ceiling_subject, per_subscriber_rate, requery_us
+from hullcast.sim.bench.subjects import engine_subject, kernel_subject
 from hullcast.sim.bench.timing import in_turns, messages_per_update, ratio, us
 from hullcast.sim.traces.table51 import SPIKES, Workload
 
@@ -107,10 +107,10 @@ def by_rows(settings: EngineSettings, tick: Callable[[str], None]) -> RowsSectio
         ranges = load.ranges(settings.subscriptions)
         changes = load.changes((settings.rounds + 1) * settings.updates)
         few = changes.slice(0, (settings.rounds + 1) * settings.unicast_updates)
-        subjects[f"ceiling {n}"] = CeilingSubject(load.rows, changes, settings.updates)
-        subjects[f"kernel {n}"] = KernelSubject(load.rows, changes, settings.updates, settings.batch)
-        subjects[f"engine {n}"] = EngineSubject(load.rows, changes, settings.updates, settings.batch)
-        subjects[f"unicast {n}"] = UnicastSubject(load.rows, few, settings.unicast_updates, settings.batch, ranges)
+        subjects[f"ceiling {n}"] = ceiling_subject(load.rows, changes, settings.updates)
+        subjects[f"kernel {n}"] = kernel_subject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"engine {n}"] = engine_subject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"unicast {n}"] = engine_subject(load.rows, few, settings.unicast_updates, settings.batch, ranges)
         samples = min(settings.requeries, settings.subscriptions)
         scan, search = requery_us(load.rows, ranges, samples)
         requery.append(
@@ -133,8 +133,8 @@ def by_subscriptions(settings: EngineSettings, tick: Callable[[str], None]) -> S
     subjects: dict[str, Subject] = {}
     for n in settings.sweep:
         tick(f"{n:,} subscriptions")
-        subjects[f"engine {n}"] = EngineSubject(load.rows, changes, settings.updates, settings.batch)
-        subjects[f"unicast {n}"] = UnicastSubject(
+        subjects[f"engine {n}"] = engine_subject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"unicast {n}"] = engine_subject(
             load.rows, few, settings.unicast_updates, settings.batch, load.ranges(n)
         )
     runs = in_turns(_by_kind(subjects), settings.rounds, tick)

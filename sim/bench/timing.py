@@ -11,7 +11,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any, Protocol
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from hullcast.network.wire.errors import HullcastError, UsageError
 
@@ -34,11 +35,25 @@ class Run:
         return 1e6 * self.seconds / max(1, self.updates)
 
 
-class Subject(Protocol):
-    """Something that can be measured again and again; each round has updates of its own."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Something that can be measured again and again; each round has batches of updates of its own."""
+
+    rounds: Sequence[Sequence[Any]]
+    apply: Callable[[Any], tuple[int, int]]  # a batch; gives how many updates it has, and how many messages it made
+    count: Callable[[], int] | None = None  # messages so far, where they are not counted batch by batch
 
     def run(self, turn: int) -> Run:
         """Round number `turn`, from 0 on, each once and in order."""
+        updates = messages = 0
+        before = self.count() if self.count else 0
+        started = perf_counter()
+        for batch in self.rounds[turn]:
+            some, made = self.apply(batch)
+            updates += some
+            messages += made
+        seconds = perf_counter() - started
+        return Run(seconds, updates, self.count() - before if self.count else messages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench import figures
-from hullcast.sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
+from hullcast.sim.bench.baselines import ceiling_subject, per_subscriber_rate, requery_us
 from hullcast.sim.bench.engine import (
     FULL,
     QUICK,
@@ -26,7 +26,7 @@ from hullcast.sim.bench.engine import (
 )
 from hullcast.sim.bench.nodes import kernel_ns
 from hullcast.sim.bench.report import show
-from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
+from hullcast.sim.bench.subjects import engine_subject, kernel_subject
 from hullcast.sim.bench.timing import Run, messages_per_update, ratio, spread
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.traces.table51 import Workload
@@ -107,15 +107,15 @@ def test_one_section_alone_leaves_the_others_out(report: EngineReport) -> None:
 def test_unicast_grows_with_subscriptions_and_descriptions_do_not() -> None:
     load = Workload(1_000)
     changes = load.changes(2_000)
-    described = EngineSubject(load.rows, changes, 2_000, 500).run(0)
-    told = [UnicastSubject(load.rows, changes, 2_000, 500, load.ranges(n)).run(0).messages for n in (500, 5_000)]
+    described = engine_subject(load.rows, changes, 2_000, 500).run(0)
+    told = [engine_subject(load.rows, changes, 2_000, 500, load.ranges(n)).run(0).messages for n in (500, 5_000)]
     assert 1.9 < described.messages / described.updates < 2.3
     assert told[1] / told[0] == pytest.approx(10, rel=0.25)
 
 
 def test_rows_add_no_messages() -> None:
     counts = [
-        KernelSubject(load.rows, load.changes(20_000), 20_000, 1_000).run(0).messages
+        kernel_subject(load.rows, load.changes(20_000), 20_000, 1_000).run(0).messages
         for load in (Workload(1_000), Workload(30_000))
     ]
     assert counts[1] / counts[0] == pytest.approx(1, abs=0.06)
@@ -125,9 +125,9 @@ def test_the_ceiling_finds_the_very_messages_of_the_engine() -> None:
     for n in (1, 2, 3, 700):
         load = Workload(n)
         changes = load.changes(1_000)
-        ceiling = CeilingSubject(load.rows, changes, 500)
-        kernel = KernelSubject(load.rows, changes, 500, 100)
-        engine = EngineSubject(load.rows, changes, 500, 100)
+        ceiling = ceiling_subject(load.rows, changes, 500)
+        kernel = kernel_subject(load.rows, changes, 500, 100)
+        engine = engine_subject(load.rows, changes, 500, 100)
         for turn in range(2):
             assert ceiling.run(turn).messages == kernel.run(turn).messages == engine.run(turn).messages
 

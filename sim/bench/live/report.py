@@ -208,30 +208,17 @@ def _show_limit(report: LiveReport, console: Console) -> None:
 
 
 def _show_costs(report: LiveReport, console: Console) -> None:
-    table = plain_table(
-        f"an update, at {report.settings.paced_rate:,} updates/s in batches of {report.settings.batch:,}",
-        "\nsubs",
-        "CPU us:\nserver",
-        "\nnodes",
-        "\nclients",
-        "server:\nmsgs",
-        "\nbytes",
-        "to clients:\nmsgs",
-        "\nbytes",
-        "\nunicast",
+    title = f"an update, at {report.settings.paced_rate:,} updates/s in batches of {report.settings.batch:,}"
+    cpu, sent = (
+        ("CPU us:\nserver", "\nnodes", "\nclients"),
+        ("server:\nmsgs", "\nbytes", "to clients:\nmsgs", "\nbytes"),
     )
+    table = plain_table(title, "\nsubs", *cpu, *sent, "\nunicast")
     for line in report.costs:
-        table.add_row(
-            f"{line.subscriptions:,}",
-            number(line.server_us),
-            number(line.nodes_us),
-            number(line.clients_us),
-            f"{line.server_messages:.2f}",
-            number(line.server_bytes),
-            f"{line.client_messages:.2f}",
-            number(line.client_bytes),
-            number(line.told),
-        )
+        used = map(number, (line.server_us, line.nodes_us, line.clients_us))
+        server = (f"{line.server_messages:.2f}", number(line.server_bytes))
+        clients = (f"{line.client_messages:.2f}", number(line.client_bytes))
+        table.add_row(f"{line.subscriptions:,}", *used, *server, *clients, number(line.told))
     console.print(table)
     most = report.costs[-1]
     console.print(
@@ -245,13 +232,8 @@ def _show_costs(report: LiveReport, console: Console) -> None:
 
 def _show_ways(report: LiveReport, console: Console) -> None:
     ours, theirs = report.costs[-1], report.interval
-    table = plain_table(
-        f"the CN way: each update to every subscription whose range holds it ({ours.subscriptions:,} subscriptions)",
-        "an update",
-        "MIN, ours",
-        "SUM, as CN",
-        "CN/ours",
-    )
+    title = f"the CN way: each update to every subscription whose range holds it ({ours.subscriptions:,} subscriptions)"
+    table = plain_table(title, "an update", "MIN, ours", "SUM, as CN", "CN/ours")
     rows = (
         ("subscriptions told", ours.told, theirs.pairs),
         ("messages to client processes", ours.client_messages, theirs.client_messages),

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.network.matching.messages import query_boxes
-from hullcast.sim.overlay.can import NOBODY, approached, flooded
+from hullcast.sim.overlay.can import NOBODY
 from hullcast.sim.overlay.division import balanced_zones, zones_along
 from hullcast.sim.overlay.zones import Zones, locate
 from hullcast.sim.traces.table51 import Workload
-from tests.sim.overlay.plans import neighbours, samples, trees
+from tests.sim.overlay.plans import approached, flooded, neighbours, samples, trees
 
 if TYPE_CHECKING:
     from hullcast.sim.arrays import Floats

@@ -10,13 +10,13 @@ import networkx
 import numpy as np
 
 from hullcast.sim.overlay import PLACEMENTS
-from hullcast.sim.overlay.can import approached
 from hullcast.sim.overlay.placement import Placement, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.paths import routes
 from hullcast.sim.traffic.chunk import APPROACHES, METRICS, Events, StartRows, World
 from hullcast.sim.traffic.sizes import rectangle_bytes, row_bytes, unicast_bytes
+from tests.sim.overlay.plans import approached
 from tests.support.traffic_oracle import Oracle, Overlay, Sizes
 
 if TYPE_CHECKING:
