@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.compiled import kernel, part
+from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.bench.timing import Subject
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints
-    from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
+from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
 
 
 def ceiling_subject(rows: PointRows, changes: Changes, per_round: int) -> Subject:

@@ -7,28 +7,22 @@ updates. Exact routing, which knows every point, says which of them are needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hullcast.network.routing.router import BUDGET, Router
-from hullcast.network.wire.frames import Install
+from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.frames import Form, Install
+from hullcast.sim.arrays import Floats
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.subjects import engine_of
 from hullcast.sim.bench.timing import Subject, in_turns
 from hullcast.sim.seeds import generator
-from hullcast.sim.traces.table51 import RANGE_MIN, RangeColumns, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Form
-    from hullcast.sim.arrays import Floats
-    from hullcast.sim.traces.table51 import Changes
-
+from hullcast.sim.traces.table51 import RANGE_MIN, Changes, RangeColumns, Workload
 
 CHANNEL = 1
 SPLITS = ("random", "content")

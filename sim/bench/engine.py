@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,18 +15,13 @@ import numba
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.tables import by_rows, by_subscriptions
-from hullcast.sim.bench.throughput import TYPES, throughput
+from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection, by_rows, by_subscriptions
+from hullcast.sim.bench.throughput import TYPES, ThroughputSection, throughput
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from _typeshed import DataclassInstance
-
-    from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection
-    from hullcast.sim.bench.throughput import ThroughputSection
 
 FORMAT = 1  # of the JSON file; raised when a reader would have to change
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST
+from hullcast.sim.bench.engine import EngineReport
+from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, RowsSection, SubscriptionsSection, UpdateCost
+from hullcast.sim.bench.throughput import Rate, ThroughputSection
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, ORANGE, pyplot, save
 from hullcast.sim.output.text import short
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hullcast.sim.bench.engine import EngineReport
-    from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection, UpdateCost
-    from hullcast.sim.bench.throughput import Rate, ThroughputSection
 
 SIZE = (8.0, 5.0)
 _UNICAST_BAND: dict[str, Any] = {

@@ -10,23 +10,18 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import hullcast
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.subjects import kernel_subject
-from hullcast.sim.bench.timing import in_turns, measured_apart, us
+from hullcast.sim.bench.timing import Subject, in_turns, measured_apart, us
 from hullcast.sim.traces.table51 import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from hullcast.sim.bench.timing import Subject
 
 PACKAGE = Path(hullcast.__file__).parent
 NODES = Path("broker/index/nodes.py")

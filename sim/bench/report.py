@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hullcast.sim import XIE
-from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, chance
+from hullcast.sim.bench.covers import CoversReport
+from hullcast.sim.bench.engine import EngineReport
+from hullcast.sim.bench.tables import (
+    THESIS_GROWTH,
+    THESIS_UNICAST,
+    RowsSection,
+    SubscriptionsSection,
+    UpdateCost,
+    chance,
+)
+from hullcast.sim.bench.throughput import ThroughputSection
 from hullcast.sim.output.goals import goals_table
 from hullcast.sim.output.text import number, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-    from hullcast.sim.bench.covers import CoversReport
-    from hullcast.sim.bench.engine import EngineReport
-    from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection, UpdateCost
-    from hullcast.sim.bench.throughput import ThroughputSection
 
 
 def show(report: EngineReport, console: Console) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.tables.ingest import ingest
 from hullcast.broker.tables.interning import Interner
-from hullcast.broker.tables.store import TableStore
+from hullcast.broker.tables.store import TableStore, Updates
 from hullcast.sim.bench.timing import Subject
-from hullcast.sim.traces.table51 import CREATE, RANGE_MIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hullcast.broker.tables.store import Updates
-    from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
+from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Changes, PointRows, RangeColumns
 
 
 def engine_of(rows: PointRows) -> Engine:

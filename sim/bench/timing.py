@@ -9,16 +9,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hullcast.network.wire.errors import HullcastError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)

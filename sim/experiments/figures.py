@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.report import goals_text, write_report
-from hullcast.sim.experiments.run import ExperimentRun
+from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder, write_text
+from hullcast.sim.output.goals import Goal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from hullcast.sim.experiments.claims import Section
-    from hullcast.sim.experiments.run import StepProgress
-    from hullcast.sim.output.goals import Goal
 
 S = TypeVar("S")
 

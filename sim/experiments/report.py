@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
-from hullcast.sim.output.goals import summary
+from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.output.goals import Goal, summary
 from hullcast.sim.output.text import markdown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from hullcast.sim.experiments.claims import Claim, Section
-    from hullcast.sim.output.goals import Goal
 
 
 def glossary(words: Mapping[str, str]) -> str:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 import psutil
 
+from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.spark.needs import check_workers, is_local
 from hullcast.sim.spark.session import path_to_read, path_to_write, spark_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from types import TracebackType
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from hullcast.sim.experiments.steps import RunFolder
 
 MEMORY = "2g"
 INTERVAL_S = 0.5

@@ -16,16 +16,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b, file_digest
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from hullcast.broker.log.lock import DirectoryLock
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 #: Raised when what steps compute or write changes: steps of another version are not reused.
 VERSION = 2

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
 GREEN, ORANGE, BLUE, PINK = "#009E73", "#D55E00", "#0072B2", "#CC79A7"

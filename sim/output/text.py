@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def short(value: float) -> str:

@@ -33,17 +33,14 @@ A plain event at x (CN) is the box x1 <= x <= x2: K = (x, x), and no bounds outw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from hullcast.network.compiled import part
 from hullcast.network.matching.tree import longer
+from hullcast.sim.arrays import Ints
 from hullcast.sim.overlay.zones import Zones, locate_one
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Ints
-
 
 #: How a rectangle comes from the server to its entry: the server knows the zones and sends it there at once, or
 #: it goes from neighbour to neighbour, as in a CAN where nobody knows more.

@@ -34,16 +34,14 @@ below the diagonal, where no subscription can be.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
+from hullcast.sim.overlay.tree import BrokerTree
 from hullcast.sim.overlay.zones import INNER, Zones
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints
-    from hullcast.sim.overlay.tree import BrokerTree
 
 Bounds = tuple[float, float]
 

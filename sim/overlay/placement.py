@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints, Narrow
 from hullcast.sim.overlay import PLACEMENTS
-from hullcast.sim.overlay.can import ENTRIES
+from hullcast.sim.overlay.can import ENTRIES, Entry
 from hullcast.sim.overlay.division import balanced_zones, zones_along
-from hullcast.sim.overlay.tree import FANOUT, latency_tree
+from hullcast.sim.overlay.tree import FANOUT, BrokerTree, latency_tree
 from hullcast.sim.overlay.zones import Zones, locate
 from hullcast.sim.seeds import generator
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints, Narrow
-    from hullcast.sim.overlay.can import Entry
-    from hullcast.sim.overlay.tree import BrokerTree
-    from hullcast.sim.topology.graph import Topology
-    from hullcast.sim.topology.paths import Routes
-
+from hullcast.sim.topology.graph import Topology
+from hullcast.sim.topology.paths import Routes
 
 Rule = Literal["content", "nearest", "random"]
 

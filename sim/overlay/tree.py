@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Narrow
-    from hullcast.sim.topology.paths import Routes
-
+from hullcast.sim.arrays import Narrow
+from hullcast.sim.topology.paths import Routes
 
 #: Children of a broker. More of them make a flatter tree: fewer frames, but more of them leave one broker. Per event
 #: that has rectangles, tree-content, measured as in `division`; stress is the most frames that leave one broker, links

@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17

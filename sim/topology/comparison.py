@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Ints
 from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.measures import Measures, hop_counts, measure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hullcast.sim.arrays import Ints
-    from hullcast.sim.topology.graph import Topology
 
 GENERATED, PROGRAM, REAL = "generated", "program", "real"
 

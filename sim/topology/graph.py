@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.seeds import generator
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints
-
 
 PLANE = 10_000.0  # INET's: nodes lie in [0, PLANE) x [0, PLANE)
 

@@ -8,15 +8,12 @@ directions, loops. INET's format is `nodes links`, then `id x y` for each node, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.topology.graph import Topology
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints
 
 MOST_NODES, MOST_LINKS = 1_000_000, 20_000_000
 LARGEST_ID = 2**53  # ids are read as float64

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.seeds import generator
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints
-    from hullcast.sim.topology.graph import Topology
+from hullcast.sim.topology.graph import Topology
 
 #: The degrees over which the slope is fitted. Degree 1 has a law of its own, and above 100 so few nodes
 #: are left (0.5 % of 20,000) that single hubs would bend the line.

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hullcast.sim.output.charts import BLUE, GREEN, GREY, ORANGE, PINK, pyplot, save
-from hullcast.sim.topology.comparison import GENERATED, PROGRAM, REAL, SOURCES
-from hullcast.sim.topology.measures import FITTED, ccdf, slope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hullcast.sim.topology.comparison import MeasuredTopology, TopologyComparison
-    from hullcast.sim.topology.graph import Topology
-    from hullcast.sim.topology.measures import Measures
+from hullcast.sim.topology.comparison import GENERATED, PROGRAM, REAL, SOURCES, MeasuredTopology, TopologyComparison
+from hullcast.sim.topology.graph import Topology
+from hullcast.sim.topology.measures import FITTED, Measures, ccdf, slope
 
 
 @dataclass(frozen=True, slots=True)

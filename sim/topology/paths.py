@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hullcast.sim.arrays import Floats, Ints, Narrow
-    from hullcast.sim.topology.graph import Topology
-
+from hullcast.sim.arrays import Floats, Ints, Narrow
+from hullcast.sim.topology.graph import Topology
 
 CHUNK = 64  # sources at a time: 64 x 20,000 distances are 10 MB
 

@@ -6,20 +6,27 @@ are read (how many rows, and the least and the greatest number), so that it cost
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traces.trace import COLUMNS, EVENTS, START, create_statement, parts_of, read_info, read_parts, runs
+from hullcast.sim.traces.trace import (
+    COLUMNS,
+    EVENTS,
+    START,
+    TraceInfo,
+    create_statement,
+    parts_of,
+    read_info,
+    read_parts,
+    runs,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
-
-    from hullcast.sim.traces.trace import TraceInfo
 
 
 def check_whole(folder: Path | str, info: TraceInfo) -> None:

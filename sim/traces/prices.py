@@ -7,6 +7,7 @@ close are needed. `select_days` takes the days asked for, from a date on.
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass
 from functools import reduce
@@ -18,10 +19,7 @@ from hullcast.sim.spark.session import path_to_read
 from hullcast.sim.traces.fundamentals import column, lines_of, open_text, plain
 
 if TYPE_CHECKING:
-    import datetime
-
     from pyspark.sql import DataFrame, SparkSession
-
 
 SUFFIXES = (".csv", ".csv.gz")
 _SUFFIX = re.compile(r"\.csv(\.gz)?$", re.IGNORECASE)

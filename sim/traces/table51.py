@@ -7,19 +7,14 @@ a negative length is drawn again; a spike is two updates, down to the bottom of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Booleans, Floats, Ints
 from hullcast.sim.seeds import generator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hullcast.sim.arrays import Booleans, Floats, Ints
-
 
 #: Table 5.1.
 DOMAIN = 10_000.0

@@ -7,6 +7,7 @@ counted (the order of REASONS). Nothing else is left out but days that were not 
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from hullcast.sim.traces.fundamentals import (
     NUMBER,
     RECO_DOMAIN,
     TOO_WIDE,
+    Fundamentals,
     read_fundamentals,
     spread_reco,
 )
@@ -29,11 +31,7 @@ from hullcast.sim.traces.prices import dates_of, read_prices, select_days
 from hullcast.sim.traces.trace import EVENTS, REFUSED, TraceInfo, write_info
 
 if TYPE_CHECKING:
-    import datetime
-
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from hullcast.sim.traces.fundamentals import Fundamentals
 
 WIDE = "more cells than columns"
 NO_DATE = "date missing or unreadable"

@@ -10,20 +10,18 @@ Pure: arrays in, arrays out. What is told of an event does not depend on where t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.sim.arrays import Ints
 from hullcast.sim.traffic.audience import ENOUGH, by_gateway, concerned
 from hullcast.sim.traffic.rectangles import Events, Rectangles, StartRows, before, checked, rectangles_of
 from hullcast.sim.traffic.relaxed import relaxed
 from hullcast.sim.traffic.served import down_the_tree, over_the_zones, unicast
 from hullcast.sim.traffic.tally import METRICS, tally_of
 from hullcast.sim.traffic.world import Populated, World
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Ints
 
 __all__ = ["APPROACHES", "COLUMNS", "METRICS", "Events", "Populated", "StartRows", "World", "replay_chunk"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,7 @@ from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.kernel import INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from hullcast.broker.tables.store import Updates
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints
+from hullcast.sim.arrays import Floats, Ints
 
 MIN = 1
 

@@ -11,6 +11,7 @@ of chunks, nor on which machine replays which.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traffic.chunk import APPROACHES, Events, StartRows, World, replay_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import numpy.typing as npt
     from pyspark import Broadcast
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -7,21 +7,17 @@ S-CN, CAN  each rectangle enters at the owner of its inner corner and floods the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hullcast.network.compiled import kernel
 from hullcast.network.matching.duality import rectangle_box
+from hullcast.sim.arrays import Ints, Narrow
 from hullcast.sim.overlay.can import NOBODY, STACK, approach, flood
+from hullcast.sim.overlay.zones import Zones
+from hullcast.sim.traffic.audience import Heard
+from hullcast.sim.traffic.rectangles import Rectangles
 from hullcast.sim.traffic.sizes import size_of
 from hullcast.sim.traffic.tally import Tally, add, begin, note
-
-if TYPE_CHECKING:
-    from hullcast.sim.arrays import Ints, Narrow
-    from hullcast.sim.overlay.zones import Zones
-    from hullcast.sim.traffic.audience import Heard
-    from hullcast.sim.traffic.rectangles import Rectangles
 
 SERVER = 0  # broker 0, the root of the tree
 

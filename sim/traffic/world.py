@@ -6,23 +6,19 @@ workers once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.matching.index import PointIndex
+from hullcast.network.matching.tree import Tree
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints, Narrow
+from hullcast.sim.overlay.placement import Placement
 from hullcast.sim.traffic.rectangles import real
 from hullcast.sim.traffic.relaxed import Reach, reach_of
 from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hullcast.network.matching.tree import Tree
-    from hullcast.sim.arrays import Floats, Ints, Narrow
-    from hullcast.sim.overlay.placement import Placement
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.cli.processes.worker import Worker, WorkerFailed, ask_all
-from hullcast.clients.sdk.client import connect
+from hullcast.clients.sdk.client import Client, connect
 from hullcast.sim.bench.timing import process_of
 from hullcast.sim.traces.table51 import CREATE, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from hullcast.clients.sdk.client import Client
 
 SETTLE_S = 20.0
 LOOK_S = 0.05

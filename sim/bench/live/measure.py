@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.clients.cli.processes.worker import ask_all
+from hullcast.sim.arrays import Floats
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.live.baselines import ChainSizes, measure_chain, measure_disk, measure_unpruned
-from hullcast.sim.bench.live.cluster import Cpu, LiveCluster
+from hullcast.sim.bench.live.cluster import Cpu, LiveCluster, LiveSettings
 from hullcast.sim.bench.live.report import (
     CostLine,
     Installed,
@@ -32,11 +34,6 @@ from hullcast.sim.bench.timing import process_of
 from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hullcast.sim.arrays import Floats
-    from hullcast.sim.bench.live.cluster import LiveSettings
-
     Tick = Callable[[str], None]
 
 #: The same ranges as an interval channel: each update goes to every subscription whose range holds it.

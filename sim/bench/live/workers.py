@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from time import monotonic_ns, perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hullcast.clients.cli.processes.worker import serve
-from hullcast.clients.sdk.client import connect
-from hullcast.sim.traces.table51 import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
-    from hullcast.sim.arrays import Ints
-    from hullcast.sim.traces.table51 import Changes
+from hullcast.clients.sdk.client import Client, connect
+from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+from hullcast.sim.arrays import Ints
+from hullcast.sim.traces.table51 import Changes, Workload
 
 
 class BenchSubscriber:

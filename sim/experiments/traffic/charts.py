@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hullcast.sim.experiments.traffic.judging import AGGREGATED, NET, SERVER_NET, UNICAST, curve, placements_of
+from hullcast.sim.experiments.traffic.summary import Stress, TrafficLine
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, INK, ORANGE, PINK, pyplot, save
 from hullcast.sim.output.labels import name_lines
 from hullcast.sim.output.text import short
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from hullcast.sim.experiments.traffic.summary import Stress, TrafficLine
 
 # A mark each, for readers who print in grey.
 STYLES = {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
+from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.figures import Paper
 from hullcast.sim.experiments.report import glossary
+from hullcast.sim.experiments.run import ExperimentRun
+from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic import SECTIONS
 from hullcast.sim.experiments.traffic.goals import EFFORT, goals
 from hullcast.sim.experiments.traffic.inputs import check_data
@@ -24,19 +28,10 @@ from hullcast.sim.experiments.traffic.networks import frame_sizes
 from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.scaling import STEPS as SCALING_STEPS
 from hullcast.sim.experiments.traffic.scaling import scaling_section
-from hullcast.sim.experiments.traffic.settings import FULL
+from hullcast.sim.experiments.traffic.settings import FULL, FigureSettings
 from hullcast.sim.experiments.traffic.shares import affected_section, ignorable_section
 from hullcast.sim.experiments.traffic.summary import read_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from hullcast.sim.experiments.claims import Section
-    from hullcast.sim.experiments.run import ExperimentRun
-    from hullcast.sim.experiments.steps import RunFolder
-    from hullcast.sim.experiments.traffic.settings import FigureSettings
-    from hullcast.sim.output.goals import Goal
+from hullcast.sim.output.goals import Goal
 
 #: The words of the report, for readers who have seen nothing else.
 WORDS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from hullcast.sim.experiments.traffic.judging import (
     BY_CONTENT,
@@ -15,14 +15,10 @@ from hullcast.sim.experiments.traffic.judging import (
     curve,
     lean_share,
 )
+from hullcast.sim.experiments.traffic.summary import TrafficLine
 from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import factor, growth, number, short, times
 from hullcast.sim.overlay.tree import FANOUT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hullcast.sim.experiments.traffic.summary import TrafficLine
 
 BYTES, STRESS = 100.0, 10.0
 BELOW_NET, BELOW_UNICAST = 10.0, 100.0

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.traffic.replays import Replays
+from hullcast.sim.experiments.traffic.settings import FigureSettings
 from hullcast.sim.traces.market import market, market_columns
 from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.table51 import Mix
 from hullcast.sim.traces.trace import Columns, read_info, write_columns, write_info
 from hullcast.sim.traces.yahoo import yahoo_trace
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hullcast.sim.experiments.traffic.replays import Replays
-    from hullcast.sim.experiments.traffic.settings import FigureSettings
-    from hullcast.sim.traces.table51 import Mix
 
 #: What `--data` must hold.
 PRICES = "pystock_open_close_20150320_20170331.csv.gz"

@@ -7,17 +7,13 @@ wire format.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.traffic.summary import EventCost, TrafficLine
 from hullcast.sim.output.text import growth, number
 from hullcast.sim.traffic.sizes import wire_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hullcast.sim.experiments.traffic.summary import EventCost, TrafficLine
 
 SERVER_NET, UNICAST, AGGREGATED, NET = "S-CN", "S-UN", "S-UN aggregated", "CN"
 APPROACHES = (SERVER_NET, NET, UNICAST, AGGREGATED)  # in the order of tables and charts

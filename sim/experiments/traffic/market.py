@@ -6,8 +6,9 @@ of 2006 instead of a generated topology.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hullcast.sim import XIE
 from hullcast.sim.experiments.claims import Claim, Section
@@ -32,17 +33,10 @@ from hullcast.sim.experiments.traffic.judging import (
     spread_of,
 )
 from hullcast.sim.experiments.traffic.networks import WITH_GREEDY, Law
-from hullcast.sim.experiments.traffic.replays import Measured, Point
-from hullcast.sim.experiments.traffic.summary import write_lines, write_stress
+from hullcast.sim.experiments.traffic.replays import Measured, Point, Replays
+from hullcast.sim.experiments.traffic.settings import FigureSettings
+from hullcast.sim.experiments.traffic.summary import Stress, TrafficLine, write_lines, write_stress
 from hullcast.sim.output.text import factor, factor_span, growth, number, short, span, times
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from hullcast.sim.experiments.traffic.replays import Replays
-    from hullcast.sim.experiments.traffic.settings import FigureSettings
-    from hullcast.sim.experiments.traffic.summary import Stress, TrafficLine
 
 EVENTS, STOCKS, NOT_IGNORABLE = 338_415, 3_053, 0.117  # of the trace of Xie (2007)
 ORDERS = 100.0  # "orders of magnitude" are two at least

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from hullcast.sim.arrays import Floats
+from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.overlay.placement import Placement, choose_brokers, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import Routes, routes
 from hullcast.sim.traces.table51 import DOMAIN, LENGTH, MIDPOINT, RangeColumns
 from hullcast.sim.traffic.chunk import World
 from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from hullcast.sim.arrays import Floats
-    from hullcast.sim.experiments.traffic.settings import NetworkSettings
-    from hullcast.sim.topology.graph import Topology
-
 
 #: Subscriptions that content zones are made from: others than those that then live in them.
 SAMPLE = 100_000

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.run import PeakMemory, cores_of, kept
+from hullcast.sim.experiments.run import ExperimentRun, PeakMemory, cores_of, kept
 from hullcast.sim.experiments.steps import file_mark
-from hullcast.sim.experiments.traffic.networks import build_network
+from hullcast.sim.experiments.traffic.networks import Law, Network, build_network
+from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.experiments.traffic.summary import (
+    Stress,
     TrafficLine,
     read_lines,
     read_stress,
@@ -26,15 +28,7 @@ from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
 from hullcast.sim.traffic.chunk import Events, StartRows, replay_chunk
 from hullcast.sim.traffic.replay import replay, sent
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hullcast.sim.experiments.run import ExperimentRun
-    from hullcast.sim.experiments.traffic.networks import Law, Network
-    from hullcast.sim.experiments.traffic.settings import NetworkSettings
-    from hullcast.sim.experiments.traffic.summary import Stress
-    from hullcast.sim.traffic.world import World
+from hullcast.sim.traffic.world import World
 
 #: Events in a chunk at most: what comes back from one is held in memory (16 rows of 70 bytes an event).
 CHUNK_EVENTS = 50_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -15,25 +16,20 @@ from pyspark.sql import functions as F
 
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import PeakMemory
-from hullcast.sim.experiments.traffic.inputs import market_trace
+from hullcast.sim.experiments.traffic.inputs import Input, market_trace
 from hullcast.sim.experiments.traffic.networks import Law
-from hullcast.sim.experiments.traffic.replays import chunks_for
+from hullcast.sim.experiments.traffic.replays import Replays, chunks_for
+from hullcast.sim.experiments.traffic.settings import FigureSettings
 from hullcast.sim.experiments.traffic.summary import reduced
 from hullcast.sim.spark.session import spark_session, watched
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
+from hullcast.sim.traffic.chunk import World
 from hullcast.sim.traffic.replay import replay, sent
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from hullcast.sim.experiments.traffic.inputs import Input
-    from hullcast.sim.experiments.traffic.replays import Replays
-    from hullcast.sim.experiments.traffic.settings import FigureSettings
-    from hullcast.sim.traffic.chunk import World
 
 #: The whole is this share of the trace: a section about time should not take the most of it.
 SHARE = 0.5

@@ -5,8 +5,9 @@ A spike affects many subscriptions, so the second is traffic by the number of su
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hullcast.sim import XIE
 from hullcast.sim.experiments.claims import Claim, Section
@@ -30,19 +31,13 @@ from hullcast.sim.experiments.traffic.judging import (
     spread_of,
 )
 from hullcast.sim.experiments.traffic.networks import SHORT, Law
-from hullcast.sim.experiments.traffic.replays import Point
-from hullcast.sim.experiments.traffic.summary import write_lines
+from hullcast.sim.experiments.traffic.replays import Point, Replays
+from hullcast.sim.experiments.traffic.settings import FigureSettings
+from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
 from hullcast.sim.output.text import factor, factor_span, growth, number, short, times
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.traces.table51 import SHADOWS, Mix
 from hullcast.sim.traffic.sizes import wire_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hullcast.sim.experiments.traffic.replays import Replays
-    from hullcast.sim.experiments.traffic.settings import FigureSettings
-    from hullcast.sim.experiments.traffic.summary import TrafficLine
 
 LINEAR = 1.1  # how far bytes per affected subscription may vary
 CLOSE_TO_TEN = 8.0

@@ -6,7 +6,9 @@ exact. The p99 is the least value that 99 % of the events do not exceed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +20,6 @@ from pyspark.sql import functions as F
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
 _GROUPS = ("placement", "approach", "ignorable", "node_stress", "link_stress")

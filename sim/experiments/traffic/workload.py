@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.run import ExperimentRun
+from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder, file_mark, write_text
 from hullcast.sim.experiments.traffic.charts import draw_summary
 from hullcast.sim.experiments.traffic.inputs import market_step
@@ -21,12 +23,7 @@ from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.trace import read_info
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from hullcast.sim.experiments.run import StepProgress
 
 STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
