@@ -1,8 +1,8 @@
 """Replaying a chunk of consecutive events: what each costs in every placement, each of the four ways.
 
-    S-CN              rectangles, routed by content (tree.py) or flooded (flooding.py)
-    S-UN              one frame for each affected subscription (unicast.py)
-    S-UN aggregated   one frame for each gateway of an affected subscription (unicast.py)
+    S-CN              rectangles, routed by content or flooded (served.py)
+    S-UN              one frame for each affected subscription (served.py)
+    S-UN aggregated   one frame for each gateway of an affected subscription (served.py)
     CN                the row itself, to whoever's range holds it (relaxed.py)
 
 Pure: arrays in, arrays out. What is told of an event does not depend on where the chunk begins or ends.
