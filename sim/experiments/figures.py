@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which Python 3.11 cannot combine with `Paper[S](..)`
 class Paper(Generic[S]):
     """A paper whose figures are reproduced. S: its settings, all that decides what is found (but not on which cores).
 

@@ -45,26 +45,21 @@ CLOSE_TO_TEN = 8.0
 
 def ignorable_section(replays: Replays, settings: FigureSettings) -> Section:
     """Figure 5.8: short ranges and no spikes."""
-    points = [
-        (f"{share:.2f}", f"ignorable-{share:.2f}", share, Mix(spikes=0.0, ignorable=share))
-        for share in settings.ignorable
-    ]
+    mixes = {share: (f"ignorable-{share:.2f}", Mix(spikes=0.0, ignorable=share)) for share in settings.ignorable}
     return _section(
         replays,
-        settings,
-        points,
-        SHORT,
+        _replayed(replays, settings, "5.8", mixes, SHORT),
         "5.8",
-        "ignorable updates",
-        f"{settings.subscriptions:,} subscriptions, ranges of x with midpoint N(5000, 10000) and length N(50, 10), "
-        f"{settings.rows:,} rows, {settings.events:,} events a point, no spikes. Ignorable updates need rows that "
-        f"share their x: at 0 % there are none, at all other points {SHADOWS:.0%} of the rows share the x of another, "
-        "which makes a step between the first two points.",
-        "CN is flat. S-UN does poorly, improves with the share of ignorable updates and eventually beats CN, which "
-        "becomes worst. S-CN is best throughout.",
-        ignorable_claims,
-        lambda line: f"{1 - line.cost.changing / line.cost.events:.0%} ignorable",
-        "the share of ignorable updates",
+        subject="ignorable updates",
+        workload=f"{settings.subscriptions:,} subscriptions, ranges of x with midpoint N(5000, 10000) and length "
+        f"N(50, 10), {settings.rows:,} rows, {settings.events:,} events a point, no spikes. Ignorable updates need "
+        f"rows that share their x: at 0 % there are none, at all other points {SHADOWS:.0%} of the rows share the x of "
+        "another, which makes a step between the first two points.",
+        paper="CN is flat. S-UN does poorly, improves with the share of ignorable updates and eventually beats CN, "
+        "which becomes worst. S-CN is best throughout.",
+        claims=ignorable_claims,
+        show=lambda line: f"{1 - line.cost.changing / line.cost.events:.0%} ignorable",
+        by="the share of ignorable updates",
         title="traffic by the share of ignorable updates; workload: Table 5.1 with short ranges",
         x_label="ignorable updates",
         x_format=lambda share: f"{100 * share:.0f} %",
@@ -73,21 +68,19 @@ def ignorable_section(replays: Replays, settings: FigureSettings) -> Section:
 
 def affected_section(replays: Replays, settings: FigureSettings) -> Section:
     """Figure 5.9."""
-    points = [(f"{share:.3f}", f"spikes-{share:.3f}", share, Mix(spikes=share)) for share in settings.spikes]
+    mixes = {share: (f"spikes-{share:.3f}", Mix(spikes=share)) for share in settings.spikes}
     return _section(
         replays,
-        settings,
-        points,
-        Law(),
+        _replayed(replays, settings, "5.9", mixes, Law()),
         "5.9",
-        "affected subscriptions",
-        f"{settings.subscriptions:,} subscriptions of Table 5.1, {settings.rows:,} rows, {settings.events:,} events a "
-        f"point; {min(settings.spikes):.1%} to {max(settings.spikes):.1%} of "
-        "them are spikes: a row drops to the lowest y, and returns with the next event.",
-        "S-UN is linear, CN flat, S-CN nearly flat and close to 10x below CN.",
-        affected_claims,
-        lambda line: f"{number(line.cost.affected)} affected",
-        "the number of affected subscriptions",
+        subject="affected subscriptions",
+        workload=f"{settings.subscriptions:,} subscriptions of Table 5.1, {settings.rows:,} rows, {settings.events:,} "
+        f"events a point; {min(settings.spikes):.1%} to {max(settings.spikes):.1%} of them are spikes: a row drops to "
+        "the lowest y, and returns with the next event.",
+        paper="S-UN is linear, CN flat, S-CN nearly flat and close to 10x below CN.",
+        claims=affected_claims,
+        show=lambda line: f"{number(line.cost.affected)} affected",
+        by="the number of affected subscriptions",
         title=f"traffic by affected subscriptions, of {short(settings.subscriptions)}; workload: Table 5.1",
         x_label="affected subscriptions per event (log)",
         x=lambda line: line.cost.affected,
@@ -95,28 +88,33 @@ def affected_section(replays: Replays, settings: FigureSettings) -> Section:
     )
 
 
+def _replayed(
+    replays: Replays, settings: FigureSettings, figure: str, mixes: dict[float, tuple[str, Mix]], law: Law
+) -> list[TrafficLine]:
+    """One trace replayed for each share; `mixes` are the names of the traces, and their updates."""
+    lines: list[TrafficLine] = []
+    for share, (name, mix) in mixes.items():
+        trace = table_trace(replays, name, settings.rows, settings.events, mix)
+        step = f"{figure}-{name.partition('-')[2]}"
+        lines += replays.measure(Point(step, "Table 5.1", share, trace, law, settings.subscriptions, PLACEMENTS)).lines
+    return lines
+
+
 def _section(
     replays: Replays,
-    settings: FigureSettings,
-    points: Sequence[tuple[str, str, float, Mix]],  # of each: its name, its trace's name, x, and its updates
-    law: Law,
+    lines: list[TrafficLine],
     figure: str,
+    *,
     subject: str,
     workload: str,
     paper: str,
     claims: Callable[[Sequence[TrafficLine]], list[Claim]],
     show: Callable[[TrafficLine], str],
     by: str,
-    *,
     title: str,
     **chart: Any,
 ) -> Section:
-    """Replay one trace for each point, draw, and judge."""
-    lines: list[TrafficLine] = []
-    for name, trace, x, mix in points:
-        made = table_trace(replays, trace, settings.rows, settings.events, mix)
-        point = Point(f"{figure}-{name}", "Table 5.1", x, made, law, settings.subscriptions, PLACEMENTS)
-        lines += replays.measure(point).lines
+    """Draw the lines, and judge them."""
     stem = replays.run.folder.folder / f"fig_{figure.replace('.', '_')}"
     table, picture = stem.with_suffix(".parquet"), stem.with_suffix(".png")
     write_lines(lines, table)
@@ -129,8 +127,7 @@ def _section(
         value=lambda line: line.cost.bytes,
         **chart,
     )
-    found = claims(lines)
-    alt = f"Bytes per event by {by}, a panel for each placement"
+    found, alt = claims(lines), f"Bytes per event by {by}, a panel for each placement"
     figures, notes = [figures_of(lines, show)], [lean_note(found, claims(leaner(lines)))]
     title = f"Figure {figure}: {subject}"
     return Section(figure, title, workload, paper, found, [table], {alt: picture}, figures, notes)

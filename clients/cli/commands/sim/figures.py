@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hullcast.clients.cli.commands.sim import add_run_arguments
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
 from hullcast.sim.experiments.traffic import SECTIONS
@@ -23,23 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"stress, of {XIE}, for four ways of placing subscriptions at brokers. Each gives a Parquet table, a PNG and a "
         "section of report.md with the claims and what was measured. The exit code is 0 also if goals are missed."
     )
-    parser.add_argument("--quick", action="store_true", help="smaller networks and workloads: a few minutes")
     parser.add_argument(
         "--only", action="append", choices=SECTIONS, default=[], metavar="SECTION",
         help=f"one of {', '.join(SECTIONS)}; may be repeated (default: all)",
     )  # fmt: skip
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="folder with real prices, fundamentals and the AS graph (default: do without)",
-    )
-    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("figures"), metavar="DIR", help="for results (default ./figures)"
-    )
-    parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
-    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
+    data = "folder with real prices, fundamentals and the AS graph (default: do without)"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    add_run_arguments(parser, out="figures", quick="smaller networks and workloads: a few minutes")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

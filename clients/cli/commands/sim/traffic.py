@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
+from hullcast.clients.cli.commands.sim import add_run_arguments
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay import PLACEMENTS
 
@@ -31,34 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subscriptions", type=whole(1), metavar="N", help="default 500000 (quick: 50000)")
     parser.add_argument("--brokers", type=whole(1), metavar="N", help="default 1000 (quick: 200)")
     parser.add_argument("--nodes", type=whole(3), metavar="N", help="nodes of the network; default 20000 (quick: 4000)")
-    parser.add_argument(
-        "--topology",
-        type=Path,
-        metavar="FILE",
-        help="read the network from a file (GraphML, edge list, INET)",
-    )
-    parser.add_argument(
-        "--placement",
-        action="append",
-        choices=PLACEMENTS,
-        default=[],
-        help="how brokers are connected and subscriptions placed; may be repeated (default: all)",
-    )
+    file = "read the network from a file (GraphML, edge list, INET)"
+    parser.add_argument("--topology", type=Path, metavar="FILE", help=file)
+    placed = "how brokers are connected and subscriptions placed; may be repeated (default: all)"
+    parser.add_argument("--placement", action="append", choices=PLACEMENTS, default=[], help=placed)
     parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees (default 9)")
-    parser.add_argument(
-        "--entry", choices=("map", "greedy"), default="map",
-        help="how messages enter a CAN: directly (map, default), or from neighbour to neighbour (greedy)",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
-    parser.add_argument(
-        "--chunks", type=whole(1), metavar="N", help="pieces replayed in parallel; does not change the result"
-    )
-    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("traffic"), metavar="DIR", help="for results (default ./traffic)"
-    )
-    parser.add_argument("--quick", action="store_true", help="smaller network and workload, where no size is given")
-    parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
+    entered = "how messages enter a CAN: directly (map, default), or from neighbour to neighbour (greedy)"
+    parser.add_argument("--entry", choices=("map", "greedy"), default="map", help=entered)
+    parallel = "pieces replayed in parallel; does not change the result"
+    parser.add_argument("--chunks", type=whole(1), metavar="N", help=parallel)
+    add_run_arguments(parser, out="traffic", quick="smaller network and workload, where no size is given")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
