@@ -88,7 +88,7 @@ def _set(tree: Floats, size: int, place: int, value: float) -> None:
 
 
 def requery_us(rows: PointRows, ranges: RangeColumns, samples: int) -> tuple[float, float]:
-    """Median microseconds to answer one subscription anew, in NumPy: (by a scan, by search in rows sorted by x).
+    """Median microseconds to recompute one answer, in NumPy: (by a scan, by search in rows sorted by x).
 
     What one pays per subscription and update (or per poll) without an index of subscriptions.
     """

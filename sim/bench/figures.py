@@ -73,7 +73,7 @@ def _subscriptions(section: SubscriptionsSection, path: Path) -> Path:
 
 def _costs(axes: Any, xs: Sequence[int], lines: Sequence[UpdateCost]) -> None:
     unicast, engine = [line.unicast_us for line in lines], [line.engine_us for line in lines]
-    axes.plot(xs, unicast, "o-", color=ORANGE, label="S-UN (every subscription told by itself)")
+    axes.plot(xs, unicast, "o-", color=ORANGE, label="S-UN (each subscription notified by itself)")
     axes.plot(xs, engine, "o-", color=GREEN, label="S-CN, Engine.upsert")
     for x, line in ((xs[0], lines[0]), (xs[-1], lines[-1])):
         told = f"{line.engine_us:.2f} us" if line is lines[0] else f"{line.growth.median:.2f}x of {short(xs[0])}"

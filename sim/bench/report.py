@@ -72,7 +72,7 @@ def _show_rows(section: RowsSection, luck: float, console: Console) -> None:
         style="dim",
     )
     table = plain_table(
-        "without an index of subscriptions: every answer computed anew", "rows", "scan us", "search us", "all, s"
+        "without an index of subscriptions: every answer recomputed", "rows", "scan us", "search us", "all, s"
     )
     for line in section.requery:
         table.add_row(f"{line.rows:,}", number(line.scan_us), number(line.search_us), f"{line.round_s:,.1f}")

@@ -72,7 +72,7 @@ class RatePoint:
 
 @dataclass(frozen=True, slots=True)
 class Requery:
-    """Answering every subscription anew, from a sample."""
+    """Recomputing every answer, from a sample."""
 
     rows: int
     subscriptions: int
@@ -173,7 +173,7 @@ def _line(
 
 
 def _by_kind(subjects: dict[str, Subject]) -> dict[str, Subject]:
-    """S-UN last in every round: it sweeps the processor's caches, which would fall on whoever comes next."""
+    """S-UN last in every round: it sweeps the processor's caches, which would slow down the next subject."""
     return dict(sorted(subjects.items(), key=lambda item: item[0].startswith("unicast")))
 
 

@@ -50,7 +50,7 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 class Share(NamedTuple):
-    """Somebody who gets a share of a region: a broker alone, or it and all below it."""
+    """A share of a region: of a broker alone, or of it and all below it."""
 
     broker: int
     weight: int  # brokers in it

@@ -53,7 +53,7 @@ def measure(topology: Topology, *, sources: int = 200, root: int = 0) -> Measure
 def hop_counts(topology: Topology, *, sources: int = 200, root: int = 0) -> Ints:
     """How many of the paths from the sources to all nodes have 0, 1, 2 .. links."""
     if sources < 1:
-        raise UsageError(f"paths need at least one source, not {sources}")
+        raise UsageError(f"paths need at least one source, got {sources}")
     begin = np.arange(topology.nodes)
     if sources < topology.nodes:
         random = generator(root, "topology", "measures", topology.nodes)

@@ -132,7 +132,7 @@ def select_days(prices: DataFrame, first: datetime.date | None, days: int | None
         if len(found) < days:
             since = f" from {first}" if first is not None else ""
             raise UsageError(
-                f"the prices have {len(found)} days{since}, {days} are wanted; leave out --days for all; "
+                f"the prices have {len(found)} days{since}, but {days} were asked for; leave out --days for all; "
                 f"{dates_of(prices)}"
             )
         after &= f.col("day") <= f.lit(found[days - 1])

@@ -147,7 +147,7 @@ class LiveCluster:
         return min(reply["seq"] for reply in replies), max(reply["now"] for reply in replies)
 
     async def told(self) -> dict[str, int]:
-        """What all clients together were told since they subscribed."""
+        """What all clients together received since they subscribed."""
         counts = await ask_all(self.clients, "counts")
         total = {name: sum(count[name] for count in counts) for name in counts[0]}
         if total["resumes"]:

@@ -33,7 +33,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """From the call of `publish` to the yield of `changes()`, each update once per client that hears of it."""
+    """From the call of `publish` to the yield of `changes()`, each update once per client that receives it."""
 
     rate: float  # updates/s, as they went
     batch: int
@@ -180,7 +180,7 @@ def _show_speed(report: LiveReport, console: Console) -> None:
         f"({sustained.drain_s:.2f} s of it after the last receipt). Answers compared afterwards: {sustained.checked:,} "
         f"with NumPy, {sustained.checked_by_sql} of them with SQLite too; wrong: {sustained.wrong}. "
         f"Events: {latency.samples:,} samples at {latency.rate:,.0f} updates/s in batches of {latency.batch}, each "
-        "update once per client that hears of it, from the call of publish to the yield of changes(); the publisher "
+        "update once per client that receives it, from the call of publish to the yield of changes(); the publisher "
         f"itself was up to {latency.late_p99_ms:.1f} ms late (p99), its receipts took {latency.receipt_p50_ms:.1f} ms "
         f"(p50). One row, durable: p99 {single.p99_ms:.1f} ms; a bare write and sync here {single.disk_p50_ms:.2f} ms "
         f"(p50). Installing {report.installed.subscriptions:,} subscriptions took {report.installed.seconds:.2f} s.",
@@ -199,8 +199,8 @@ def _show_limit(report: LiveReport, console: Console) -> None:
     cost_us = 1e6 * total / sustained.updates_s
     console.print(
         f"{cost_us:.1f} us of CPU an update in all processes together: at that, {sustained.cores} cores that do "
-        f"nothing else would carry {1e6 * sustained.cores / cost_us:,.0f} updates/s. What is missing to "
-        f"{sustained.cores}00% others used, or nobody: each process also waits for those before it.",
+        f"nothing else would carry {1e6 * sustained.cores / cost_us:,.0f} updates/s. The rest of "
+        f"{sustained.cores}00% was used by other processes or idle: each process also waits for those before it.",
         style="dim",
     )
 
@@ -233,7 +233,7 @@ def _show_ways(report: LiveReport, console: Console) -> None:
     title = f"the CN way: each update to every subscription whose range holds it ({ours.subscriptions:,} subscriptions)"
     table = plain_table(title, "an update", "MIN, ours", "SUM, as CN", "CN/ours")
     rows = (
-        ("subscriptions told", ours.told, theirs.pairs),
+        ("subscriptions notified", ours.told, theirs.pairs),
         ("messages to client processes", ours.client_messages, theirs.client_messages),
         ("bytes to client processes", ours.client_bytes, theirs.client_bytes),
         ("clients' CPU us", ours.clients_us, theirs.clients_us),

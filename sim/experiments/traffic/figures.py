@@ -45,7 +45,7 @@ WORDS = {
     "is connected to",
     "frame": "all that one broker sends to another for one event, as one message",
     "S-CN": "server and content-based network, the way of Hullcast: the server describes in a few messages whose "
-    "answers change, and brokers pass each message on to where somebody is affected",
+    "answers change, and brokers pass each message on to where a subscription is affected",
     "S-UN": "server and unicast: the server sends a frame to the gateway of every affected subscription; *aggregated*: "
     "one frame to every gateway that has any",
     "CN": "content-based network alone, without a server: every changed row, ignorable or not, goes to all gateways "

@@ -45,7 +45,7 @@ def placements_of(lines: Iterable[TrafficLine]) -> list[str]:
 
 
 def spread_of(cost: EventCost) -> str:
-    """How dear a placement is: over how many overlay edges a change goes."""
+    """What makes a placement expensive: over how many overlay edges a change goes."""
     frame = cost.bytes_changing / cost.messages_changing if cost.messages_changing else 0.0
     return f"{number(cost.messages_changing)} frames of {number(frame)} bytes"
 

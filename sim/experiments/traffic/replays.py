@@ -73,7 +73,7 @@ class Replays:
         return self._networks[topology]
 
     def prepare(self, topology: Path | None = None) -> None:
-        """Make the network and start Spark, if the run is a new one: what is missing is better told before steps."""
+        """Make the network and start Spark for a new run, so that what is missing is reported before the first step."""
         self.run.progress.begin("network")
         if self.run.folder.is_new:
             self.network(topology)
@@ -127,6 +127,6 @@ class Replays:
 
 def chunks_for(events: int, parallel: int) -> int:
     """Enough for every core, none larger than fits in memory; a multiple of what runs at the same time, so that
-    nobody waits for a last chunk."""
+    no core waits for a last chunk."""
     rounds = -(-events // (parallel * CHUNK_EVENTS))
     return max(1, rounds) * parallel

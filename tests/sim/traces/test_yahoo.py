@@ -265,7 +265,7 @@ def test_an_error_in_the_middle_leaves_the_trace_that_is_there(spark: SparkSessi
         yahoo_trace(spark, tmp_path / "p.csv.gz", tmp_path / "f.csv", tmp_path / "a:b", force=True)
     (tmp_path / "p.csv").write_text("symbol,date,open,close\nA,2015-04-01,1,2\n")
     made = (spark, tmp_path / "p.csv", tmp_path / "f.csv", tmp_path / "a:b")
-    with pytest.raises(UsageError, match="have 1 days, 2 are wanted"):
+    with pytest.raises(UsageError, match="have 1 days, but 2 were asked for"):
         yahoo_trace(*made, days=2, force=True)
     with pytest.raises(UsageError, match="no prices from 2016-01-01 on; the data goes from 2015-04-01 to 2015-04-01"):
         yahoo_trace(*made, first=datetime.date(2016, 1, 1), force=True)
