@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from rich.console import Console
+from rich.table import Table
 
 from hullcast.sim import XIE
 from hullcast.sim.bench.covers import CoversReport
@@ -18,10 +19,6 @@ from hullcast.sim.bench.tables import (
 from hullcast.sim.bench.throughput import ThroughputSection
 from hullcast.sim.output.goals import goals_table
 from hullcast.sim.output.text import number, plain_table
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 
 def show(report: EngineReport, console: Console) -> None:

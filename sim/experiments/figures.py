@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from pyspark.sql import SparkSession
 
 from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.report import goals_text, write_report
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder, write_text
 from hullcast.sim.output.goals import Goal
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 S = TypeVar("S")
 

@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 import psutil
+from pyspark.sql import DataFrame, SparkSession
 
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.spark.needs import check_workers, is_local
 from hullcast.sim.spark.session import path_to_read, path_to_write, spark_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 MEMORY = "2g"
 INTERVAL_S = 0.5

@@ -14,20 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
+from pyspark import Broadcast
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traffic.chunk import APPROACHES, Events, StartRows, World, replay_chunk
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from pyspark import Broadcast
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: What comes back from a chunk; `placement` and `approach` are places in the world's placements and in APPROACHES.
 COUNTED = "seq long, placement byte, approach byte, messages long, bytes long, byte_links long, node_stress long, "

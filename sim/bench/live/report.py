@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from hullcast.sim.bench.live.baselines import Chain
 from hullcast.sim.bench.live.cluster import LiveSettings
 from hullcast.sim.output.goals import Goal, goals_table
 from hullcast.sim.output.text import number, plain_table, short
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 #: Goals.
 UPDATES_S = 100_000.0

@@ -7,11 +7,11 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import psutil
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from hullcast.sim.experiments.claims import Claim, Section
@@ -27,9 +27,6 @@ from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
 from hullcast.sim.traffic.chunk import World
 from hullcast.sim.traffic.replay import replay, sent
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: The whole is this share of the trace: a section about time should not take the most of it.
 SHARE = 0.5

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _GROUPS = ("placement", "approach", "ignorable", "node_stress", "link_stress")
 _SUMS = ("messages", "bytes", "byte_links", "rectangles", "affected")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
@@ -21,9 +22,6 @@ from hullcast.sim.output.text import markdown, number
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.trace import read_info
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
