@@ -47,13 +47,6 @@ class BrokerTree:
         """How many."""
         return len(self.parent)
 
-    def depths(self) -> Narrow:
-        """(b,) overlay edges between the server and each broker."""
-        depths = np.zeros(self.brokers, np.int32)
-        for broker in self.order[1:]:
-            depths[broker] = depths[self.parent[broker]] + 1
-        return depths
-
     def sizes(self) -> Narrow:
         """(b,) how many brokers are at or below each."""
         sizes = np.ones(self.brokers, np.int32)

@@ -41,10 +41,6 @@ class Routes:
         pair = a * self.brokers + c
         return self.links[self.starts[pair] : self.starts[pair + 1]]
 
-    def hops(self) -> Narrow:
-        """(b, b): the number of links on each path."""
-        return np.diff(self.starts).astype(np.int32).reshape(self.brokers, self.brokers)
-
 
 def routes(topology: Topology, brokers: Ints, tick: Callable[[int], None] | None = None) -> Routes:
     """Shortest paths between all brokers. `tick(done)` is called after each chunk of sources.

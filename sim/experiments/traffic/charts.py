@@ -63,6 +63,8 @@ def draw_curves(
         axes.set_xlabel(x_label)
     _scales(grid, [x(line) for _, lines in rows for line in lines], x_log)
     _formats(grid, x_format, short)
+    for axes in grid.flat:
+        axes.tick_params(colors=INK, labelsize=8.5)
     if source:
         figure.supxlabel(fill(source, 50 * len(columns)), fontsize=7.5, color=GREY)
     return _finish(figure, grid, title, path)
@@ -80,7 +82,6 @@ def _formats(grid: Any, x_format: Callable[[float], str], y_format: Callable[[fl
         axes.yaxis.set_major_formatter(lambda value, _: y_format(value))
         axes.grid(alpha=0.22, lw=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(colors=INK, labelsize=8.5)
 
 
 def _finish(figure: Any, grid: Any, title: str, path: Path) -> Path:
