@@ -96,7 +96,6 @@ def check_workers(spark: SparkSession) -> None:
         import platform
         import socket
         import sys
-        from importlib import import_module
 
         versions, failures = {}, {}
         for name in names:
@@ -109,9 +108,7 @@ def check_workers(spark: SparkSession) -> None:
     context = spark.sparkContext
     cores = context.defaultParallelism
     found = context.parallelize(range(cores), cores).mapPartitions(look).collect()
-    versions = {name: str(getattr(import_module(name), "__version__", "")) for name in names}
-    ours = Interpreter("", "", platform.python_version(), versions, {})
-    problem = differences([Interpreter(*facts) for facts in found], ours)
+    problem = differences([Interpreter(*facts) for facts in found], Interpreter(*next(look(()))))
     if problem:
         raise UsageError(problem)
 

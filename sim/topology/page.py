@@ -44,14 +44,7 @@ FIGURES = (
     Figure("clustering", lambda m: m.clustering, "{:.2f}", 0.03, False),
 )
 COLUMNS = (
-    "topology",
-    "nodes",
-    "links",
-    "mean degree",
-    "largest degrees",
-    "degree 1",
-    "exponent",
-    "mean path",
+    *("topology", "nodes", "links", "mean degree", "largest degrees", "degree 1", "exponent", "mean path"),
     "clustering",
 )
 
@@ -75,15 +68,15 @@ def row(label: str, measures: Measures) -> tuple[str, ...]:
 
 def verdict(ours: MeasuredTopology, other: MeasuredTopology) -> str:
     """A sentence: where the two agree, and where and how they differ."""
-    same = [figure for figure in FIGURES if figure.agrees(ours.measures, other.measures)]
-    apart = [figure for figure in FIGURES if not figure.agrees(ours.measures, other.measures)]
-    agree = ", ".join(
-        f"{figure.name} ({figure.show(ours.measures)} : {figure.show(other.measures)})" for figure in same
-    )
-    differ = ", ".join(
-        f"{figure.name} ({figure.show(ours.measures)} : {figure.show(other.measures)})" for figure in apart
-    )
-    parts = ([f"they agree in {agree}"] if same else []) + ([f"they differ in {differ}"] if apart else [])
+    told: dict[bool, list[str]] = {True: [], False: []}
+    for figure in FIGURES:
+        values = f"{figure.show(ours.measures)} : {figure.show(other.measures)}"
+        told[figure.agrees(ours.measures, other.measures)].append(f"{figure.name} ({values})")
+    parts = [
+        f"they {verb} in {', '.join(told[agree])}"
+        for agree, verb in ((True, "agree"), (False, "differ"))
+        if told[agree]
+    ]
     return f"**{ours.label} : {other.label}**: " + "; ".join(parts) + "."
 
 

@@ -21,9 +21,7 @@ from hullcast.sim.traffic.rectangles import Events, Rectangles, StartRows, befor
 from hullcast.sim.traffic.relaxed import relaxed
 from hullcast.sim.traffic.served import down_the_tree, over_the_zones, unicast
 from hullcast.sim.traffic.tally import METRICS, tally_of
-from hullcast.sim.traffic.world import Populated, World
-
-__all__ = ["APPROACHES", "COLUMNS", "METRICS", "Events", "Populated", "StartRows", "World", "replay_chunk"]
+from hullcast.sim.traffic.world import World
 
 APPROACHES = ("S-CN", "S-UN", "S-UN aggregated", "CN")
 S_CN, S_UN, AGGREGATED, CN = 0, 1, 2, 3

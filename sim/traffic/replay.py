@@ -25,13 +25,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traffic.chunk import APPROACHES, Events, StartRows, World, replay_chunk
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.world import World
 
 #: What comes back from a chunk; `placement` and `approach` are places in the world's placements and in APPROACHES.
-COUNTED = "seq long, placement byte, approach byte, messages long, bytes long, byte_links long, node_stress long, "
-COUNTED += "link_stress long, rectangles int, affected long"
-_TYPES = {"long": pa.int64(), "int": pa.int32(), "byte": pa.int8()}
-_ARROW = pa.schema([(name, _TYPES[kind]) for name, kind in (field.split() for field in COUNTED.split(", "))])
+_ARROW = pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in COLUMNS.items()])
+_SPARK = {np.int64: "long", np.int32: "int", np.int8: "byte"}
+COUNTED = ", ".join(f"{name} {_SPARK[kind]}" for name, kind in COLUMNS.items())
 #: The chunk of rows that are there before the first event.
 BEFORE = -1
 

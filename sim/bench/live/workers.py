@@ -17,13 +17,31 @@ from hullcast.sim.arrays import Ints
 from hullcast.sim.traces.table51 import Changes, Workload
 
 
-class BenchSubscriber:
+class _BenchClient:
+    """A client that is connected once `open` was asked for."""
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The client, for whatever comes after `open`."""
+        assert self._client is not None, "open comes first"
+        return self._client
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._client is not None:
+            await self._client.close()
+
+
+class BenchSubscriber(_BenchClient):
     """One client with one `subscribe_many`, whose `changes()` a task takes at once."""
 
     answered = ("open", "subscribe", "unsubscribe", "sample", "samples", "sync", "counts", "answers")
 
     def __init__(self) -> None:
-        self._client: Client | None = None
+        super().__init__()
         self._many: LiveSubscriptions | None = None
         self._task: asyncio.Task[None] | None = None
         self._taken = self._yields = 0
@@ -39,16 +57,15 @@ class BenchSubscriber:
         self, sql: str, seed: int, rows: int, total: int, part: int, parts: int, sync: bool
     ) -> dict[str, Any]:
         """Subscribe to our part of Table 5.1's ranges."""
-        assert self._client is not None, "open comes first"
         ranges = Workload(rows, root=seed).ranges(total)
         mine = slice(total * part // parts, total * (part + 1) // parts)
         started = perf_counter()
-        self._many = await self._client.subscribe_many(sql, ranges.low[mine], ranges.high[mine])
+        self._many = await self.client.subscribe_many(sql, ranges.low[mine], ranges.high[mine])
         seconds = perf_counter() - started
         self._taken = self._yields = 0
         self._task = asyncio.create_task(self._take(self._many), name="take changes")
         if sync:
-            await self._client.sync()
+            await self.client.sync()
         return {"seconds": seconds}
 
     async def unsubscribe(self) -> dict[str, Any]:
@@ -63,8 +80,7 @@ class BenchSubscriber:
     async def close(self) -> None:
         """Leave, and hang up."""
         await self.unsubscribe()
-        if self._client is not None:
-            await self._client.close()
+        await super().close()
 
     async def _take(self, many: LiveSubscriptions) -> None:
         async for changed in many.changes():
@@ -90,17 +106,15 @@ class BenchSubscriber:
 
     async def sync(self) -> dict[str, Any]:
         """Wait until all that the server has applied is here, and taken."""
-        assert self._client is not None, "open comes first"
-        seq = await self._client.sync()
+        seq = await self.client.sync()
         await asyncio.sleep(0)
         return {"seq": seq, "now": monotonic_ns()}
 
     async def counts(self) -> dict[str, Any]:
         """What came since these were subscribed: changes taken one by one, and all, with those that newer ones
         replaced first; and whether the link ever broke."""
-        assert self._client is not None, "open comes first"
         assert self._many is not None, "subscribe comes first"
-        resumes = self._client.statistics().resumes
+        resumes = self.client.statistics().resumes
         told = self._taken + self._many.conflated
         return {"taken": self._taken, "told": told, "yields": self._yields, "resumes": resumes}
 
@@ -119,13 +133,13 @@ def _distinct(changed: Changed) -> Ints:
     return np.flatnonzero(heard) + first
 
 
-class BenchPublisher:
+class BenchPublisher(_BenchClient):
     """Publishes prepared updates in order, from the first on again after the last."""
 
     answered = ("open", "fast", "paced", "singly", "published")
 
     def __init__(self) -> None:
-        self._client: Client | None = None
+        super().__init__()
         self._changes: Changes | None = None
         self._at = 0
         self._published = 0
@@ -135,11 +149,6 @@ class BenchPublisher:
         self._changes = Workload(rows, root=seed).changes(prepared)
         self._client = await connect(url, name="publisher", timeout=60.0)
         return {}
-
-    async def close(self) -> None:
-        """Hang up."""
-        if self._client is not None:
-            await self._client.close()
 
     def _next(self, size: int) -> dict[str, Any]:
         assert self._changes is not None, "open comes first"
@@ -152,8 +161,7 @@ class BenchPublisher:
 
     async def fast(self, seconds: float, batch: int, in_flight: int) -> dict[str, Any]:
         """Publish as fast as receipts come, so many publishes on the way at a time."""
-        client = self._client
-        assert client is not None, "open comes first"
+        client = self.client
         began, until, updates = monotonic_ns(), perf_counter() + seconds, 0
 
         async def publish() -> None:
@@ -167,8 +175,7 @@ class BenchPublisher:
 
     async def paced(self, rate: int, batch: int, updates: int, path: str | None) -> dict[str, Any]:
         """Publish a batch each time one is due, whether or not the last one has its receipt."""
-        client = self._client
-        assert client is not None, "open comes first"
+        client = self.client
         batches: list[tuple[int, int, int, int]] = []
         lateness: list[float] = []
 
@@ -196,8 +203,7 @@ class BenchPublisher:
 
     async def singly(self, count: int) -> dict[str, Any]:
         """Publish rows one at a time, each after the receipt of the one before; their times."""
-        client = self._client
-        assert client is not None, "open comes first"
+        client = self.client
         times = []
         for _ in range(count):
             columns = self._next(1)

@@ -19,8 +19,8 @@ from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import Routes, routes
 from hullcast.sim.traces.table51 import DOMAIN, LENGTH, MIDPOINT, RangeColumns
-from hullcast.sim.traffic.chunk import World
 from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
+from hullcast.sim.traffic.world import World
 
 #: Subscriptions that content zones are made from: others than those that then live in them.
 SAMPLE = 100_000

@@ -26,7 +26,8 @@ from hullcast.sim.experiments.traffic.summary import (
 from hullcast.sim.spark.session import watched
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
-from hullcast.sim.traffic.chunk import Events, StartRows, replay_chunk
+from hullcast.sim.traffic.chunk import replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows
 from hullcast.sim.traffic.replay import replay, sent
 from hullcast.sim.traffic.world import World
 

@@ -40,7 +40,10 @@ from hullcast.sim.overlay.tree import BrokerTree
 from hullcast.sim.overlay.zones import Zones
 from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.paths import Routes, routes
-from hullcast.sim.traffic.chunk import APPROACHES, METRICS, StartRows, World, replay_chunk
+from hullcast.sim.traffic.chunk import APPROACHES, replay_chunk
+from hullcast.sim.traffic.rectangles import StartRows
+from hullcast.sim.traffic.tally import METRICS
+from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of
 
 A, B, C, D = 0, 1, 2, 3

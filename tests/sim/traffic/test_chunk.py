@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traffic import chunk
-from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, Events, StartRows, World, replay_chunk
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of, expected, small_world, state_of, table
 
 ROWS = st.tuples(st.integers(0, 6).map(float), st.integers(0, 4).map(float))

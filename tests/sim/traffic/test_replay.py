@@ -12,8 +12,10 @@ from hullcast.sim.overlay.placement import choose_brokers, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import routes
-from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, Events, StartRows, World, replay_chunk
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows
 from hullcast.sim.traffic.replay import check_trace, replay, sent, starting_states, with_chunks
+from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, expected, small_world
 
 if TYPE_CHECKING:

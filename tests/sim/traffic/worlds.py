@@ -14,8 +14,11 @@ from hullcast.sim.overlay.placement import Placement, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.paths import routes
-from hullcast.sim.traffic.chunk import APPROACHES, METRICS, Events, StartRows, World
+from hullcast.sim.traffic.chunk import APPROACHES
+from hullcast.sim.traffic.rectangles import Events, StartRows
 from hullcast.sim.traffic.sizes import rectangle_bytes, row_bytes, unicast_bytes
+from hullcast.sim.traffic.tally import METRICS
+from hullcast.sim.traffic.world import World
 from tests.sim.overlay.plans import approached
 from tests.support.traffic_oracle import Oracle, Overlay, Sizes
 
