@@ -61,15 +61,12 @@ def figures_of(lines: Sequence[TrafficLine], show: Callable[[TrafficLine], str])
     """Bytes per event of each approach by placement, at the first point and at the last; all are in the Parquet."""
     rows: list[list[str]] = []
     for placement in placements_of(lines):
-        curves = [curve(lines, placement, name) for name in APPROACHES]
         if not rows:
-            ends = " and at ".join(dict.fromkeys(show(curves[0][i]) for i in (0, -1)))
+            points = curve(lines, placement, SERVER_NET)
+            ends = " and at ".join(dict.fromkeys(show(points[i]) for i in (0, -1)))
             rows.append([f"bytes at {ends}", *APPROACHES])
-        ends_of = [dict.fromkeys((0, len(points) - 1)) for points in curves]
-        cells = [
-            ", ".join(number(points[i].cost.bytes) for i in ends) for points, ends in zip(curves, ends_of, strict=True)
-        ]
-        rows.append([placement, *cells])
+        along = bytes_along(lines, placement, *APPROACHES)
+        rows.append([placement, *(", ".join(map(number, [values[0], *values[1:][-1:]])) for values in along)])
     return rows
 
 
