@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from pyspark.sql import SparkSession
 
+from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.report import goals_text, write_report
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
@@ -27,6 +28,9 @@ class Paper(Generic[S]):
 
     cited: str  # in the report, such as "Xie (2007)"
     sections: Mapping[str, str]  # what `--only` takes, and what it means, in the order of the report
+    full: S  # the sizes of the paper
+    quick: S  # smaller ones, for a first look
+    seeded: Callable[[S, int], S]  # the same settings with another seed
     plain: Callable[[S], dict[str, object]]  # the settings as names and values, to be compared and written down
     steps: Callable[[S, Sequence[str], Path | None], int]  # how many steps the sections asked for take
     measure: Callable[[ExperimentRun, S, Sequence[str], Path | None], tuple[list[Section], list[Goal]]]
@@ -34,11 +38,16 @@ class Paper(Generic[S]):
     effort: tuple[str, ...]  # aims of a whole run, such as its time
     no_goals: str  # said where no section that goals are judged from was asked for
     no_data: str  # what is left out without data
+    need_data: Mapping[str, str] = field(default_factory=dict)  # sections that cannot do without, and what they need
 
-    def asked(self, only: Iterable[str]) -> list[str]:
-        """The sections asked for, in order; none asked for: all."""
-        asked = set(only) or set(self.sections)
-        return [name for name in self.sections if name in asked]
+    def asked(self, only: Sequence[str], data: Path | None) -> list[str]:
+        """The sections asked for, in order; none asked for: all. UsageError for one that cannot be made."""
+        for name in only:
+            if name not in self.sections:
+                raise UsageError(f"no section {name!r}; sections: {', '.join(self.sections)}")
+            if name in self.need_data and data is None:
+                raise UsageError(f"{name} needs {self.need_data[name]}; give its folder with --data DIR")
+        return [name for name in self.sections if name in (only or self.sections)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
@@ -28,7 +28,7 @@ from hullcast.sim.experiments.traffic.networks import frame_sizes
 from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.scaling import STEPS as SCALING_STEPS
 from hullcast.sim.experiments.traffic.scaling import scaling_section
-from hullcast.sim.experiments.traffic.settings import FULL, FigureSettings
+from hullcast.sim.experiments.traffic.settings import FULL, QUICK, FigureSettings
 from hullcast.sim.experiments.traffic.shares import affected_section, ignorable_section
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.output.goals import Goal
@@ -153,6 +153,9 @@ def _minutes(folder: RunFolder) -> float:
 PAPER = Paper(
     cited="Xie (2007)",
     sections=SECTIONS,
+    full=FULL,
+    quick=QUICK,
+    seeded=lambda settings, seed: replace(settings, network=replace(settings.network, seed=seed)),
     plain=lambda settings: asdict(settings) | frame_sizes(),
     steps=steps,
     measure=measure,
@@ -160,4 +163,5 @@ PAPER = Paper(
     effort=EFFORT,
     no_goals="Goals are judged from Figure 5.10, which was not asked for.",
     no_data="Real prices, EPS and recommendations, and the AS graph of 2006: no --data was given.",
+    need_data={"control": "the AS graph of 2006"},
 )

@@ -99,7 +99,8 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "whole has 3 nodes, so it can have 1 to 3 brokers": ("traffic", "--topology", str(whole), "--brokers", "4"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
         "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
-        "with --data DIR": ("figures", "--only", "control"),
+        "control needs the AS graph of 2006; give its folder with --data DIR": ("figures", "--only", "control"),
+        "no section '5.7'; sections: 5.8, 5.9, 5.10": ("figures", "--only", "5.7"),
     }
     for told, words in refused.items():
         assert main(["sim", *words, "--out", str(out)]) == FAILED

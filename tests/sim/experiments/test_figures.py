@@ -33,6 +33,9 @@ def measure(
 PAPER = Paper[int](
     cited="Toy (1999)",
     sections=SECTIONS,
+    full=1_000,
+    quick=3,
+    seeded=lambda start, seed: start + seed,
     plain=lambda start: {"start": start},
     steps=lambda start, asked, data: 1,
     measure=measure,
@@ -55,7 +58,7 @@ class Told:
 
 
 def test_a_paper_is_its_sections_and_a_way_to_measure_them(tmp_path: Path) -> None:
-    asked, told = PAPER.asked(["1"]), Told()
+    asked, told = PAPER.asked(["1"], None), Told()
     found = run_figures(PAPER, 3, asked, tmp_path / "out", told)
     assert told.begun == ["double"]
     assert (found.reused, [section.told for section in found.sections]) == ([], ["1 of 1 statements hold"])
@@ -68,4 +71,4 @@ def test_a_paper_is_its_sections_and_a_way_to_measure_them(tmp_path: Path) -> No
         "| it doubles | 6 | holds |",
     ):
         assert part in text
-    assert run_figures(PAPER, 3, PAPER.asked([]), tmp_path / "out", told, resume=True).reused == ["double"]
+    assert run_figures(PAPER, 3, PAPER.asked([], None), tmp_path / "out", told, resume=True).reused == ["double"]
