@@ -12,9 +12,9 @@ from hullcast.clients.demo.judge import Continuity, Judge, Moment, judge_all
 from hullcast.clients.demo.record import RecordReader
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM, many_ranges, wanted
 from hullcast.clients.demo.stage import DemoStage
+from hullcast.clients.demo.stocks import size_of
 from hullcast.clients.demo.traffic import ContentNetwork, DemoTraffic, Load, unicast
 from hullcast.clients.demo.view import Summary
-from hullcast.sim.stocks import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

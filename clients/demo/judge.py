@@ -12,7 +12,7 @@ import numpy as np
 
 from hullcast.clients.demo.record import Rebuilt, canonical
 from hullcast.clients.demo.scenario import share_of
-from hullcast.sim.stocks import CREATES, Upsert
+from hullcast.clients.demo.stocks import CREATES, Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hullcast.clients.demo.record import Acknowledged
-    from hullcast.sim.stocks import Action
-    from hullcast.sim.workloads import Ranges
+    from hullcast.clients.demo.stocks import Action
+    from hullcast.sim.traces.table51 import RangeColumns
 
     Floats = npt.NDArray[np.float64]
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ class Judge:
         rows = self._database.execute(sql).fetchall()
         return rows[0][0] if sql.startswith(_SINGLE) else canonical([list(row) for row in rows])
 
-    def minima(self, ranges: Ranges) -> Floats:
+    def minima(self, ranges: RangeColumns) -> Floats:
         """The answers of range-MIN subscriptions over RISK; NaN stands for NULL."""
         self._database.execute("CREATE TEMP TABLE ASKED (ID INTEGER PRIMARY KEY, LOW REAL, HIGH REAL)")
         asked = zip(range(len(ranges)), ranges.low.tolist(), ranges.high.tolist(), strict=True)
@@ -172,7 +172,7 @@ class Continuity:
 
 
 def judge_all(
-    results: Mapping[str, Mapping[str, Any]], judge: Judge, moments: Iterable[Moment], ranges: Ranges
+    results: Mapping[str, Mapping[str, Any]], judge: Judge, moments: Iterable[Moment], ranges: RangeColumns
 ) -> Verdict:
     """Judge what each client brought: its final answers, those it would have from events alone, and its many."""
     verdict = Verdict()

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hullcast.clients.demo.stocks import Removal, Upsert
 from hullcast.network.answers.events import Change, Event, Resync, Snapshot
-from hullcast.sim.stocks import Delete, Upsert
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hullcast.sim.stocks import Action
+    from hullcast.clients.demo.stocks import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Acknowledged:
         """From such a line."""
         facts = json.loads(line)
         table = facts["table"]
-        action = Upsert(table, tuple(facts["rows"])) if "rows" in facts else Delete(table, tuple(facts["keys"]))
+        action = Upsert(table, tuple(facts["rows"])) if "rows" in facts else Removal(table, tuple(facts["keys"]))
         return cls(facts["first"], facts["last"], action, facts["moment"])
 
 

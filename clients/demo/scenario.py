@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hullcast.clients.demo.stocks import SECTORS
 from hullcast.sim.seeds import generator
-from hullcast.sim.stocks import SECTORS
-from hullcast.sim.workloads import Ranges
+from hullcast.sim.traces.table51 import RangeColumns
 
 CLIENTS = ("client-1", "client-2", "client-3")
 PUBLISHER = "publisher"
@@ -63,14 +63,14 @@ def _over_stock(kind: str, what: str, where: str) -> Wanted:
     return Wanted(kind, f"SELECT {what} FROM STOCK WHERE {where}", {"STOCK": where})
 
 
-def share_of(ranges: Ranges, client: str) -> Ranges:
+def share_of(ranges: RangeColumns, client: str) -> RangeColumns:
     """The ranges that a client subscribes to."""
     part, parts = CLIENTS.index(client), len(CLIENTS)
     mine = slice(len(ranges) * part // parts, len(ranges) * (part + 1) // parts)
-    return Ranges(ranges.low[mine], ranges.high[mine])
+    return RangeColumns(ranges.low[mine], ranges.high[mine])
 
 
-def merged(ranges: Ranges) -> list[tuple[float, float]]:
+def merged(ranges: RangeColumns) -> list[tuple[float, float]]:
     """What ranges cover together, as few intervals as possible."""
     covered: list[tuple[float, float]] = []
     for low, high in sorted(zip(ranges.low.tolist(), ranges.high.tolist(), strict=True)):
@@ -81,8 +81,8 @@ def merged(ranges: Ranges) -> list[tuple[float, float]]:
     return covered
 
 
-def many_ranges(count: int, root: int) -> Ranges:
-    """Ranges of RISK (0 to 100) shaped like those of Table 5.1 in Xie (2007)."""
+def many_ranges(count: int, root: int) -> RangeColumns:
+    """RangeColumns of RISK (0 to 100) shaped like those of Table 5.1 in Xie (2007)."""
     random = generator(root, "demo", "ranges", count)
     middle, length = random.normal(50, 15, count), np.abs(random.normal(10, 10, count))
-    return Ranges(np.round(middle - length / 2, 1), np.round(middle + length / 2, 1))
+    return RangeColumns(np.round(middle - length / 2, 1), np.round(middle + length / 2, 1))

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.clients.demo.scenario import CLIENTS, merged, share_of, wanted
+from hullcast.clients.demo.stocks import CREATES, TABLES
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.frames import Deliver, encode
-from hullcast.sim.stocks import CREATES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hullcast.clients.demo.judge import Moved, Row
-    from hullcast.sim.workloads import Ranges
+    from hullcast.sim.traces.table51 import RangeColumns
 
 #: Links on the way from the server to a client.
 HOPS = 3
@@ -72,7 +72,7 @@ def unicast(told: int, row_bytes: int) -> Load:
 class ContentNetwork:
     """CN: routes rows by content. Its conditions are those of the subscriptions, put to SQLite."""
 
-    def __init__(self, ranges: Ranges) -> None:
+    def __init__(self, ranges: RangeColumns) -> None:
         self.load = Load()
         self.held = 0  # subscriptions whose range holds an update's row, over all updates
         self._ends = np.sort(ranges.low), np.sort(ranges.high)
@@ -141,7 +141,7 @@ class ContentNetwork:
         return len(encode(Deliver(last, {0: columns})))
 
 
-def _conditions(client: str, ranges: Ranges) -> dict[str, str]:
+def _conditions(client: str, ranges: RangeColumns) -> dict[str, str]:
     """By table, when a row of it concerns a client."""
     found: dict[str, list[str]] = {"STOCK": [f"RISK BETWEEN {low} AND {high}" for low, high in merged(ranges)]}
     for one in wanted(client):

@@ -20,18 +20,18 @@ import numpy as np
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.demo.record import Acknowledged, written, written_event
 from hullcast.clients.demo.scenario import MANY, PUBLISHER, many_ranges, share_of, wanted
+from hullcast.clients.demo.stocks import CREATES, Upsert, size_of, stock_trace
 from hullcast.clients.sdk.client import connect
 from hullcast.network.answers.events import Change
-from hullcast.sim.stocks import CREATES, Upsert, size_of, stock_trace
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hullcast.clients.demo.scenario import Wanted
+    from hullcast.clients.demo.stocks import Action, Trace
     from hullcast.clients.sdk.client import Client
     from hullcast.clients.sdk.subscription import LiveSubscription
     from hullcast.clients.sdk.subscriptions import LiveSubscriptions
-    from hullcast.sim.stocks import Action, Trace
 
 LOOK_S, QUIET_S = 0.005, 0.02
 BATCH = 40

@@ -4,46 +4,34 @@ from __future__ import annotations
 
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.compiled import kernel, part
-from hullcast.sim.bench.timing import Run
+from hullcast.sim.arrays import Floats, Ints
+from hullcast.sim.bench.timing import Subject
+from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
 
-if TYPE_CHECKING:
-    from hullcast.sim.workloads import Changes, Floats, Ints, Ranges, Rows
 
-
-class CeilingSubject:
+def ceiling_subject(rows: PointRows, changes: Changes, per_round: int) -> Subject:
     """The least that finding the messages can cost: rows never come, go or move, so a static min-tree does.
 
     An implicit binary tree in one array over the rows in x order: node i has the children 2i and 2i + 1. It
     answers the same searches as the A2B-tree and counts the messages, but writes none, and cannot insert.
     """
-
-    def __init__(self, rows: Rows, changes: Changes, per_round: int) -> None:
-        order = np.argsort(rows.x)
-        place = np.empty(len(rows), np.int64)
-        place[order] = np.arange(len(rows))
-        self._size = 1 << max(1, (len(rows) - 1).bit_length())
-        self._tree = np.full(2 * self._size, np.inf)
-        self._tree[self._size : self._size + len(rows)] = rows.y[order]
-        width = self._size >> 1
-        while width >= 1:  # level by level, from above the leaves up to the root
-            self._tree[width : 2 * width] = np.minimum(
-                self._tree[2 * width : 4 * width : 2], self._tree[2 * width + 1 : 4 * width : 2]
-            )
-            width >>= 1
-        self._rounds = [(place[part.ids], part.y) for part in changes.batches(per_round)]
-        replay(self._tree, self._size, np.empty(0, np.int64), np.empty(0))  # compiled now, not in round 0
-
-    def run(self, turn: int) -> Run:
-        """The searches of one round, in one call."""
-        places, values = self._rounds[turn]
-        started = perf_counter()
-        messages = replay(self._tree, self._size, places, values)
-        return Run(perf_counter() - started, len(places), messages)
+    order = np.argsort(rows.x)
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows))
+    size = 1 << max(1, (len(rows) - 1).bit_length())
+    tree = np.full(2 * size, np.inf)
+    tree[size : size + len(rows)] = rows.y[order]
+    width = size >> 1
+    while width >= 1:  # level by level, from above the leaves up to the root
+        tree[width : 2 * width] = np.minimum(tree[2 * width : 4 * width : 2], tree[2 * width + 1 : 4 * width : 2])
+        width >>= 1
+    replay(tree, size, np.empty(0, np.int64), np.empty(0))  # compiled now, not in round 0
+    rounds = [[(place[part.ids], part.y)] for part in changes.batches(per_round)]  # a round is one call
+    return Subject(rounds, lambda batch: (len(batch[0]), replay(tree, size, *batch)))
 
 
 @kernel
@@ -99,8 +87,8 @@ def _set(tree: Floats, size: int, place: int, value: float) -> None:
         tree[i] = least
 
 
-def requery_us(rows: Rows, ranges: Ranges, samples: int) -> tuple[float, float]:
-    """Median microseconds to answer one subscription anew, in NumPy: (by a scan, by search in rows sorted by x).
+def requery_us(rows: PointRows, ranges: RangeColumns, samples: int) -> tuple[float, float]:
+    """Median microseconds to recompute one answer, in NumPy: (by a scan, by search in rows sorted by x).
 
     What one pays per subscription and update (or per poll) without an index of subscriptions.
     """
@@ -120,7 +108,7 @@ def requery_us(rows: Rows, ranges: Ranges, samples: int) -> tuple[float, float]:
     return 1e6 * median(scans), 1e6 * median(searches)
 
 
-def per_subscriber_rate(ranges: Ranges, changes: Changes, seconds: float) -> float:
+def per_subscriber_rate(ranges: RangeColumns, changes: Changes, seconds: float) -> float:
     """Updates a second when every subscription's predicate is evaluated for every update, in vectorised NumPy.
 
     Only "does it concern me", with no answer kept: the cheapest form of what per-subscriber filters do.

@@ -7,30 +7,22 @@ updates. Exact routing, which knows every point, says which of them are needed.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hullcast.network.routing.router import BUDGET, Router
-from hullcast.network.wire.frames import Install
-from hullcast.sim.bench.engine import FORMAT, machine
+from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.frames import Form, Install
+from hullcast.sim.arrays import Floats
+from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.subjects import engine_of
-from hullcast.sim.bench.timing import Run, in_turns
+from hullcast.sim.bench.timing import Subject, in_turns
 from hullcast.sim.seeds import generator
-from hullcast.sim.workloads import RANGE_MIN, Ranges, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Form
-    from hullcast.sim.bench.timing import Subject
-    from hullcast.sim.workloads import Changes
-
-    Floats = np.typing.NDArray[np.float64]
+from hullcast.sim.traces.table51 import RANGE_MIN, Changes, RangeColumns, Workload
 
 CHANNEL = 1
 SPLITS = ("random", "content")
@@ -99,29 +91,6 @@ def steps(settings: CoverSettings) -> int:
     return len(FORMS) * len(SPLITS) * (len(settings.budgets) + 3 + settings.rounds + 1)
 
 
-def to_json(report: CoversReport) -> dict[str, Any]:
-    """The report as plain values."""
-    return {"format": FORMAT, **asdict(report)}
-
-
-class RouteSubject:
-    """A root with the gateways' subscriptions, that routes all messages once a round."""
-
-    def __init__(self, router: Router, batches: Sequence[Columns]) -> None:
-        self.router = router
-        self._batches = batches
-
-    def run(self, turn: int) -> Run:
-        """Route, batch by batch. Run.messages are pairs sent."""
-        sent = messages = 0
-        started = perf_counter()
-        for columns in self._batches:
-            n = len(columns["seq"])
-            messages += n
-            sent += sum(n if rows is None else len(rows) for _, rows in self.router.route(CHANNEL, columns))
-        return Run(perf_counter() - started, messages, sent)
-
-
 def _compare(
     form: Form,
     split: str,
@@ -139,17 +108,17 @@ def _compare(
         (f"{settings.singly}", True): lambda: _root(form, gateways, Router(settings.singly), singly=True),
         ("everything", False): lambda: _root(form, gateways, Router(1, everything=True)),
     }
-    subjects: dict[tuple[str, bool], RouteSubject] = {}
+    routers: dict[tuple[str, bool], Router] = {}
     for key, make in makers.items():
         tick(f"{FORMS[form]}, split {split}: {key[0]}")
-        subjects[key] = RouteSubject(make(), batches)
-    named: dict[str, Subject] = {str(key): subject for key, subject in subjects.items()}
-    runs = in_turns(named, settings.rounds, tick)
+        routers[key] = make()
+    subjects = {str(key): _routing(router, batches, settings.rounds) for key, router in routers.items()}
+    runs = in_turns(subjects, settings.rounds, tick)
     needed = runs[str(("exact", False))][0].messages
-    for key, subject in subjects.items():
+    for key, router in routers.items():
         run = runs[str(key)][0]
         pairs = run.updates * len(gateways)
-        held = subject.router.statistics().held
+        held = router.statistics().held
         yield CoverLine(
             FORMS[form],
             split,
@@ -163,6 +132,16 @@ def _compare(
         )
 
 
+def _routing(router: Router, batches: Sequence[Columns], rounds: int) -> Subject:
+    """All messages routed once a round; what it counts as messages are pairs sent."""
+
+    def apply(columns: Columns) -> tuple[int, int]:
+        n = len(columns["seq"])
+        return n, sum(n if rows is None else len(rows) for _, rows in router.route(CHANNEL, columns))
+
+    return Subject([batches] * (rounds + 1), apply)
+
+
 def _root(
     form: Form, gateways: Sequence[Floats], router: Router, *, exact: bool = False, singly: bool = False
 ) -> Router:
@@ -173,7 +152,7 @@ def _root(
     return router
 
 
-def _gateways(ranges: Ranges, split: str, settings: CoverSettings) -> list[Floats]:
+def _gateways(ranges: RangeColumns, split: str, settings: CoverSettings) -> list[Floats]:
     """The points of each gateway's subscriptions."""
     points = np.column_stack((ranges.low, ranges.high))
     random = generator(settings.seed, "covers", split, len(points))

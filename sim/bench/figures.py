@@ -1,59 +1,42 @@
-"""Figures 5.6 and 5.7 and the throughput charts as PNG files. Needs matplotlib, imported only here."""
+"""Figures 5.6 and 5.7 and the throughput charts as PNG files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.goals import short
-from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST
+from hullcast.sim.bench.engine import EngineReport
+from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, RowsSection, SubscriptionsSection, UpdateCost
+from hullcast.sim.bench.throughput import Rate, ThroughputSection
+from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, ORANGE, pyplot, save
+from hullcast.sim.output.text import short
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hullcast.sim.bench.engine import Report
-    from hullcast.sim.bench.tables import Cost, RowsSection, SubscriptionsSection
-    from hullcast.sim.bench.throughput import Rate, ThroughputSection
-
-# Colours that stay apart for colour-blind readers (Okabe and Ito).
-GREEN, ORANGE, BLUE, GREY = "#009E73", "#D55E00", "#0072B2", "#777777"
-SIZE, DPI = (8.0, 5.0), 130
+SIZE = (8.0, 5.0)
+_UNICAST_BAND: dict[str, Any] = {
+    "color": ORANGE,
+    "alpha": 0.15,
+    "lw": 0,
+    "label": "Xie (2007): S-UN {} to {} x S-CN".format(*THESIS_UNICAST),
+}
 
 
-def draw(report: Report, folder: Path) -> list[Path]:
+def draw(report: EngineReport, folder: Path) -> list[Path]:
     """Write the figures that the report can fill; their paths."""
-    pyplot = _pyplot()
     written = []
     if report.rows is not None:
-        written.append(_rows(pyplot, report.rows, folder / "fig_5_6.png"))
+        written.append(_rows(report.rows, folder / "fig_5_6.png"))
     if report.subscriptions is not None:
-        written.append(_subscriptions(pyplot, report.subscriptions, folder / "fig_5_7.png"))
+        written.append(_subscriptions(report.subscriptions, folder / "fig_5_7.png"))
     if report.throughput is not None:
-        written.append(_throughput(pyplot, report.throughput, folder / "throughput.png"))
+        written.append(_throughput(report.throughput, folder / "throughput.png"))
     return written
 
 
-def check() -> None:
-    """UsageError if figures cannot be drawn: better said before measuring than after."""
-    _pyplot()
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError("figures need matplotlib; install it with: pip install 'hullcast[bench]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _rows(pyplot: Any, section: RowsSection, path: Path) -> Path:
+def _rows(section: RowsSection, path: Path) -> Path:
     lines = section.lines
-    figure, axes = pyplot.subplots(figsize=SIZE, dpi=DPI, layout="constrained")
+    figure, axes = pyplot().subplots(figsize=SIZE, dpi=DPI, layout="constrained")
     xs = [line.rows for line in lines]
     _costs(axes, xs, lines)
     kernel = [line.kernel_us for line in lines]
@@ -65,79 +48,55 @@ def _rows(pyplot: Any, section: RowsSection, path: Path) -> Path:
     axes.set_xscale("log")
     axes.set_xlabel("rows")
     axes.set_title(f"Figure 5.6 of Xie (2007): time per update by table size, {lines[0].subscriptions:,} subscriptions")
-    return _finish(pyplot, figure, axes, xs, path)
+    return _finish(figure, axes, xs, path)
 
 
-def _subscriptions(pyplot: Any, section: SubscriptionsSection, path: Path) -> Path:
+def _subscriptions(section: SubscriptionsSection, path: Path) -> Path:
     lines = section.lines
-    figure, axes = pyplot.subplots(figsize=SIZE, dpi=DPI, layout="constrained")
+    figure, axes = pyplot().subplots(figsize=SIZE, dpi=DPI, layout="constrained")
     xs = [line.subscriptions for line in lines]
     _costs(axes, xs, lines)
     points = [point for point in section.curve if xs[0] <= point.subscriptions <= xs[-1]]
     if points:
-        axes.plot(
-            [point.subscriptions for point in points],
-            [1e6 / point.per_subscriber for point in points],
-            "^:",
-            color=GREY,
-            label="every predicate evaluated by itself (NumPy)",
-        )
+        alone = [1e6 / point.per_subscriber for point in points]
+        label = "every predicate evaluated by itself (NumPy)"
+        axes.plot([point.subscriptions for point in points], alone, "^:", color=GREY, label=label)
     low, high = THESIS_UNICAST
     base = median(line.engine_us for line in lines)
-    axes.axhspan(
-        low * base, high * base, color=ORANGE, alpha=0.15, lw=0, label=f"Xie (2007): S-UN {low} to {high} x S-CN"
-    )
+    axes.axhspan(low * base, high * base, **_UNICAST_BAND)
     axes.axhline(base, ls="--", color=GREEN, lw=1, alpha=0.8, label="Xie (2007): S-CN does not grow (here: our median)")
     axes.set_xscale("log")
     axes.set_xlabel("subscriptions (log: linear growth is a straight line)")
     axes.set_title(f"Figure 5.7 of Xie (2007): time per update by number of subscriptions, {lines[0].rows:,} rows")
-    return _finish(pyplot, figure, axes, xs, path)
+    return _finish(figure, axes, xs, path)
 
 
-def _costs(axes: Any, xs: Sequence[int], lines: Sequence[Cost]) -> None:
+def _costs(axes: Any, xs: Sequence[int], lines: Sequence[UpdateCost]) -> None:
     unicast, engine = [line.unicast_us for line in lines], [line.engine_us for line in lines]
-    axes.plot(xs, unicast, "o-", color=ORANGE, label="S-UN (every subscription told by itself)")
+    axes.plot(xs, unicast, "o-", color=ORANGE, label="S-UN (each subscription notified by itself)")
     axes.plot(xs, engine, "o-", color=GREEN, label="S-CN, Engine.upsert")
-    for x, line in zip(xs, lines, strict=True):
-        if line in (lines[0], lines[-1]):
-            axes.annotate(
-                f"{line.unicast_ratio.median:.0f}x",
-                (x, line.unicast_us),
-                textcoords="offset points",
-                xytext=(0, 8),
-                ha="center",
-                color=ORANGE,
-            )
-            axes.annotate(
-                f"{line.engine_us:.2f} us" if line is lines[0] else f"{line.growth.median:.2f}x of {short(xs[0])}",
-                (x, line.engine_us),
-                textcoords="offset points",
-                xytext=(0, 7),
-                ha="center",
-                color=GREEN,
-            )
+    for x, line in ((xs[0], lines[0]), (xs[-1], lines[-1])):
+        told = f"{line.engine_us:.2f} us" if line is lines[0] else f"{line.growth.median:.2f}x of {short(xs[0])}"
+        _note(axes, f"{line.unicast_ratio.median:.0f}x", (x, line.unicast_us), (0, 8), color=ORANGE)
+        _note(axes, told, (x, line.engine_us), (0, 7), color=GREEN)
 
 
-def _thesis(axes: Any, lines: Sequence[Cost], xs: Sequence[int]) -> None:
+def _note(axes: Any, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    axes.annotate(text, at, textcoords="offset points", xytext=offset, **{"ha": "center", **style})
+
+
+def _thesis(axes: Any, lines: Sequence[UpdateCost], xs: Sequence[int]) -> None:
     """Xie (2007) gives shapes, not times: that growth and that ratio, anchored at our first S-CN time."""
     if len(xs) < 2:
         return
     base = lines[0].engine_us
     ends = (xs[0], xs[-1])
     axes.plot(ends, (base, THESIS_GROWTH * base), "--", color=GREEN, lw=1, alpha=0.8, label="Xie (2007): S-CN +20 %")
-    low, high = THESIS_UNICAST
-    axes.fill_between(
-        ends,
-        (low * base, low * THESIS_GROWTH * base),
-        (high * base, high * THESIS_GROWTH * base),
-        color=ORANGE,
-        alpha=0.15,
-        lw=0,
-        label=f"Xie (2007): S-UN {low} to {high} x S-CN",
-    )
+    lows, highs = ((share * base, share * THESIS_GROWTH * base) for share in THESIS_UNICAST)
+    axes.fill_between(ends, lows, highs, **_UNICAST_BAND)
 
 
-def _finish(pyplot: Any, figure: Any, axes: Any, xs: Sequence[int], path: Path) -> Path:
+def _finish(figure: Any, axes: Any, xs: Sequence[int], path: Path) -> Path:
     axes.set_yscale("log")
     axes.set_ylabel("microseconds per update (log)")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -146,15 +105,15 @@ def _finish(pyplot: Any, figure: Any, axes: Any, xs: Sequence[int], path: Path) 
     axes.grid(alpha=0.25)
     axes.margins(x=0.07, y=0.12)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    return _save(pyplot, figure, path)
+    return save(figure, path)
 
 
-def _throughput(pyplot: Any, section: ThroughputSection, path: Path) -> Path:
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.8), dpi=DPI, layout="constrained")
+def _throughput(section: ThroughputSection, path: Path) -> Path:
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.8), dpi=DPI, layout="constrained")
     sizes, rates = [rate.batch for rate in section.by_batch], [rate.rate for rate in section.by_batch]
     left.loglog(sizes, rates, "o-", color=GREEN)
     for size, rate in zip(sizes, rates, strict=True):
-        left.annotate(short(rate), (size, rate), textcoords="offset points", xytext=(-6, 5), ha="right", color=GREEN)
+        _note(left, short(rate), (size, rate), (-6, 5), ha="right", color=GREEN)
     left.set_xticks(sizes, [f"{size:,}" for size in sizes])
     left.yaxis.set_major_formatter(lambda value, _: short(value))
     left.minorticks_off()
@@ -166,7 +125,7 @@ def _throughput(pyplot: Any, section: ThroughputSection, path: Path) -> Path:
     _bars(right, section.by_type[::-1])
     right.set_title(f"by subscription type, batches of {section.by_type[0].batch:,}", fontsize=11)
     figure.suptitle(f"Engine.upsert with columns, {section.rows:,} rows, channel open, no local subscribers")
-    return _save(pyplot, figure, path)
+    return save(figure, path)
 
 
 def _bars(axes: Any, rates: Sequence[Rate]) -> None:
@@ -175,27 +134,10 @@ def _bars(axes: Any, rates: Sequence[Rate]) -> None:
     widest = max(rate.rate for rate in rates)
     for bar, label, rate in zip(bars, labels, rates, strict=True):
         inside = rate.rate > 0.7 * widest
-        axes.annotate(
-            label,
-            (bar.get_width(), bar.get_y() + bar.get_height() / 2),
-            textcoords="offset points",
-            xytext=(-5 if inside else 5, 0),
-            ha="right" if inside else "left",
-            va="center",
-            fontsize=8.5,
-            color="white" if inside else "black",
-        )
+        side = {"ha": "right", "color": "white"} if inside else {"ha": "left", "color": "black"}
+        at = (bar.get_width(), bar.get_y() + bar.get_height() / 2)
+        _note(axes, label, at, (-5 if inside else 5, 0), va="center", fontsize=8.5, **side)
     axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.set_xlabel("updates per second (and messages per update)")
     axes.grid(alpha=0.25, axis="x")
     axes.set_axisbelow(True)
-
-
-def _save(pyplot: Any, figure: Any, path: Path) -> Path:
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        pyplot.close(figure)
-    return path

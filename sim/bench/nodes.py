@@ -7,28 +7,21 @@ temporary folder, with a cache of compiled code of its own.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import hullcast
-from hullcast.network.wire.errors import HullcastError, UsageError
-from hullcast.sim.bench.subjects import KernelSubject
-from hullcast.sim.bench.timing import in_turns, us
-from hullcast.sim.workloads import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from hullcast.sim.bench.timing import Subject
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.subjects import kernel_subject
+from hullcast.sim.bench.timing import Subject, in_turns, measured_apart, us
+from hullcast.sim.traces.table51 import Workload
 
 PACKAGE = Path(hullcast.__file__).parent
 NODES = Path("broker/index/nodes.py")
@@ -36,10 +29,6 @@ INNER = re.compile(r"^INNER = (\d+)$", re.MULTILINE)
 SIZES = (8, 16, 32, 48, 64)
 ROWS = (10_000, 100_000, 1_000_000)
 BATCH = 1_000
-
-
-class MeasurementFailed(HullcastError):
-    """A copy of the package could not be run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +69,7 @@ def kernel_ns(rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict
     subjects: dict[str, Subject] = {}
     for n in rows:
         load = Workload(n, root=seed)
-        subjects[str(n)] = KernelSubject(load.rows, load.changes((rounds + 1) * updates), updates, BATCH)
+        subjects[str(n)] = kernel_subject(load.rows, load.changes((rounds + 1) * updates), updates, BATCH)
     runs = in_turns(subjects, rounds, lambda what: None)
     return {n: 1e3 * us(runs[str(n)]) for n in rows}
 
@@ -106,13 +95,10 @@ def _copies(sizes: Sequence[int]) -> Iterator[dict[int, Path]]:
 
 
 def _visit(folder: Path, rows: Sequence[int], updates: int, rounds: int, seed: int) -> dict[int, float]:
-    command = [sys.executable, "-m", "hullcast.sim.bench.nodes", json.dumps([list(rows), updates, rounds, seed])]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise MeasurementFailed(f"the copy {folder.name} failed: {last}")
-    return {int(n): float(ns) for n, ns in json.loads(done.stdout).items()}
+    environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    argument = [list(rows), updates, rounds, seed]
+    found = measured_apart(f"the copy {folder.name}", "hullcast.sim.bench.nodes", argument, environment, folder)
+    return {int(n): float(ns) for n, ns in found.items()}
 
 
 if __name__ == "__main__":

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from hullcast.sim import XIE
-from hullcast.sim.bench.tables import THESIS_GROWTH, THESIS_UNICAST, chance
+from hullcast.sim.bench.covers import CoversReport
+from hullcast.sim.bench.engine import EngineReport
+from hullcast.sim.bench.tables import (
+    THESIS_GROWTH,
+    THESIS_UNICAST,
+    RowsSection,
+    SubscriptionsSection,
+    UpdateCost,
+    chance,
+)
+from hullcast.sim.bench.throughput import ThroughputSection
+from hullcast.sim.output.goals import goals_table
+from hullcast.sim.output.text import number, plain_table
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-    from hullcast.sim.bench.covers import CoversReport
-    from hullcast.sim.bench.engine import Report
-    from hullcast.sim.bench.goals import Goal
-    from hullcast.sim.bench.tables import Cost, RowsSection, SubscriptionsSection
-    from hullcast.sim.bench.throughput import ThroughputSection
-
-
-def show(report: Report, console: Console) -> None:
+def show(report: EngineReport, console: Console) -> None:
     """Print everything that was measured."""
     here = report.machine
     console.print(
@@ -40,51 +41,17 @@ def show(report: Report, console: Console) -> None:
         console.print(goals_table(report.goals))
 
 
-def plain_table(title: str, *columns: str) -> Table:
-    """A table without lines, the first column to the left and all others to the right."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        pad_edge=False,
-    )
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
-    return table
-
-
-def _costs(title: str, first: str, lines: tuple[Cost, ...], *, by_rows: bool) -> Table:
+def _costs(title: str, first: str, lines: tuple[UpdateCost, ...], *, by_rows: bool) -> Table:
     kernel = ("ceiling\nus", "kernel\nus") if by_rows else ()
-    headings = (
-        "S-CN\nmsgs",
-        "Xie\n2007",
-        "S-UN\nmsgs",
-        "Xie\n2007",
-        *kernel,
-        "S-CN\nus",
-        "\ngrowth",
-        "S-UN\nus",
-        "S-UN/\nS-CN",
-    )
-    table = plain_table(title, f"\n{first}", *headings)
+    counts = ("S-CN\nmsgs", "Xie\n2007", "S-UN\nmsgs", "Xie\n2007")
+    table = plain_table(title, f"\n{first}", *counts, *kernel, "S-CN\nus", "\ngrowth", "S-UN\nus", "S-UN/\nS-CN")
     for line in lines:
         thesis = (f"{line.thesis[0]:.2f}", f"{line.thesis[1]:,.0f}") if line.thesis else ("", "")
-        extra = (number(line.ceiling_us), number(line.kernel_us)) if by_rows else ()
-        table.add_row(
-            f"{line.rows if by_rows else line.subscriptions:,}",
-            f"{line.messages:.2f}",
-            thesis[0],
-            f"{line.told:,.0f}",
-            thesis[1],
-            *extra,
-            number(line.engine_us),
-            f"{line.growth.median:.2f}x",
-            number(line.unicast_us),
-            f"{line.unicast_ratio.median:.1f}x",
-        )
+        size = f"{line.rows if by_rows else line.subscriptions:,}"
+        cells = (f"{line.messages:.2f}", thesis[0], f"{line.told:,.0f}", thesis[1])
+        alone = (number(line.ceiling_us), number(line.kernel_us)) if by_rows else ()
+        served = (number(line.engine_us), f"{line.growth.median:.2f}x", number(line.unicast_us))
+        table.add_row(size, *cells, *alone, *served, f"{line.unicast_ratio.median:.1f}x")
     return table
 
 
@@ -136,18 +103,18 @@ def _show_subscriptions(section: SubscriptionsSection, console: Console) -> None
 
 
 def _show_throughput(section: ThroughputSection, console: Console) -> None:
-    table = plain_table(f"throughput, {section.rows:,} rows", "range MIN", "updates/s", "us", "messages")
-    for rate in section.by_batch:
-        table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
-    table.add_row("one row as a dict", f"{1e6 / section.single_us:,.0f}", number(section.single_us), "")
-    console.print()
-    console.print(table)
-    size = section.by_type[0].batch
-    table = plain_table(f"by type, batches of {size:,}", "subscription type", "updates/s", "us", "messages")
-    for rate in section.by_type:
-        table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
-    console.print()
-    console.print(table)
+    single = ("one row as a dict", f"{1e6 / section.single_us:,.0f}", number(section.single_us), "")
+    for title, first, rates, more in (
+        (f"throughput, {section.rows:,} rows", "range MIN", section.by_batch, [single]),
+        (f"by type, batches of {section.by_type[0].batch:,}", "subscription type", section.by_type, []),
+    ):
+        table = plain_table(title, first, "updates/s", "us", "messages")
+        for rate in rates:
+            table.add_row(rate.name, f"{rate.rate:,.0f}", number(rate.us), f"{rate.messages:.2f}")
+        for row in more:
+            table.add_row(*row)
+        console.print()
+        console.print(table)
     table = plain_table("memory, one range-MIN channel", "rows", "bytes a row, counted", "resident")
     for line in section.memory:
         table.add_row(f"{line.rows:,}", f"{line.counted:,.0f}", f"{line.resident:,.0f}")
@@ -161,16 +128,12 @@ def show_covers(report: CoversReport, console: Console) -> None:
     for form, split in dict.fromkeys((line.form, line.split) for line in report.lines):
         title = f"{form}, {settings.subscriptions:,} subscriptions over {settings.gateways} gateways by {split}"
         table = plain_table(title, "\nboxes allowed", "\nused", "bytes a\ngateway", "\nsent", "\nneedless", "\nns")
-        for line in report.lines:
-            if (line.form, line.split) == (form, split):
-                table.add_row(
-                    f"{line.way}{', one by one' if line.singly else ''}",
-                    f"{line.boxes:,.0f}" if line.boxes else "",
-                    f"{line.bytes:,.0f}",
-                    f"{line.sent:.1%}",
-                    f"{line.needless:.1%}",
-                    f"{line.ns:,.0f}",
-                )
+        for line in (line for line in report.lines if (line.form, line.split) == (form, split)):
+            way = f"{line.way}{', one by one' if line.singly else ''}"
+            shares = (f"{line.sent:.1%}", f"{line.needless:.1%}")
+            table.add_row(
+                way, f"{line.boxes:,.0f}" if line.boxes else "", f"{line.bytes:,.0f}", *shares, f"{line.ns:,.0f}"
+            )
         console.print()
         console.print(table)
     console.print(
@@ -179,19 +142,3 @@ def show_covers(report: CoversReport, console: Console) -> None:
         f"{settings.rounds} rounds. One by one: subscriptions came singly, not all at once.",
         style="dim",
     )
-
-
-def goals_table(goals: tuple[Goal, ...]) -> Table:
-    """The goals, each with its verdict."""
-    table = plain_table("goals", "goal", "target", "measured", "", "share")
-    for goal in goals:
-        verdict = "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
-        table.add_row(goal.name, goal.target, goal.measured, verdict, f"{goal.share:.0%}")
-    return table
-
-
-def number(value: float | None) -> str:
-    """Three digits or so."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.tables.ingest import ingest
 from hullcast.broker.tables.interning import Interner
-from hullcast.broker.tables.store import TableStore
+from hullcast.broker.tables.store import TableStore, Updates
 from hullcast.network.wire.values import rows_to_columns
-from hullcast.sim.bench.timing import Run
-from hullcast.sim.workloads import CREATE, RANGE_MIN
-
-if TYPE_CHECKING:
-    from hullcast.broker.tables.store import Updates
-    from hullcast.sim.workloads import Changes, Ranges, Rows
+from hullcast.sim.bench.timing import Subject
+from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Changes, PointRows, RangeColumns
 
 
-def engine_of(rows: Rows) -> Engine:
+def engine_of(rows: PointRows) -> Engine:
     """An engine with the workload's table."""
     engine = Engine()
     engine.execute(CREATE)
@@ -27,77 +23,47 @@ def engine_of(rows: Rows) -> Engine:
     return engine
 
 
-class KernelSubject:
+def kernel_subject(rows: PointRows, changes: Changes, per_round: int, batch: int) -> Subject:
     """S-CN at its barest: prepared updates into the A2B-tree, rectangles out. No checking, no store, no sockets."""
+    empty = Engine()
+    empty.execute(CREATE)
+    interner, store = Interner(), TableStore(empty.tables["POINTS"])
 
-    def __init__(self, rows: Rows, changes: Changes, per_round: int, batch: int) -> None:
-        empty = Engine()
-        empty.execute(CREATE)
-        interner = Interner()
-        store = TableStore(empty.tables["POINTS"])
+    def stored(part: PointRows | Changes) -> Updates:
+        return store.apply(ingest(store.table, *rows_to_columns(part.columns()), interner))
 
-        def stored(columns: object) -> Updates:
-            return store.apply(ingest(store.table, *rows_to_columns(columns), interner))
+    stored(rows)
+    keeper = TreeKeeper(1, 2, ())
+    keeper.wanted = 1
+    keeper.begin_load(store)
+    keeper.load(store, store.high_water)
 
-        stored(rows.columns())
-        self._keeper = TreeKeeper(1, 2, ())
-        self._keeper.wanted = 1
-        self._keeper.begin_load(store)
-        self._keeper.load(store, store.high_water)
-        self._rounds: list[list[Updates]] = [
-            [
-                store.apply(ingest(store.table, *rows_to_columns(part.columns()), interner))
-                for part in one_round.batches(batch)
-            ]
-            for one_round in changes.batches(per_round)
-        ]
+    def apply(updates: Updates) -> tuple[int, int]:
+        described, _ = keeper.update(updates)
+        return len(updates), len(described)
 
-    def run(self, turn: int) -> Run:
-        """Update the tree and describe what changed."""
-        batches = self._rounds[turn]
-        messages = 0
-        started = perf_counter()
-        for updates in batches:
-            described, _ = self._keeper.update(updates)
-            messages += len(described)
-        seconds = perf_counter() - started
-        return Run(seconds, sum(map(len, batches)), messages)
+    return Subject(_rounds(changes, per_round, batch, stored), apply)
 
 
-class EngineSubject:
-    """S-CN as served: `Engine.upsert` with columns, the channel open, its subscribers elsewhere."""
+def engine_subject(
+    rows: PointRows, changes: Changes, per_round: int, batch: int, ranges: RangeColumns | None = None
+) -> Subject:
+    """S-CN as served: `Engine.upsert` with columns, the channel open, its subscribers elsewhere.
 
-    def __init__(self, rows: Rows, changes: Changes, per_round: int, batch: int, ranges: Ranges | None = None) -> None:
-        self.engine = engine_of(rows)
-        self.channel = self.engine.open_channel(RANGE_MIN)
-        if ranges is not None:
-            self.engine.subscribe_many(RANGE_MIN, ranges.low, ranges.high)
-        self._rounds = [
-            [part.columns() for part in one_round.batches(batch)] for one_round in changes.batches(per_round)
-        ]
+    With `ranges` it is S-UN: the same engine, but it knows every subscription, finds those concerned and updates each
+    answer; messages are then the subscriptions told.
+    """
+    engine = engine_of(rows)
+    channel = engine.open_channel(RANGE_MIN)
+    if ranges is not None:
+        engine.subscribe_many(RANGE_MIN, ranges.low, ranges.high)
 
-    def run(self, turn: int) -> Run:
-        """Publish, batch by batch."""
-        batches = self._rounds[turn]
-        messages = 0
-        started = perf_counter()
-        for columns in batches:
-            messages += len(self.engine.upsert("POINTS", columns).messages[self.channel])
-        seconds = perf_counter() - started
-        return Run(seconds, sum(len(columns["ID"]) for columns in batches), messages)
+    def apply(columns: dict[str, Any]) -> tuple[int, int]:
+        return len(columns["ID"]), len(engine.upsert("POINTS", columns).messages[channel])
+
+    told = None if ranges is None else lambda: engine.statistics()[channel].told
+    return Subject(_rounds(changes, per_round, batch, lambda part: part.columns()), apply, told)
 
 
-class UnicastSubject:
-    """S-UN: the same engine, but it knows every subscription, finds those concerned and updates each answer."""
-
-    def __init__(self, rows: Rows, changes: Changes, per_round: int, batch: int, ranges: Ranges) -> None:
-        self._inner = EngineSubject(rows, changes, per_round, batch, ranges)
-
-    def run(self, turn: int) -> Run:
-        """Publish; messages are the subscriptions told."""
-        before = self._told()
-        run = self._inner.run(turn)
-        return Run(run.seconds, run.updates, self._told() - before)
-
-    def _told(self) -> int:
-        return self._inner.engine.statistics()[self._inner.channel].told
+def _rounds(changes: Changes, per_round: int, batch: int, prepare: Callable[[Changes], Any]) -> list[list[Any]]:
+    return [[prepare(part) for part in one_round.batches(batch)] for one_round in changes.batches(per_round)]

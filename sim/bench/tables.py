@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.sim.bench.baselines import CeilingSubject, per_subscriber_rate, requery_us
-from hullcast.sim.bench.subjects import EngineSubject, KernelSubject, UnicastSubject
+from hullcast.sim.bench.baselines import ceiling_subject, per_subscriber_rate, requery_us
+from hullcast.sim.bench.subjects import engine_subject, kernel_subject
 from hullcast.sim.bench.timing import in_turns, messages_per_update, ratio, us
-from hullcast.sim.workloads import SPIKES, Workload
+from hullcast.sim.traces.table51 import SPIKES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.sim.bench.settings import Settings
-    from hullcast.sim.bench.timing import Spread, Subject
+    from hullcast.sim.bench.engine import EngineSettings
+    from hullcast.sim.bench.timing import Run, Spread, Subject
 
 #: Figures of Xie (2007): messages per non-ignorable update, (S-CN, unicast).
 TABLE_5_2 = {
@@ -43,7 +43,7 @@ ELECTRIC = {10: 1_400.0, 100: 140.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class UpdateCost:
     """One line of a table: messages and microseconds per update."""
 
     rows: int
@@ -62,7 +62,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class RatePoint:
     """Updates a second against the number of subscriptions, when each one is evaluated by itself."""
 
     subscriptions: int
@@ -72,7 +72,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Requery:
-    """Answering every subscription anew, from a sample."""
+    """Recomputing every answer, from a sample."""
 
     rows: int
     subscriptions: int
@@ -85,7 +85,7 @@ class Requery:
 class RowsSection:
     """By the number of rows."""
 
-    lines: tuple[Cost, ...]
+    lines: tuple[UpdateCost, ...]
     requery: tuple[Requery, ...]
 
 
@@ -93,11 +93,11 @@ class RowsSection:
 class SubscriptionsSection:
     """By the number of subscriptions."""
 
-    lines: tuple[Cost, ...]
-    curve: tuple[Curve, ...]
+    lines: tuple[UpdateCost, ...]
+    curve: tuple[RatePoint, ...]
 
 
-def by_rows(settings: Settings, tick: Callable[[str], None]) -> RowsSection:
+def by_rows(settings: EngineSettings, tick: Callable[[str], None]) -> RowsSection:
     """Table 5.2 and Figure 5.6."""
     subjects: dict[str, Subject] = {}
     requery = []
@@ -107,10 +107,10 @@ def by_rows(settings: Settings, tick: Callable[[str], None]) -> RowsSection:
         ranges = load.ranges(settings.subscriptions)
         changes = load.changes((settings.rounds + 1) * settings.updates)
         few = changes.slice(0, (settings.rounds + 1) * settings.unicast_updates)
-        subjects[f"ceiling {n}"] = CeilingSubject(load.rows, changes, settings.updates)
-        subjects[f"kernel {n}"] = KernelSubject(load.rows, changes, settings.updates, settings.batch)
-        subjects[f"engine {n}"] = EngineSubject(load.rows, changes, settings.updates, settings.batch)
-        subjects[f"unicast {n}"] = UnicastSubject(load.rows, few, settings.unicast_updates, settings.batch, ranges)
+        subjects[f"ceiling {n}"] = ceiling_subject(load.rows, changes, settings.updates)
+        subjects[f"kernel {n}"] = kernel_subject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"engine {n}"] = engine_subject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"unicast {n}"] = engine_subject(load.rows, few, settings.unicast_updates, settings.batch, ranges)
         samples = min(settings.requeries, settings.subscriptions)
         scan, search = requery_us(load.rows, ranges, samples)
         requery.append(
@@ -118,32 +118,14 @@ def by_rows(settings: Settings, tick: Callable[[str], None]) -> RowsSection:
         )
     runs = in_turns(_by_kind(subjects), settings.rounds, tick)
     first = settings.rows[0]
-    lines = []
     for n in settings.rows:
-        ceiling, kernel, engine = runs[f"ceiling {n}"], runs[f"kernel {n}"], runs[f"engine {n}"]
-        unicast = runs[f"unicast {n}"]
-        assert [run.messages for run in kernel] == [run.messages for run in ceiling], "two trees, the same messages"
-        lines.append(
-            Cost(
-                n,
-                settings.subscriptions,
-                messages_per_update(engine),
-                messages_per_update(unicast),
-                us(kernel),
-                us(ceiling),
-                us(engine),
-                us(unicast),
-                ratio(unicast, engine),
-                ratio(engine, runs[f"engine {first}"]),
-                ratio(kernel, runs[f"kernel {first}"]),
-                ratio(kernel, ceiling),
-                TABLE_5_2.get(n),
-            )
-        )
+        same = [[run.messages for run in runs[f"{tree} {n}"]] for tree in ("kernel", "ceiling")]
+        assert same[0] == same[1], "two trees, the same messages"
+    lines = [_line(runs, n, first, n, settings.subscriptions, TABLE_5_2.get(n)) for n in settings.rows]
     return RowsSection(tuple(lines), tuple(requery))
 
 
-def by_subscriptions(settings: Settings, tick: Callable[[str], None]) -> SubscriptionsSection:
+def by_subscriptions(settings: EngineSettings, tick: Callable[[str], None]) -> SubscriptionsSection:
     """Table 5.3 and Figure 5.7; and the curve of evaluating every subscription by itself."""
     load = Workload(settings.fewest_rows, root=settings.seed)
     changes = load.changes((settings.rounds + 1) * settings.updates)
@@ -151,44 +133,51 @@ def by_subscriptions(settings: Settings, tick: Callable[[str], None]) -> Subscri
     subjects: dict[str, Subject] = {}
     for n in settings.sweep:
         tick(f"{n:,} subscriptions")
-        subjects[f"engine {n}"] = EngineSubject(load.rows, changes, settings.updates, settings.batch)
-        subjects[f"unicast {n}"] = UnicastSubject(
+        subjects[f"engine {n}"] = engine_subject(load.rows, changes, settings.updates, settings.batch)
+        subjects[f"unicast {n}"] = engine_subject(
             load.rows, few, settings.unicast_updates, settings.batch, load.ranges(n)
         )
     runs = in_turns(_by_kind(subjects), settings.rounds, tick)
     first = settings.sweep[0]
-    lines = tuple(
-        Cost(
-            settings.fewest_rows,
-            n,
-            messages_per_update(runs[f"engine {n}"]),
-            messages_per_update(runs[f"unicast {n}"]),
-            None,
-            None,
-            us(runs[f"engine {n}"]),
-            us(runs[f"unicast {n}"]),
-            ratio(runs[f"unicast {n}"], runs[f"engine {n}"]),
-            ratio(runs[f"engine {n}"], runs[f"engine {first}"]),
-            None,
-            None,
-            TABLE_5_3.get(n) if settings.fewest_rows == 10_000 else None,
-        )
-        for n in settings.sweep
-    )
+    known = TABLE_5_3 if settings.fewest_rows == 10_000 else {}
+    lines = tuple(_line(runs, n, first, settings.fewest_rows, n, known.get(n)) for n in settings.sweep)
     curve = []
     for n in settings.curve:
         tick(f"every one of {n:,} subscriptions by itself")
         rate = per_subscriber_rate(load.ranges(n), changes, settings.curve_seconds)
-        curve.append(Curve(n, rate, ELECTRIC.get(n)))
+        curve.append(RatePoint(n, rate, ELECTRIC.get(n)))
     return SubscriptionsSection(lines, tuple(curve))
 
 
+def _line(
+    runs: dict[str, list[Run]], n: int, first: int, rows: int, subscriptions: int, thesis: tuple[float, float] | None
+) -> UpdateCost:
+    """The line of size `n`, beside that of the first size; kernel and ceiling where they were measured."""
+    engine, unicast = runs[f"engine {n}"], runs[f"unicast {n}"]
+    kernel, ceiling = runs.get(f"kernel {n}"), runs.get(f"ceiling {n}")
+    return UpdateCost(
+        rows,
+        subscriptions,
+        messages_per_update(engine),
+        messages_per_update(unicast),
+        us(kernel) if kernel else None,
+        us(ceiling) if ceiling else None,
+        us(engine),
+        us(unicast),
+        ratio(unicast, engine),
+        ratio(engine, runs[f"engine {first}"]),
+        ratio(kernel, runs[f"kernel {first}"]) if kernel else None,
+        ratio(kernel, ceiling) if kernel and ceiling else None,
+        thesis,
+    )
+
+
 def _by_kind(subjects: dict[str, Subject]) -> dict[str, Subject]:
-    """S-UN last in every round: it sweeps the processor's caches, which would fall on whoever comes next."""
+    """S-UN last in every round: it sweeps the processor's caches, which would slow down the next subject."""
     return dict(sorted(subjects.items(), key=lambda item: item[0].startswith("unicast")))
 
 
-def chance(settings: Settings) -> float:
+def chance(settings: EngineSettings) -> float:
     """Relative deviation of S-UN's messages: nearly all come from spikes, of which a run has few."""
     spikes = settings.rounds * settings.unicast_updates * SPIKES / (1 + SPIKES)
     return float(((1 + COVER_VARIATION**2) / max(1.0, spikes)) ** 0.5)

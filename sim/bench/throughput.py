@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import sys
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -10,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.sim.bench.memory import check_psutil, measure_memory
-from hullcast.sim.bench.subjects import EngineSubject, engine_of
-from hullcast.sim.bench.timing import Run, in_turns, messages_per_update, us
+from hullcast.clients.cli.processes.child import environment
+from hullcast.sim.bench.subjects import engine_of, engine_subject
+from hullcast.sim.bench.timing import Subject, in_turns, measured_apart, messages_per_update, process_of, us
 from hullcast.sim.seeds import generator
-from hullcast.sim.workloads import DOMAIN, RANGE_MIN, Workload
+from hullcast.sim.traces.table51 import DOMAIN, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.sim.bench.memory import Memory
-    from hullcast.sim.bench.settings import Settings
-    from hullcast.sim.bench.timing import Subject
+    from hullcast.sim.bench.engine import EngineSettings
+    from hullcast.sim.bench.timing import Run
+
 
 GROUPS = 10_000  # values of G, and rows of OTHER: an update meets about one partner
 BAND = DOMAIN / GROUPS / 2
+WARM_ROWS = 100  # loaded before memory is measured, so that compiled code and imports are not counted
 
 #: Type to (its queries, the column that the updates change).
 TYPES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -56,6 +60,15 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes a row: what the engine counts, and what the process grew by."""
+
+    rows: int
+    counted: float
+    resident: float
+
+
+@dataclass(frozen=True, slots=True)
 class ThroughputSection:
     """What a batch, a type, a single row and a row's memory cost."""
 
@@ -66,19 +79,19 @@ class ThroughputSection:
     memory: tuple[Memory, ...]
 
 
-def throughput(settings: Settings, tick: Callable[[str], None]) -> ThroughputSection:
+def throughput(settings: EngineSettings, tick: Callable[[str], None]) -> ThroughputSection:
     """The whole section."""
-    check_psutil()
+    process_of()  # or memory cannot be measured
     memory = []
     for n in settings.rows:
         tick(f"memory of {n:,} rows")
-        memory.append(measure_memory(n, settings.seed))
+        memory.append(_measure_memory(n, settings.seed))
     batches, single = _by_batch(settings, tick)
     types = _by_type(settings, tick)
     return ThroughputSection(settings.types_rows, batches, types, single, tuple(memory))
 
 
-def _by_batch(settings: Settings, tick: Callable[[str], None]) -> tuple[tuple[Rate, ...], float]:
+def _by_batch(settings: EngineSettings, tick: Callable[[str], None]) -> tuple[tuple[Rate, ...], float]:
     load = Workload(settings.types_rows, root=settings.seed)
     subjects: dict[str, Subject] = {}
     for size in settings.batches:
@@ -86,22 +99,13 @@ def _by_batch(settings: Settings, tick: Callable[[str], None]) -> tuple[tuple[Ra
         # as many updates for small batches as a round may take, whole batches for large ones
         per_round = max(size, min(settings.updates, settings.single_updates * max(1, size)))
         changes = load.changes((settings.rounds + 1) * per_round)
-        subjects[str(size)] = EngineSubject(load.rows, changes, per_round, size)
+        subjects[str(size)] = engine_subject(load.rows, changes, per_round, size)
     runs = in_turns(subjects, settings.rounds, tick)
-    rates = tuple(
-        Rate(
-            f"batches of {size:,}",
-            size,
-            1e6 / us(runs[str(size)]),
-            us(runs[str(size)]),
-            messages_per_update(runs[str(size)]),
-        )
-        for size in settings.batches
-    )
+    rates = tuple(_rate(f"batches of {size:,}", size, runs[str(size)]) for size in settings.batches)
     return rates, _single_us(load, settings)
 
 
-def _single_us(load: Workload, settings: Settings) -> float:
+def _single_us(load: Workload, settings: EngineSettings) -> float:
     """Median time of an upsert of one row given as a dict."""
     engine = engine_of(load.rows)
     engine.open_channel(RANGE_MIN)
@@ -115,58 +119,64 @@ def _single_us(load: Workload, settings: Settings) -> float:
     return 1e6 * median(times)
 
 
-class _TypeSubject:
+def _type_subject(kind: str, settings: EngineSettings) -> Subject:
     """An engine with the channels of one type open, and batches that change its column."""
+    queries, column = TYPES[kind]
+    n, size = settings.types_rows, settings.batch
+    random = generator(settings.seed, "types", n)
+    engine = Engine()
+    engine.execute("CREATE TABLE WIDE (ID INTEGER PRIMARY KEY, X REAL, Y REAL, G INTEGER)")
+    engine.execute("CREATE TABLE OTHER (OTHER_ID INTEGER PRIMARY KEY, G INTEGER, B REAL)")
+    x, y, g = random.uniform(0, DOMAIN, n), random.uniform(0, DOMAIN, n), random.integers(0, GROUPS, n)
+    engine.upsert("WIDE", {"ID": np.arange(n), "X": x, "Y": y, "G": g})
+    other = np.arange(GROUPS)
+    engine.upsert("OTHER", {"OTHER_ID": other, "G": other, "B": random.uniform(0, DOMAIN, GROUPS)})
+    channels = [engine.open_channel(query, -BAND, BAND) for query in queries]
 
-    def __init__(self, kind: str, settings: Settings) -> None:
-        queries, column = TYPES[kind]
-        n = settings.types_rows
-        random = generator(settings.seed, "types", n)
-        self._engine = Engine()
-        self._engine.execute("CREATE TABLE WIDE (ID INTEGER PRIMARY KEY, X REAL, Y REAL, G INTEGER)")
-        self._engine.execute("CREATE TABLE OTHER (OTHER_ID INTEGER PRIMARY KEY, G INTEGER, B REAL)")
-        columns: dict[str, Any] = {
-            "ID": np.arange(n),
-            "X": random.uniform(0, DOMAIN, n),
-            "Y": random.uniform(0, DOMAIN, n),
-            "G": random.integers(0, GROUPS, n),
-        }
-        self._engine.upsert("WIDE", columns)
-        other = np.arange(GROUPS)
-        self._engine.upsert("OTHER", {"OTHER_ID": other, "G": other, "B": random.uniform(0, DOMAIN, GROUPS)})
-        self._channels = [self._engine.open_channel(query, -BAND, BAND) for query in queries]
-        self._rounds = []
-        for _ in range(settings.rounds + 1):
-            batches = []
-            for _ in range(0, settings.updates, settings.batch):
-                ids = random.integers(0, n, settings.batch)
-                values = (
-                    random.integers(0, GROUPS, settings.batch)
-                    if column == "G"
-                    else random.uniform(0, DOMAIN, settings.batch)
-                )
-                batches.append({"ID": ids, column: values})
-            self._rounds.append(batches)
+    def drawn() -> dict[str, Any]:
+        ids = random.integers(0, n, size)
+        values = random.integers(0, GROUPS, size) if column == "G" else random.uniform(0, DOMAIN, size)
+        return {"ID": ids, column: values}
 
-    def run(self, turn: int) -> Run:
-        """Publish, batch by batch."""
-        messages, updates = 0, 0
-        started = perf_counter()
-        for columns in self._rounds[turn]:
-            batch = self._engine.upsert("WIDE", columns)
-            updates += len(batch)
-            for channel in self._channels:
-                messages += len(batch.messages[channel])
-        return Run(perf_counter() - started, updates, messages)
+    def apply(columns: dict[str, Any]) -> tuple[int, int]:
+        batch = engine.upsert("WIDE", columns)
+        return len(batch), sum(len(batch.messages[channel]) for channel in channels)
+
+    rounds = [[drawn() for _ in range(0, settings.updates, size)] for _ in range(settings.rounds + 1)]
+    return Subject(rounds, apply)
 
 
-def _by_type(settings: Settings, tick: Callable[[str], None]) -> tuple[Rate, ...]:
+def _by_type(settings: EngineSettings, tick: Callable[[str], None]) -> tuple[Rate, ...]:
     subjects: dict[str, Subject] = {}
     for kind in TYPES:
         tick(f"subscription type {kind}")
-        subjects[kind] = _TypeSubject(kind, settings)
+        subjects[kind] = _type_subject(kind, settings)
     runs = in_turns(subjects, settings.rounds, tick)
-    return tuple(
-        Rate(kind, settings.batch, 1e6 / us(runs[kind]), us(runs[kind]), messages_per_update(runs[kind]))
-        for kind in TYPES
-    )
+    return tuple(_rate(kind, settings.batch, runs[kind]) for kind in TYPES)
+
+
+def _rate(name: str, batch: int, runs: list[Run]) -> Rate:
+    return Rate(name, batch, 1e6 / us(runs), us(runs), messages_per_update(runs))
+
+
+def _measure_memory(rows: int, seed: int) -> Memory:
+    """In a new process: one that held a larger table before has free memory to fill, so it would grow by too little."""
+    what = f"measuring the memory of {rows:,} rows"
+    counted, resident = measured_apart(what, "hullcast.sim.bench.throughput", [rows, seed], environment())
+    return Memory(rows, counted / rows, resident / rows)
+
+
+def _memory_here(rows: int, seed: int) -> tuple[int, int]:
+    """(bytes the engine counts, bytes the process grew by)."""
+    engine_of(Workload(WARM_ROWS, root=seed).rows).open_channel(RANGE_MIN)
+    load = Workload(rows, root=seed)
+    gc.collect()
+    before = process_of().memory_info().rss
+    engine = engine_of(load.rows)
+    engine.open_channel(RANGE_MIN)
+    gc.collect()
+    return engine.memory_bytes(), max(0, process_of().memory_info().rss - before)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_memory_here(*json.loads(sys.argv[1]))))

@@ -1,13 +1,22 @@
-"""Timing: several things measured in turns, so that a busy moment of the machine falls on all of them alike."""
+"""Measuring: several things in turns, so that a busy moment of the machine falls on all of them alike; or apart.
+
+What is measured apart has a process of its own, because what ran before would show in its figures.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Protocol
+from time import perf_counter
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+from hullcast.network.wire.errors import HullcastError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +33,25 @@ class Run:
         return 1e6 * self.seconds / max(1, self.updates)
 
 
-class Subject(Protocol):
-    """Something that can be measured again and again; each round has updates of its own."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Something that can be measured again and again; each round has batches of updates of its own."""
+
+    rounds: Sequence[Sequence[Any]]
+    apply: Callable[[Any], tuple[int, int]]  # a batch; gives how many updates it has, and how many messages it made
+    count: Callable[[], int] | None = None  # messages so far, where they are not counted batch by batch
 
     def run(self, turn: int) -> Run:
         """Round number `turn`, from 0 on, each once and in order."""
+        updates = messages = 0
+        before = self.count() if self.count else 0
+        started = perf_counter()
+        for batch in self.rounds[turn]:
+            some, made = self.apply(batch)
+            updates += some
+            messages += made
+        seconds = perf_counter() - started
+        return Run(seconds, updates, self.count() - before if self.count else messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +97,29 @@ def ratio(ours: Sequence[Run], baseline: Sequence[Run]) -> Spread:
 def messages_per_update(runs: Sequence[Run]) -> float:
     """Over all rounds together."""
     return sum(run.messages for run in runs) / max(1, sum(run.updates for run in runs))
+
+
+class MeasurementFailed(HullcastError):
+    """A process that should have measured failed."""
+
+
+def measured_apart(
+    what: str, module: str, argument: object, environment: Mapping[str, str], folder: Path | None = None
+) -> Any:
+    """What a module prints, as `python -m` with one argument; both are JSON. `what`: for the error if it fails."""
+    command = [sys.executable, "-m", module, json.dumps(argument)]
+    inherited = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=folder, env=inherited, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise MeasurementFailed(f"{what} failed: {last}")
+    return json.loads(done.stdout)
+
+
+def process_of(pid: int | None = None) -> Any:
+    """A process as psutil sees it, for its memory and CPU time; UsageError without psutil. None: this one."""
+    try:
+        import psutil
+    except ImportError:
+        raise UsageError("memory and CPU time need psutil; install it: pip install 'hullcast[bench]'") from None
+    return psutil.Process(pid)

@@ -1,114 +1,86 @@
-"""`hullcast sim figures`: all experiments in order, each from its steps, and the report."""
+"""`hullcast sim figures`: the sections of a paper that were asked for, each from its steps, and the report."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments import affected, control, ignorable, real, scaling
-from hullcast.sim.experiments.goals import goals as judge
-from hullcast.sim.experiments.inputs import check_data
-from hullcast.sim.experiments.networks import frame_sizes
-from hullcast.sim.experiments.report import write_report
-from hullcast.sim.experiments.settings import SECTIONS
-from hullcast.sim.experiments.stage import Stage
+from hullcast.sim.experiments.claims import Section
+from hullcast.sim.experiments.report import goals_text, write_report
+from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder, write_text
-from hullcast.sim.experiments.summary import read_lines
+from hullcast.sim.output.goals import Goal
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+S = TypeVar("S")
 
-    from pyspark.sql import SparkSession
 
-    from hullcast.sim.experiments.goals import TrafficGoal
-    from hullcast.sim.experiments.section import Section
-    from hullcast.sim.experiments.settings import FigureSettings
-    from hullcast.sim.experiments.stage import Progress
+@dataclass(frozen=True)  # without slots, which Python 3.11 cannot combine with `Paper[S](..)`
+class Paper(Generic[S]):
+    """A paper whose figures are reproduced. S: its settings, all that decides what is found (but not on which cores).
+
+    Wherever `data` is asked for, it is the folder of real data; None: there is none.
+    """
+
+    cited: str  # in the report, such as "Xie (2007)"
+    sections: Mapping[str, str]  # what `--only` takes, and what it means, in the order of the report
+    full: S  # the sizes of the paper
+    quick: S  # smaller ones, for a first look
+    seeded: Callable[[S, int], S]  # the same settings with another seed
+    plain: Callable[[S], dict[str, object]]  # the settings as names and values, to be compared and written down
+    steps: Callable[[S, Sequence[str], Path | None], int]  # how many steps the sections asked for take
+    measure: Callable[[ExperimentRun, S, Sequence[str], Path | None], tuple[list[Section], list[Goal]]]
+    begin: Callable[[S, RunFolder], list[str]]  # how the report begins: what was run, and its words
+    effort: tuple[str, ...]  # aims of a whole run, such as its time
+    no_goals: str  # said where no section that goals are judged from was asked for
+    no_data: str  # what is left out without data
+    need_data: Mapping[str, str] = field(default_factory=dict)  # sections that cannot do without, and what they need
+
+    def asked(self, only: Sequence[str], data: Path | None) -> list[str]:
+        """The sections asked for, in order; none asked for: all. UsageError for one that cannot be made."""
+        for name in only:
+            if name not in self.sections:
+                raise UsageError(f"no section {name!r}; sections: {', '.join(self.sections)}")
+            if name in self.need_data and data is None:
+                raise UsageError(f"{name} needs {self.need_data[name]}; give its folder with --data DIR")
+        return [name for name in self.sections if name in (only or self.sections)]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class FiguresFound:
     """What a run found, and what of it was there before."""
 
     sections: list[Section]
-    goals: list[TrafficGoal]
+    goals: list[Goal]
     report: Path
     reused: list[str]
 
 
-def steps(settings: FigureSettings, asked: Sequence[str], data: Path | None) -> int:
-    """How many steps all of it takes."""
-    count = {
-        "5.8": ignorable.steps(settings),
-        "5.9": affected.steps(settings),
-        "5.10": real.steps(settings, data),
-        "stress": 0 if "5.10" in asked else real.steps(settings, data),
-        "control": control.steps(settings) if data is not None else 0,
-        "scaling": scaling.steps(),
-    }
-    return 2 + sum(count[name] for name in asked)  # the network, Spark, and each section's
-
-
 def run_figures(
-    settings: FigureSettings,
+    paper: Paper[S],
+    settings: S,
     asked: Sequence[str],
     out: Path,
-    progress: Progress,
+    progress: StepProgress,
     *,
     data: Path | None = None,
     master: str | None = None,
     resume: bool = False,
     spark: SparkSession | None = None,
-) -> Figures:
-    """Do what is asked for, and write the report about it."""
-    if data is not None:
-        check_data(data)
+) -> FiguresFound:
+    """Make the sections asked for, and write the report about them."""
     with (
-        RunFolder(out, settings.plain() | frame_sizes(), resume=resume) as folder,
-        Stage(folder, settings.network, progress, master=master, spark=spark) as stage,
+        RunFolder(out, paper.plain(settings), resume=resume) as folder,
+        ExperimentRun(folder, progress, master=master, spark=spark) as run,
     ):
-        stage.prepare()
-        sections, found = _sections(stage, settings, asked, data)
-        goals = judge(found.lines, settings.network.fanout) if found is not None else []
-        minutes = _minutes(folder)
-        left_out = [f"{name}: {SECTIONS[name]} (not asked for)" for name in SECTIONS if name not in asked]
-        if data is None:
-            left_out.append("Real prices, EPS and recommendations, and the AS graph of 2006: no --data was given.")
+        sections, goals = paper.measure(run, settings, asked, data)
+        left_out = [f"{name}: {about} (not asked for)" for name, about in paper.sections.items() if name not in asked]
+        left_out += [paper.no_data] if data is None else []
+        told = goals_text(goals, paper.effort) if goals else [paper.no_goals]
         report = out / "report.md"
-        write_text(report, write_report(settings, sections, goals, left_out, minutes))
-        return Figures(sections, goals, report, folder.reused)
-
-
-def _sections(
-    stage: Stage, settings: FigureSettings, asked: Sequence[str], data: Path | None
-) -> tuple[list[Section], real.RealRun | None]:
-    sections: list[Section] = []
-    found: real.RealRun | None = None
-    if "5.8" in asked:
-        sections.append(ignorable.run(stage, settings))
-    if "5.9" in asked:
-        sections.append(affected.run(stage, settings))
-    if "5.10" in asked or "stress" in asked:
-        found = real.measure(stage, settings, data)
-    if found is not None and "5.10" in asked:
-        sections.append(real.section(stage, settings, found))
-    if found is not None and "stress" in asked:
-        sections.append(real.stress_section(stage, found))
-    if "control" in asked and data is not None:
-        sections.append(control.run(stage, settings, data))
-    if "scaling" in asked:
-        sections.append(scaling.run(stage, settings))
-    return sections, found
-
-
-def _minutes(folder: RunFolder) -> float:
-    """Of replay, in all steps there are, whenever they were made."""
-    seconds = 0.0
-    for path in (place / "lines.parquet" for place in folder.finished_steps()):
-        if path.is_file():
-            with suppress(UsageError):  # damaged, and of a section that nobody asks for now
-                seconds += sum(line.seconds for line in read_lines([path])[:1])
-    return seconds / 60
+        write_text(report, write_report(paper.begin(settings, folder), sections, told, left_out, paper.cited))
+        return FiguresFound(sections, goals, report, folder.reused)

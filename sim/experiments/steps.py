@@ -1,4 +1,4 @@
-"""A folder of finished steps: each appears whole or not at all, so that a run can be broken off and continued.
+"""A folder of finished steps: each appears whole or not at all, so that a run can be interrupted and continued.
 
     OUT/run.json            the settings of the run; --resume goes on only with the same ones
     OUT/steps/NAME/         a finished step: its files, and step.json with its fingerprint and the files' sizes
@@ -8,7 +8,7 @@ A step writes into a folder with a temporary name, which gets its own name when 
 the file system: there is no moment at which a half-written step looks finished. A step whose files have other sizes
 than it was left with (a full disk, a broken copy) is made again.
 
-A run that finished no step leaves nothing to go on with: its folder counts as empty, whatever its settings were.
+A run that finished no step leaves nothing to continue: its folder counts as empty, whatever its settings were.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b, file_digest
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from hullcast.broker.log.directory import DirectoryLock
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 #: Raised when what steps compute or write changes: steps of another version are not reused.
 VERSION = 2
@@ -45,7 +43,7 @@ class RunFolder:
         self._settings = json.loads(json.dumps({"version": VERSION, **settings}))
         self._steps = folder / "steps"
         self._resume = resume
-        self.is_new = True  # or there is something to go on with
+        self.is_new = True  # or there is something to continue
 
     def __enter__(self) -> Self:
         try:
@@ -57,7 +55,7 @@ class RunFolder:
         self._made_folder = not was_there
         self._lock = DirectoryLock(self.folder)
         try:
-            self._look()  # again: somebody else may have had the folder a moment ago
+            self._look()  # again: another run may have had the folder a moment ago
             self._agree()
             self._steps.mkdir(exist_ok=True)
             self._sweep()
@@ -108,7 +106,7 @@ class RunFolder:
             shutil.rmtree(left)
 
     def _remove(self) -> None:
-        """Leave no trace of a run that came to nothing: the next one may have other settings."""
+        """Leave nothing of a run that finished no step: the next one may have other settings."""
         with suppress(OSError):  # whatever is in the way stays, and the folder still counts as empty
             self._sweep()
             self._steps.rmdir()
@@ -118,7 +116,7 @@ class RunFolder:
                 self.folder.rmdir()
 
     def _look(self) -> None:
-        """Is there something to go on with? UsageError if there is, and nobody wants to."""
+        """Whether there is something to continue; UsageError if there is, and `resume` is not set."""
         there = {entry.name for entry in self.folder.iterdir()} - {_LOCK}
         self.is_new = there <= {_RUN, self._steps.name} and not self.finished_steps()
         if not self.is_new and not self._resume:
@@ -147,9 +145,8 @@ class RunFolder:
         except (OSError, ValueError):
             before = None
         if not isinstance(before, dict) or "version" not in before:
-            raise UsageError(
-                f"{path} is damaged, or is not a run's; remove {self.folder} to start over, or give another --out"
-            )
+            remedy = f"remove {self.folder} to start over, or give another --out"
+            raise UsageError(f"{path} is damaged or does not belong to a run; {remedy}")
         return before
 
 

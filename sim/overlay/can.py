@@ -33,19 +33,14 @@ A plain event at x (CN) is the box x1 <= x <= x2: K = (x, x), and no bounds outw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from hullcast.network.compiled import kernel, part
+from hullcast.network.compiled import part
 from hullcast.network.matching.tree import longer
+from hullcast.sim.arrays import Ints
 from hullcast.sim.overlay.zones import Zones, locate_one
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
 
 #: How a rectangle comes from the server to its entry: the server knows the zones and sends it there at once, or
 #: it goes from neighbour to neighbour, as in a CAN where nobody knows more.
@@ -170,29 +165,3 @@ def _distance(zones: Zones, zone: int, x1: float, x2: float) -> float:
     """From the zone to a point, Euclidean."""
     distance: float = np.hypot(x1 - _nearest(zones, zone, 0, x1), x2 - _nearest(zones, zone, 1, x2))
     return distance
-
-
-@kernel
-def _flooded(zones: Zones, low: Floats, high: Floats) -> tuple[Ints, Ints]:
-    stack, senders, receivers = np.empty(STACK, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
-    senders, receivers, used = flood(zones, low[0], high[0], low[1], high[1], senders, receivers, 0, stack)
-    return senders[:used], receivers[:used]
-
-
-@kernel
-def _approached(zones: Zones, start: int, point: Floats) -> tuple[Ints, Ints]:
-    senders, receivers = np.empty(64, np.int64), np.empty(64, np.int64)
-    senders, receivers, used = approach(zones, start, point[0], point[1], senders, receivers, 0)
-    return senders[:used], receivers[:used]
-
-
-def flooded(zones: Zones, low: Floats, high: Floats) -> list[tuple[int, int]]:
-    """(sender, receiver) for each zone that meets the closed box; for one box from Python, see `flood`."""
-    senders, receivers = _flooded(zones, low, high)
-    return list(zip(senders.tolist(), receivers.tolist(), strict=True))
-
-
-def approached(zones: Zones, start: int, point: Floats) -> list[tuple[int, int]]:
-    """(sender, receiver) of each hop in order; for one point from Python, see `approach`."""
-    senders, receivers = _approached(zones, start, point)
-    return list(zip(senders.tolist(), receivers.tolist(), strict=True))

@@ -34,27 +34,23 @@ below the diagonal, where no subscription can be.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
+from hullcast.sim.overlay.tree import BrokerTree
 from hullcast.sim.overlay.zones import INNER, Zones
 
-if TYPE_CHECKING:
-    from hullcast.sim.overlay.tree import BrokerTree
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Bounds = tuple[float, float]
 
 TIES = 0.1  # a cut across the wider dimension may miss its share by so much more than one across the other
 LARGEST = float(np.finfo(np.float64).max)
 
 
-class Part(NamedTuple):
-    """Somebody who gets a share of a region: a broker alone, or it and all below it."""
+class Share(NamedTuple):
+    """A share of a region: of a broker alone, or of it and all below it."""
 
     broker: int
     weight: int  # brokers in it
@@ -67,10 +63,10 @@ class Region(NamedTuple):
     low: Bounds
     high: Bounds
     sample: Floats  # the points of the sample in it
-    parts: list[Part]
+    parts: list[Share]
 
 
-class Cut(NamedTuple):
+class ZoneCut(NamedTuple):
     """Where a region is cut in two: points below `value` in `dimension` are left of it."""
 
     dimension: int
@@ -84,7 +80,7 @@ def balanced_zones(sample: Floats, owners: Ints) -> Zones:
     """
     if not np.array_equal(np.sort(owners), np.arange(len(owners))):
         raise UsageError(f"owners of zones must be the brokers 0 .. {len(owners) - 1}, each once")
-    return _divided(sample, [Part(int(owner), 1) for owner in owners], {})
+    return _divided(sample, [Share(int(owner), 1) for owner in owners], {})
 
 
 def zones_along(tree: BrokerTree, sample: Floats) -> Zones:
@@ -94,14 +90,14 @@ def zones_along(tree: BrokerTree, sample: Floats) -> Zones:
     """
     sizes = tree.sizes()
     below = {
-        broker: [Part(broker, 1), *(Part(child, int(sizes[child])) for child in children)]
+        broker: [Share(broker, 1), *(Share(child, int(sizes[child])) for child in children)]
         for broker, children in enumerate(tree.children())
         if children
     }
-    return _divided(sample, [Part(0, tree.brokers)], below)
+    return _divided(sample, [Share(0, tree.brokers)], below)
 
 
-def _divided(sample: Floats, parts: list[Part], below: dict[int, list[Part]]) -> Zones:
+def _divided(sample: Floats, parts: list[Share], below: dict[int, list[Share]]) -> Zones:
     """`below` says what a part that is more than one broker consists of."""
     points = np.ascontiguousarray(sample, np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
@@ -140,18 +136,18 @@ def _divided(sample: Floats, parts: list[Part], below: dict[int, list[Part]]) ->
     return zones
 
 
-def _halved(parts: list[Part]) -> tuple[list[Part], list[Part]]:
+def _halved(parts: list[Share]) -> tuple[list[Share], list[Share]]:
     """The parts in two, none without any, as even as their order allows."""
     before = np.cumsum([part.weight for part in parts])[:-1]
     middle = 1 + int(np.argmin(np.abs(2 * before - _weight(parts))))
     return parts[:middle], parts[middle:]
 
 
-def _weight(parts: list[Part]) -> int:
+def _weight(parts: list[Share]) -> int:
     return sum(part.weight for part in parts)
 
 
-def _sides(region: Region, cut: Cut, node: int, some: list[Part], rest: list[Part]) -> tuple[Region, Region]:
+def _sides(region: Region, cut: ZoneCut, node: int, some: list[Share], rest: list[Share]) -> tuple[Region, Region]:
     left = region.sample[:, cut.dimension] < cut.value
     below, above = list(region.high), list(region.low)
     below[cut.dimension] = above[cut.dimension] = cut.value
@@ -161,11 +157,11 @@ def _sides(region: Region, cut: Cut, node: int, some: list[Part], rest: list[Par
     )
 
 
-def _cut(region: Region, share: float) -> Cut:
+def _cut(region: Region, share: float) -> ZoneCut:
     """Leaves about that share of the sample on the left; the dimension is the wider one, unless ties spoil it."""
     wider = _wider(region.sample)
     found = [(_quantile(region.sample[:, j], share), j) for j in (wider, 1 - wider)]
-    cuts = [(miss, Cut(j, value)) for (value, miss), j in found if value is not None]
+    cuts = [(miss, ZoneCut(j, value)) for (value, miss), j in found if value is not None]
     if not cuts:
         return _cut_without_sample(region)
     if len(cuts) == 2 and cuts[1][0] < cuts[0][0] - TIES:
@@ -205,11 +201,11 @@ def _between(lower: float, upper: float) -> float:
     return middle if lower < middle <= upper else upper
 
 
-def _cut_without_sample(region: Region) -> Cut:
+def _cut_without_sample(region: Region) -> ZoneCut:
     """The sample says nothing here (no point, or all equal): cut the region itself, anywhere inside."""
     for dimension in (0, 1):
         value = _between(region.low[dimension], region.high[dimension])
         if region.low[dimension] < value < region.high[dimension]:
-            return Cut(dimension, value)
+            return ZoneCut(dimension, value)
     zone = f"{region.low} .. {region.high}"
     raise UsageError(f"zone {zone} is too small for {_weight(region.parts)} brokers; give a coarser sample")

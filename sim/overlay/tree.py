@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from hullcast.sim.topology.paths import Routes
-
-Numbers = npt.NDArray[np.int32]
+from hullcast.sim.arrays import Narrow
+from hullcast.sim.topology.paths import Routes
 
 #: Children of a broker. More of them make a flatter tree: fewer frames, but more of them leave one broker. Per event
 #: that has rectangles, tree-content, measured as in `division`; stress is the most frames that leave one broker, links
@@ -44,22 +39,15 @@ class BrokerTree:
       T2  `order` holds every broker once, parents before their children: it starts with 0.
     """
 
-    parent: Numbers  # (b,)
-    order: Numbers  # (b,)
+    parent: Narrow  # (b,)
+    order: Narrow  # (b,)
 
     @property
     def brokers(self) -> int:
         """How many."""
         return len(self.parent)
 
-    def depths(self) -> Numbers:
-        """(b,) overlay edges between the server and each broker."""
-        depths = np.zeros(self.brokers, np.int32)
-        for broker in self.order[1:]:
-            depths[broker] = depths[self.parent[broker]] + 1
-        return depths
-
-    def sizes(self) -> Numbers:
+    def sizes(self) -> Narrow:
         """(b,) how many brokers are at or below each."""
         sizes = np.ones(self.brokers, np.int32)
         for broker in self.order[:0:-1]:

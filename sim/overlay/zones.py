@@ -19,15 +19,13 @@ Invariants (`check` tests them; so do the property tests after every division):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hullcast.network.compiled import kernel, part
-
-if TYPE_CHECKING:
-    Floats = npt.NDArray[np.float64]
+from hullcast.sim.arrays import Floats
 
 INNER = -1  # owner of an inner node
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Ints
 from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.measures import Measures, hop_counts, measure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hullcast.sim.topology.graph import Ints, Topology
 
 GENERATED, PROGRAM, REAL = "generated", "program", "real"
 
@@ -31,7 +28,7 @@ SOURCES = 1_000  # nodes from which paths are measured
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class MeasuredTopology:
     """One topology, measured."""
 
     label: str
@@ -42,16 +39,16 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class TopologyComparison:
     """All that the page shows."""
 
-    ours: Subject  # as large as asked for
+    ours: MeasuredTopology  # as large as asked for
     seeds: tuple[Measures, ...]  # ours, and the same with the next seeds
-    others: tuple[Subject, ...]
-    twins: tuple[Subject, ...]  # to each of `others`, ours of the same size
+    others: tuple[MeasuredTopology, ...]
+    twins: tuple[MeasuredTopology, ...]  # to each of `others`, ours of the same size
     missing: tuple[str, ...]  # known files that are not there
 
-    def listed(self) -> list[Subject]:
+    def listed(self) -> list[MeasuredTopology]:
         """Each subject once, twins after those they are compared with."""
         listed = [self.ours]
         for other, twin in zip(self.others, self.twins, strict=True):
@@ -66,20 +63,20 @@ def compare(
     nodes: int = 20_000,
     root: int = 0,
     degree_one: float | None = None,
-) -> Comparison:
+) -> TopologyComparison:
     """Generate, read what there is in the folder `data`, and measure all."""
     if data is not None and not data.is_dir():
         raise UsageError(f"{data} is not a folder; give the folder with the real graphs as --data")
 
-    def generated(size: int) -> Subject:
+    def generated(size: int) -> MeasuredTopology:
         return _measured(f"generated, {size:,} nodes", GENERATED, inet(size, root=root, degree_one=degree_one))
 
     tick(f"{SEEDS} networks of {nodes:,} nodes")
     ours = generated(nodes)
     more = (inet(nodes, root=root + seed, degree_one=degree_one) for seed in range(1, SEEDS))
     seeds = (ours.measures, *(measure(network, sources=SOURCES) for network in more))
-    others: list[Subject] = []
-    twins: list[Subject] = []
+    others: list[MeasuredTopology] = []
+    twins: list[MeasuredTopology] = []
     for file, label, kind in KNOWN:
         tick(label)
         if data is not None and (data / file).exists():
@@ -89,9 +86,9 @@ def compare(
             size = others[-1].topology.nodes
             twins.append(ours if size == nodes else generated(size))
     missing = tuple(file for file, _, _ in KNOWN if data is None or not (data / file).exists())
-    return Comparison(ours, seeds, tuple(others), tuple(twins), missing)
+    return TopologyComparison(ours, seeds, tuple(others), tuple(twins), missing)
 
 
-def _measured(label: str, kind: str, topology: Topology) -> Subject:
+def _measured(label: str, kind: str, topology: Topology) -> MeasuredTopology:
     measures = measure(topology, sources=SOURCES)
-    return Subject(label, kind, topology, measures, hop_counts(topology, sources=SOURCES))
+    return MeasuredTopology(label, kind, topology, measures, hop_counts(topology, sources=SOURCES))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree.ElementTree import ParseError
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.topology.graph import Topology, make_topology
 from hullcast.sim.topology.listings import MOST_LINKS, MOST_NODES, read_listing, write_edges, write_inet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LARGEST = 512 * 2**20  # bytes of text; a longer file, or one that unpacks to more, is refused
 GRAPHML, EDGES, INET = (".graphml",), (".txt", ".edges"), (".inet",)

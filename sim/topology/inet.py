@@ -14,17 +14,15 @@ per node.
 from __future__ import annotations
 
 from math import exp, log
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.random import Generator
 
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.seeds import generator
-from hullcast.sim.topology.graph import PLANE, Floats, Ints, Topology, draw_places, make_topology
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
+from hullcast.sim.topology.graph import PLANE, Topology, draw_places, make_topology
 
 #: INET's fit: the Internet had 3,037 systems in November 1997, and grew by 2.81 % a month.
 FIRST, GROWTH = 3_037, 0.0281

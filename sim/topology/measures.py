@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.seeds import generator
-
-if TYPE_CHECKING:
-    from hullcast.sim.topology.graph import Floats, Ints, Topology
+from hullcast.sim.topology.graph import Topology
 
 #: The degrees over which the slope is fitted. Degree 1 has a law of its own, and above 100 so few nodes
 #: are left (0.5 % of 20,000) that single hubs would bend the line.
@@ -55,7 +53,7 @@ def measure(topology: Topology, *, sources: int = 200, root: int = 0) -> Measure
 def hop_counts(topology: Topology, *, sources: int = 200, root: int = 0) -> Ints:
     """How many of the paths from the sources to all nodes have 0, 1, 2 .. links."""
     if sources < 1:
-        raise UsageError(f"paths need at least one source, not {sources}")
+        raise UsageError(f"paths need at least one source, got {sources}")
     begin = np.arange(topology.nodes)
     if sources < topology.nodes:
         random = generator(root, "topology", "measures", topology.nodes)

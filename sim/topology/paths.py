@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.csgraph import dijkstra
 
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hullcast.sim.topology.graph import Floats, Ints, Topology
-
-Narrow = npt.NDArray[np.int32]
+from hullcast.sim.arrays import Floats, Ints, Narrow
+from hullcast.sim.topology.graph import Topology
 
 CHUNK = 64  # sources at a time: 64 x 20,000 distances are 10 MB
 
@@ -46,10 +40,6 @@ class Routes:
         """The links from broker a to broker c, in order."""
         pair = a * self.brokers + c
         return self.links[self.starts[pair] : self.starts[pair + 1]]
-
-    def hops(self) -> Narrow:
-        """(b, b): the number of links on each path."""
-        return np.diff(self.starts).astype(np.int32).reshape(self.brokers, self.brokers)
 
 
 def routes(topology: Topology, brokers: Ints, tick: Callable[[int], None] | None = None) -> Routes:

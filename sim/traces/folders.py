@@ -7,16 +7,13 @@ trace that was there; and everything stays on one file system, even if DIR is a 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traces.trace import EVENTS, INFO, REFUSED, read_info
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UNFINISHED = ".unfinished"
 #: What Spark, or we, write where rows are.

@@ -11,20 +11,16 @@ import csv
 import gzip
 import re
 import zlib
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TextIO, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats
 from hullcast.sim.seeds import generator
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-Floats = npt.NDArray[np.float64]
 
 #: The one form of a number, here and in Spark: no words (NaN), no thousands, no suffix that only Java knows (1.5d).
 NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"

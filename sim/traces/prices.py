@@ -2,11 +2,12 @@
 
 A folder with a file for each symbol (its name is the symbol), or one long file with a column of symbols; `.csv` or
 `.csv.gz`; columns date, open, high, low, close, adj close, volume in any order and case, of which date, open and
-close are needed.
+close are needed. `select_days` takes the days asked for, from a date on.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass
 from functools import reduce
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark import path_to_read
+from hullcast.sim.spark.session import path_to_read
 from hullcast.sim.traces.fundamentals import column, lines_of, open_text, plain
 
 if TYPE_CHECKING:
@@ -111,3 +112,65 @@ def _read(spark: SparkSession, header: tuple[str, ...], files: list[Path]) -> Da
     columns = [f.col(f"c{header.index(text)}").alias(text) for text in NEEDED]
     wide = f.coalesce(f.col(f"c{len(header)}"), f.lit("")) != ""
     return rows.select(symbol.alias("symbol"), *columns, name.alias("source"), wide.alias("wide"))
+
+
+#: A date, alone or before a time of day.
+DATE = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}([T ].*)?$"
+#: A date with a smaller share of the rows than this, beside the busiest of the ten dates around it, is no trading day.
+STRAY = 0.1
+
+
+def select_days(prices: DataFrame, first: datetime.date | None, days: int | None) -> DataFrame:
+    """Rows from `first` until `days` trading days are over; rows without a date stay, to be refused."""
+    from pyspark.sql import functions as f
+
+    dated = _dated(prices)
+    after = f.lit(True) if first is None else f.col("day") >= f.lit(first)
+    if days is not None:
+        counts = dated.where(after).dropna(subset=["day"]).groupBy("day").count().collect()
+        found = trading_days({row["day"]: row["count"] for row in counts})
+        if len(found) < days:
+            since = f" from {first}" if first is not None else ""
+            raise UsageError(
+                f"the prices have {len(found)} days{since}, but {days} were asked for; leave out --days for all; "
+                f"{dates_of(prices)}"
+            )
+        after &= f.col("day") <= f.lit(found[days - 1])
+    return dated.where(f.col("day").isNull() | after)
+
+
+def _dated(prices: DataFrame) -> DataFrame:
+    """With the column `day`, NULL where the date cannot be read."""
+    from pyspark.sql import functions as f
+
+    text = f.col("date")
+    return prices.withColumn("day", f.when(text.rlike(DATE), f.substring(text, 1, 10).try_cast("date")))
+
+
+def dates_of(prices: DataFrame) -> str:
+    """Which dates there are, for whoever asked for others."""
+    from pyspark.sql import functions as f
+
+    unread = f.col("day").isNull()
+    found = (
+        _dated(prices)
+        .agg(
+            f.min("day").alias("low"),
+            f.max("day").alias("high"),
+            f.count_if(unread).alias("unread"),
+            f.min(f.when(unread, f.col("date"))).alias("such"),
+        )
+        .first()
+    )
+    assert found is not None
+    said = "there is no date" if found.low is None else f"the data goes from {found.low} to {found.high}"
+    if found.unread:
+        said += f"; {found.unread:,} rows have no date as 2015-04-01 ({(found.such or '')[:20]!r})"
+    return said
+
+
+def trading_days(rows: dict[datetime.date, int]) -> list[datetime.date]:
+    """Dates that count as days: on holidays real data has a few stray rows, which stay but make no day of it."""
+    dates = sorted(rows)
+    around = [max(rows[date] for date in dates[max(0, i - 5) : i + 6]) for i in range(len(dates))]
+    return [date for date, busiest in zip(dates, around, strict=True) if rows[date] >= STRAY * busiest]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from hullcast.sim.traces.folders import writing
+from hullcast.sim.traces.table51 import DOMAIN, Mix, Workload
 from hullcast.sim.traces.trace import Columns, TraceInfo, write_columns, write_info
-from hullcast.sim.workloads import DOMAIN, Mix, Workload
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Table 5.1 and the figures after it.
 ROWS, UPDATES = 50_000, 200_000

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,16 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark import path_to_read
+from hullcast.sim.arrays import Floats
+from hullcast.sim.spark.session import path_to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
     from pyspark.sql import DataFrame, SparkSession
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 INFO = "trace.json"
 EVENTS = "events"

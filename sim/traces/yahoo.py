@@ -7,12 +7,12 @@ counted (the order of REASONS). Nothing else is left out but days that were not 
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark import path_to_write
-from hullcast.sim.traces.days import dates_of, select_days
+from hullcast.sim.spark.session import path_to_write
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import (
     AMBIGUOUS,
@@ -23,18 +23,15 @@ from hullcast.sim.traces.fundamentals import (
     NUMBER,
     RECO_DOMAIN,
     TOO_WIDE,
+    Fundamentals,
     read_fundamentals,
     spread_reco,
 )
-from hullcast.sim.traces.prices import read_prices
+from hullcast.sim.traces.prices import dates_of, read_prices, select_days
 from hullcast.sim.traces.trace import EVENTS, REFUSED, TraceInfo, write_info
 
 if TYPE_CHECKING:
-    import datetime
-
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from hullcast.sim.traces.fundamentals import Fundamentals
 
 WIDE = "more cells than columns"
 NO_DATE = "date missing or unreadable"

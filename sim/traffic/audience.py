@@ -10,22 +10,16 @@ Subscriptions are looked up once for all placements; counting them by gateway is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.compiled import kernel
 from hullcast.network.matching.duality import rectangle_box
 from hullcast.network.matching.search import STACK, report
-
-if TYPE_CHECKING:
-    from hullcast.network.matching.tree import Tree
-    from hullcast.sim.traffic.rectangles import Rectangles
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Narrow = npt.NDArray[np.int32]
+from hullcast.network.matching.tree import Tree
+from hullcast.sim.arrays import Ints, Narrow
+from hullcast.sim.traffic.rectangles import Rectangles
 
 #: Subscriptions held at a time, but for an event that concerns more by itself: their numbers stay in the cache while
 #: all placements count them.

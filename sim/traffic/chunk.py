@@ -1,8 +1,8 @@
 """Replaying a chunk of consecutive events: what each costs in every placement, each of the four ways.
 
-    S-CN              rectangles, routed by content (tree.py) or flooded (flooding.py)
-    S-UN              one frame for each affected subscription (unicast.py)
-    S-UN aggregated   one frame for each gateway of an affected subscription (unicast.py)
+    S-CN              rectangles, routed by content or flooded (served.py)
+    S-UN              one frame for each affected subscription (served.py)
+    S-UN aggregated   one frame for each gateway of an affected subscription (served.py)
     CN                the row itself, to whoever's range holds it (relaxed.py)
 
 Pure: arrays in, arrays out. What is told of an event does not depend on where the chunk begins or ends.
@@ -10,24 +10,18 @@ Pure: arrays in, arrays out. What is told of an event does not depend on where t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.sim.arrays import Ints
 from hullcast.sim.traffic.audience import ENOUGH, by_gateway, concerned
-from hullcast.sim.traffic.flooding import over_the_zones
-from hullcast.sim.traffic.rectangles import Events, Rectangles, State, before, checked, rectangles_of
+from hullcast.sim.traffic.rectangles import Events, Rectangles, StartRows, before, checked, rectangles_of
 from hullcast.sim.traffic.relaxed import relaxed
+from hullcast.sim.traffic.served import down_the_tree, over_the_zones, unicast
 from hullcast.sim.traffic.tally import METRICS, tally_of
-from hullcast.sim.traffic.tree import down_the_tree
-from hullcast.sim.traffic.unicast import unicast
-from hullcast.sim.traffic.world import Placed, World
-
-if TYPE_CHECKING:
-    from hullcast.sim.traffic.audience import Ints
-
-__all__ = ["APPROACHES", "COLUMNS", "METRICS", "Events", "Placed", "State", "World", "replay_chunk"]
+from hullcast.sim.traffic.world import World
 
 APPROACHES = ("S-CN", "S-UN", "S-UN aggregated", "CN")
 S_CN, S_UN, AGGREGATED, CN = 0, 1, 2, 3
@@ -44,7 +38,7 @@ COLUMNS: dict[str, type[np.generic]] = {
 }
 
 
-def replay_chunk(state: State, events: Events, world: World) -> dict[str, npt.NDArray[Any]]:
+def replay_chunk(state: StartRows, events: Events, world: World) -> dict[str, npt.NDArray[Any]]:
     """The COLUMNS of the events' costs: a row for each event, placement and approach, in that order of rank.
 
     Time: O(log) for the engine's part of each event, O(1) for each affected subscription and placement, O(path) for

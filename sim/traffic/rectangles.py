@@ -12,14 +12,13 @@ from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.kernel import INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from hullcast.broker.tables.store import Updates
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.arrays import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 MIN = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class State:
+class StartRows:
     """Rows at the start of a chunk, each key once. NaN, NaN: not there (any more), as if it were not given."""
 
     key: Ints
@@ -50,7 +49,7 @@ class Rectangles(NamedTuple):
     outer_r: Floats
 
 
-def checked(state: State, events: Events) -> tuple[State, Events]:
+def checked(state: StartRows, events: Events) -> tuple[StartRows, Events]:
     """Both with columns as kernels take them; UsageError where they are not what they must be."""
     _check_rows("state", state.key, state.x, state.y)
     _check_rows("events", events.key, events.x, events.y)
@@ -65,12 +64,12 @@ def checked(state: State, events: Events) -> tuple[State, Events]:
     if len(np.unique(state.key)) < len(state.key):
         raise UsageError("a key occurs twice among the rows a chunk starts from; keep the last row of each")
     return (
-        State(whole(state.key), real(state.x), real(state.y)),
+        StartRows(whole(state.key), real(state.x), real(state.y)),
         Events(whole(events.seq), whole(events.key), real(events.x), real(events.y)),
     )
 
 
-def before(state: State, events: Events) -> tuple[Floats, Floats]:
+def before(state: StartRows, events: Events) -> tuple[Floats, Floats]:
     """Each event's row as it finds it, x and y: the last event of its key in the chunk, else the state's; NaN: none.
 
     key      7        3        7        7             state  3: (30, 1)
@@ -90,7 +89,7 @@ def before(state: State, events: Events) -> tuple[Floats, Floats]:
     return x, y
 
 
-def rectangles_of(state: State, events: Events, old_x: Floats, old_y: Floats) -> Rectangles:
+def rectangles_of(state: StartRows, events: Events, old_x: Floats, old_y: Floats) -> Rectangles:
     """What range-MIN subscriptions must hear of each event. They do not depend on where the chunk begins."""
     keeper = TreeKeeper(0, 1, ())
     there = ~np.isnan(state.x)
@@ -107,7 +106,7 @@ def _updates(keys: Ints, old: Floats, new: Floats) -> Updates:
     return Updates(keys, ~np.isnan(old[0]), ~np.isnan(new[0]), old, new)
 
 
-def _largest(state: State, events: Events) -> int:
+def _largest(state: StartRows, events: Events) -> int:
     return max(int(state.key.max(initial=-1)), int(events.key.max(initial=-1)))
 
 

@@ -11,32 +11,28 @@ of chunks, nor on which machine replays which.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
+from pyspark import Broadcast
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traffic.chunk import APPROACHES, Events, State, World, replay_chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy.typing as npt
-    from pyspark import Broadcast
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from hullcast.sim.overlay.placement import Placement
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.world import World
 
 #: What comes back from a chunk; `placement` and `approach` are places in the world's placements and in APPROACHES.
-COUNTED = "seq long, placement byte, approach byte, messages long, bytes long, byte_links long, node_stress long, "
-COUNTED += "link_stress long, rectangles int, affected long"
-_TYPES = {"long": pa.int64(), "int": pa.int32(), "byte": pa.int8()}
-_ARROW = pa.schema([(name, _TYPES[kind]) for name, kind in (field.split() for field in COUNTED.split(", "))])
+_ARROW = pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in COLUMNS.items()])
+_SPARK = {np.int64: "long", np.int32: "int", np.int8: "byte"}
+COUNTED = ", ".join(f"{name} {_SPARK[kind]}" for name, kind in COLUMNS.items())
 #: The chunk of rows that are there before the first event.
 BEFORE = -1
 
@@ -54,7 +50,7 @@ def sent(spark: SparkSession, world: World) -> Iterator[SentWorld]:
     """Give a world to the workers for as long as the block lasts: whoever replays many needs the memory back."""
     broadcast = spark.sparkContext.broadcast(world)
     try:
-        yield SentWorld(_names(world), broadcast)
+        yield SentWorld(world.names, broadcast)
     finally:
         broadcast.destroy()
 
@@ -80,15 +76,10 @@ def replay(
     chunked = with_chunks(events, size)
     pieces = _pieces(chunked, -(-count // size))
     if isinstance(world, World):  # stays with the workers until the session ends
-        world = SentWorld(_names(world), spark.sparkContext.broadcast(world))
+        world = SentWorld(world.names, spark.sparkContext.broadcast(world))
     costs = pieces.groupBy("chunk").applyInArrow(_replayer(world.world), COUNTED)
     names = {"placement": _name("placement", world.names), "approach": _name("approach", APPROACHES)}
     return costs.withColumns(names)
-
-
-def label(placement: Placement) -> str:
-    """A placement's name; CAN's neighbour-by-neighbour entry is another way of sending, so it has another name."""
-    return f"{placement.name}-greedy" if placement.tree is None and placement.entry == "greedy" else placement.name
 
 
 def check_trace(events: DataFrame, expected: tuple[int, int] | None = None) -> int:
@@ -162,14 +153,14 @@ def _replayer(world: Broadcast[World]) -> Callable[[pa.Table], pa.Table]:
     return replay_group
 
 
-def columns(table: pa.Table) -> tuple[State, Events]:
+def columns(table: pa.Table) -> tuple[StartRows, Events]:
     """The starting state and the events of one chunk, keys as dense numbers, in an order that nothing depends on."""
     table = table.sort_by([("seq", "ascending"), ("key", "ascending")])  # NULLs, which are the state, come last
     keys = table["key"].combine_chunks().dictionary_encode()
     key = np.array(_plain(keys.indices), np.int64)
     x, y, seq = (_plain(table[name].combine_chunks()) for name in ("x", "y", "seq"))
     events = len(table) - table["seq"].null_count
-    state = State(key[events:].copy(), x[events:].copy(), y[events:].copy())
+    state = StartRows(key[events:].copy(), x[events:].copy(), y[events:].copy())
     numbers = np.array(seq[:events], np.int64)
     return state, Events(numbers, key[:events].copy(), x[:events].copy(), y[:events].copy())
 
@@ -181,10 +172,6 @@ def _plain(array: pa.Array) -> npt.NDArray[Any]:
 
 def _finite(value: Column) -> Column:
     return value.isNull() | (~F.isnan(value) & (F.abs(value) < F.lit(float("inf"))))
-
-
-def _names(world: World) -> tuple[str, ...]:
-    return tuple(label(placed.placement) for placed in world.placements)
 
 
 def _name(index: str, names: Sequence[str]) -> Column:

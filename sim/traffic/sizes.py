@@ -14,26 +14,19 @@ Not counted: ZMTP's and TCP/IP's own framing, acknowledgements, heartbeats.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.network.compiled import part
 from hullcast.network.link.header import encode_data
-from hullcast.network.wire.columns import take
+from hullcast.network.wire.columns import Columns, take
 from hullcast.network.wire.frames import Deliver, encode
 from hullcast.network.wire.packing import pack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hullcast.network.wire.columns import Columns
-
-Ints = npt.NDArray[np.int64]
+from hullcast.sim.arrays import Ints
 
 #: Frame and sequence numbers as in a system that has run for a while: from 65,536 to 4 billion they take 5 bytes.
 NUMBER = 1_000_000

@@ -10,18 +10,13 @@ that last used them beside their count, so that a new event costs nothing for th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.compiled import part
-
-if TYPE_CHECKING:
-    from hullcast.sim.topology.paths import Routes
-
-    Ints = npt.NDArray[np.int64]
-    Narrow = npt.NDArray[np.int32]
+from hullcast.sim.arrays import Ints, Narrow
+from hullcast.sim.topology.paths import Routes
 
 #: What is told of an event, in this order.
 METRICS = ("messages", "bytes", "byte_links", "node_stress", "link_stress")

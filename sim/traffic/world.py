@@ -6,31 +6,23 @@ workers once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.matching.index import PointIndex
+from hullcast.network.matching.tree import Tree
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traffic.reach import Reach, reach_of
+from hullcast.sim.arrays import Floats, Ints, Narrow
+from hullcast.sim.overlay.placement import Placement
 from hullcast.sim.traffic.rectangles import real
+from hullcast.sim.traffic.relaxed import Reach, reach_of
 from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hullcast.network.matching.tree import Tree
-    from hullcast.sim.overlay.placement import Placement
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Narrow = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class Populated:
     """A placement with the subscriptions that live in it."""
 
     placement: Placement
@@ -48,13 +40,13 @@ class World:
     """Everything a chunk of events needs beside the rows it starts from."""
 
     subscriptions: Tree  # an index of the points (low, high), which it numbers in the order in which they lie in it
-    placements: tuple[Placed, ...]
+    placements: tuple[Populated, ...]
     sizes: WireSizes
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the placements, in the order in which results number them."""
-        return tuple(placed.placement.name for placed in self.placements)
+        return tuple(placed.placement.label for placed in self.placements)
 
     @staticmethod
     def of(
@@ -81,7 +73,7 @@ class World:
                 raise UsageError(f"{placement.name}: {len(gateways)} gateways for {len(low)} subscriptions")
             if len(gateways) and not (gateways.min() >= 0 and gateways.max() < brokers):
                 raise UsageError(f"{placement.name}: gateways must be brokers 0 to {brokers - 1}")
-            placed.append(Placed(placement, gateways[order], reach_of(low, high, gateways, brokers)))
+            placed.append(Populated(placement, gateways[order], reach_of(low, high, gateways, brokers)))
         return World(index, tuple(placed), sizes or wire_sizes())
 
 

@@ -18,12 +18,12 @@ from hullcast.clients.demo.director import DemoSettings, DemoState, Shown, on_sc
 from hullcast.clients.demo.judge import Continuity, Judge, Moment, Verdict, count_different, judge_all, same
 from hullcast.clients.demo.record import Acknowledged, Rebuilt, RecordReader, written, written_event
 from hullcast.clients.demo.scenario import CLIENTS, MANY, PUBLISHER, VICTIM, many_ranges, merged, share_of, wanted
+from hullcast.clients.demo.stocks import CREATES, Removal, Upsert, stock_trace
 from hullcast.clients.demo.traffic import HOPS, ContentNetwork, DemoTraffic, Load, unicast
 from hullcast.clients.demo.view import Summary, closing, frame, news, plain_line
 from hullcast.clients.demo.workers import shown
 from hullcast.network.answers.events import Resync, Snapshot
-from hullcast.sim.stocks import CREATES, Delete, Upsert, stock_trace
-from hullcast.sim.workloads import Ranges
+from hullcast.sim.traces.table51 import RangeColumns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ class Played:
         for sql in CREATES:
             engine.execute(sql)
 
-        def apply(action: Upsert | Delete, *, moment: bool) -> None:
+        def apply(action: Upsert | Removal, *, moment: bool) -> None:
             first = engine.seq + 1
             if isinstance(action, Upsert):
                 engine.upsert(action.table, list(action.rows))
@@ -131,7 +131,7 @@ def test_the_ranges_are_shared_out_completely() -> None:
 
 
 def test_what_ranges_cover_together() -> None:
-    ranges = Ranges(np.array([5.0, 0.0, 1.0, 9.0]), np.array([6.0, 1.0, 3.0, 9.0]))
+    ranges = RangeColumns(np.array([5.0, 0.0, 1.0, 9.0]), np.array([6.0, 1.0, 3.0, 9.0]))
     assert merged(ranges) == [(0.0, 3.0), (5.0, 6.0), (9.0, 9.0)]
 
 
@@ -144,7 +144,7 @@ def test_the_record_is_read_as_it_was_written_and_whole_lines_only(tmp_path: Pat
     assert reader.new() == []
     entries = [
         Acknowledged(1, 2, Upsert("STOCK", ({"SYMBOL": "Ä", "PER": None}, {"SYMBOL": "B", "PER": 0.1})), moment=False),
-        Acknowledged(3, 3, Delete("STOCK", ("Ä",)), moment=True),
+        Acknowledged(3, 3, Removal("STOCK", ("Ä",)), moment=True),
     ]
     text = "".join(entry.line() for entry in entries)
     path.write_text(text[:-5])
@@ -157,7 +157,7 @@ def test_the_record_is_read_as_it_was_written_and_whole_lines_only(tmp_path: Pat
 def test_a_hole_in_the_sequence_numbers_is_noticed() -> None:
     continuity = Continuity()
     for first, last in ((4, 9), (10, 10), (12, 12)):
-        continuity.follow(Acknowledged(first, last, Delete("STOCK", ()), moment=False))
+        continuity.follow(Acknowledged(first, last, Removal("STOCK", ()), moment=False))
     assert continuity.fault == "no client published the updates 11 to 11"
 
 
@@ -249,7 +249,7 @@ def test_sums_may_differ_in_the_last_digits_and_null_is_only_null() -> None:
 
 
 def test_content_networks_bring_each_row_once_to_every_link_below_which_somebody_holds_it(played: Played) -> None:
-    network = ContentNetwork(Ranges(np.array([0.0, 0.0, 200.0]), np.array([100.0, 100.0, 300.0])))
+    network = ContentNetwork(RangeColumns(np.array([0.0, 0.0, 200.0]), np.array([100.0, 100.0, 300.0])))
     places = {"client-1": VICTIM, "client-2": "gateway-2", "client-3": VICTIM, PUBLISHER: VICTIM}
     entry, moved = played.entries[0]  # the stocks; band joins hold every one of them
     network.carry("STOCK", entry.last, moved, places)

@@ -19,8 +19,8 @@ from hullcast.clients.sdk.connecting import configure
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traces.market import market, market_columns
 from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.table51 import Mix
 from hullcast.sim.traces.trace import Columns, TraceInfo, as_table, read_parts, write_columns, write_info
-from hullcast.sim.workloads import Mix
 from tests.clients.test_client_commands import cluster
 
 if TYPE_CHECKING:

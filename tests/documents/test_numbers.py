@@ -96,7 +96,7 @@ def further(kind: str) -> Source:
 
 PORTION = "clients.sdk.groups:PORTION_SUBSCRIPTIONS"
 PORTION_GROUPS = "clients.sdk.groups:PORTION_GROUPS"
-FULL = "sim.experiments.settings:FULL"
+FULL = "sim.experiments.traffic.settings:FULL"
 
 NUMBERS: list[tuple[str, str, Source]] = [
     ("README.md", r"`connect` waits for one, (\d+) seconds by default", seconds_by_default),
@@ -107,7 +107,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("README.md", r"a small stock market: ([\d,]+) updates a second", "clients.cli.commands.replay:RATE"),
     ("README.md", r"simulated network of ([\d,]+) nodes", f"{FULL}.network.nodes"),
     ("README.md", r"simulated network of [\d,]+ nodes and ([\d,]+) brokers", f"{FULL}.network.brokers"),
-    ("README.md", r"Java (\d+) or newer", "sim.spark_needs:OLDEST_JAVA"),
+    ("README.md", r"Java (\d+) or newer", "sim.spark.needs:OLDEST_JAVA"),
     ("ARCHITECTURE.md", r"too large for one reply \(above (\d+ MiB)\)", "broker.server.subscribing:PART_BYTES"),
     ("ARCHITECTURE.md", r"asks for the leaf of an update (a dozen) updates", ahead),
     ("ARCHITECTURE.md", r"pairs are held in memory, (half a million) at most", "broker.reformulate.join:MOST_PAIRS"),
@@ -172,13 +172,13 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SIMULATION.md", r"simulated network of ([\d,]+) nodes", f"{FULL}.network.nodes"),
     ("SIMULATION.md", r"of [\d,]+ nodes and ([\d,]+) brokers", f"{FULL}.network.brokers"),
     ("SIMULATION.md", r"brokers, ([\d,]+) subscriptions, [\d,]+ prices", f"{FULL}.subscriptions"),
-    ("SIMULATION.md", r"grows by at most ([\d.]+)x", "sim.experiments.claims:FLAT"),
-    ("SIMULATION.md", r'"nearly flat": ([\d.]+)x', "sim.experiments.claims:NEARLY_FLAT"),
-    ("SIMULATION.md", r"bytes per affected subscription vary by at most ([\d.]+)x", "sim.experiments.affected:LINEAR"),
-    ("SIMULATION.md", r'"close to 10x" \(5.9\) \| at least (\d+)x', "sim.experiments.affected:CLOSE_TO_TEN"),
-    ("SIMULATION.md", r"two: at least (\d+)x at every number", "sim.experiments.real:ORDERS"),
+    ("SIMULATION.md", r"grows by at most ([\d.]+)x", "sim.experiments.traffic.judging:FLAT"),
+    ("SIMULATION.md", r'"nearly flat": ([\d.]+)x', "sim.experiments.traffic.judging:NEARLY_FLAT"),
+    ("SIMULATION.md", r"bytes per affected subscription vary by at most ([\d.]+)x", "sim.experiments.traffic.shares:LINEAR"),
+    ("SIMULATION.md", r'"close to 10x" \(5.9\) \| at least (\d+)x', "sim.experiments.traffic.shares:CLOSE_TO_TEN"),
+    ("SIMULATION.md", r"two: at least (\d+)x at every number", "sim.experiments.traffic.market:ORDERS"),
     ("SIMULATION.md", r"the most of all events is (\d+) or less", "sim.overlay.tree:FANOUT"),
-    ("SIMULATION.md", r"rounds of one size differ by at most ([\d.]+)x", "sim.experiments.scaling:NOISE"),
+    ("SIMULATION.md", r"rounds of one size differ by at most ([\d.]+)x", "sim.experiments.traffic.scaling:NOISE"),
     ("SIMULATION.md", r"with room \((\d+) children\)", "sim.overlay.tree:FANOUT"),
     ("SIMULATION.md", r"covers of at most (\d+) boxes", setting("cover_budget")),
     ("SIMULATION.md", r"the frame that the engine sends \((\d+) bytes\)", lambda: sizes().row),
@@ -203,11 +203,11 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SIMULATION.md", r"PER log-normal around (\d+)\.", "sim.traces.market:PER.0"),
     ("SIMULATION.md", r"is normal around ([\d.]+), cut", "sim.traces.market:RECO.0"),
     ("SIMULATION.md", r"its deviation of ([\d.]+) gives", "sim.traces.market:RECO.1"),
-    ("SIMULATION.md", r"\(midpoint N\((\d+), \d+\)", "sim.workloads:MIDPOINT.0"),
-    ("SIMULATION.md", r"\(midpoint N\(\d+, (\d+)\)", "sim.workloads:MIDPOINT.1"),
-    ("SIMULATION.md", r"length N\((\d+), \d+\)", "sim.workloads:LENGTH.0"),
-    ("SIMULATION.md", r"(a tenth) of the rows stand\s+behind", "sim.workloads:SHADOWS"),
-    ("SIMULATION.md", r"less than (a tenth) of the rows of the busiest", "sim.traces.days:STRAY"),
+    ("SIMULATION.md", r"\(midpoint N\((\d+), \d+\)", "sim.traces.table51:MIDPOINT.0"),
+    ("SIMULATION.md", r"\(midpoint N\(\d+, (\d+)\)", "sim.traces.table51:MIDPOINT.1"),
+    ("SIMULATION.md", r"length N\((\d+), \d+\)", "sim.traces.table51:LENGTH.0"),
+    ("SIMULATION.md", r"(a tenth) of the rows stand\s+behind", "sim.traces.table51:SHADOWS"),
+    ("SIMULATION.md", r"less than (a tenth) of the rows of the busiest", "sim.traces.prices:STRAY"),
     ("SIMULATION.md", r"above ([\d,]+) nodes the slope", "sim.topology.inet:LAST"),
     ("SIMULATION.md", r"below (\d+) nodes it is a star", "sim.topology.inet:FEWEST"),
     ("broker/server/settings.py", r"the SDK sends what is beyond ([\d,]+) in", "clients.sdk.publishing:WHOLE_ROWS"),

@@ -13,7 +13,7 @@ from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.messages import query_boxes
 from hullcast.network.routing.carve import Space, units
 from hullcast.network.routing.cover import FEW, Cover
-from hullcast.sim.workloads import DOMAIN, Workload
+from hullcast.sim.traces.table51 import DOMAIN, Workload
 from tests.support.routes import QUESTIONS, Question
 
 if TYPE_CHECKING:

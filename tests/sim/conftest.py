@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hullcast.sim.spark import spark_session
+from hullcast.sim.spark.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

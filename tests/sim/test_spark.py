@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark import path_to_read, spark_session, told_in_a_line, watched
-from hullcast.sim.spark_needs import Interpreter, check_java, check_master, check_workers, differences, worker_trouble
+from hullcast.sim.spark.needs import Interpreter, check_java, check_master, check_workers, differences, worker_trouble
+from hullcast.sim.spark.session import path_to_read, spark_session, told_in_a_line, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,12 @@ ROOT = Path(__file__).parents[2]
 
 def test_workers_run_the_same_interpreter_with_the_same_packages(spark: SparkSession) -> None:
     def facts(_: int) -> tuple[str, str]:
-        from hullcast.sim import spark as module
+        from hullcast.sim.spark import session
 
-        return sys.executable, module.__file__
+        return sys.executable, session.__file__
 
-    assert spark.sparkContext.parallelize([0], 1).map(facts).collect() == [(sys.executable, str(ROOT / "sim/spark.py"))]
+    expected = (sys.executable, str(ROOT / "sim" / "spark" / "session.py"))
+    assert spark.sparkContext.parallelize([0], 1).map(facts).collect() == [expected]
 
 
 def test_progress_is_told_and_ends_with_every_task(spark: SparkSession) -> None:
@@ -278,7 +279,7 @@ def test_a_cluster_whose_workers_lack_the_package_is_refused_in_a_line_before_an
 def test_an_interrupt_leaves_no_process_and_no_words(tmp_path: Path, when: str) -> None:
     script = """
         import signal, sys, threading, time, psutil
-        from hullcast.sim.spark import spark_session
+        from hullcast.sim.spark.session import spark_session
 
         me = psutil.Process()
 
@@ -330,7 +331,7 @@ def _environment_of(process: psutil.Process) -> dict[str, str]:
 def test_nothing_is_left_of_a_session_and_another_can_follow(tmp_path: Path) -> None:
     script = """
         import gc, os, threading, psutil
-        from hullcast.sim.spark import spark_session
+        from hullcast.sim.spark.session import spark_session
 
         for _ in range(2):
             before = dict(os.environ)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rich import box
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.progress import bar
@@ -16,21 +13,23 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
 from hullcast.sim.bench.covers import QUICK_COVERS, CoverSettings, measure_covers
 from hullcast.sim.bench.covers import steps as cover_steps
-from hullcast.sim.bench.covers import to_json as covers_to_json
+from hullcast.sim.bench.engine import FULL, QUICK, SECTIONS, steps, write_json
 from hullcast.sim.bench.engine import run as measure
-from hullcast.sim.bench.engine import steps, write_json, write_plain
-from hullcast.sim.bench.figures import check, draw
+from hullcast.sim.bench.figures import draw
+from hullcast.sim.bench.live.cluster import FULL_LIVE, QUICK_LIVE
 from hullcast.sim.bench.live.measure import STEPS as LIVE_STEPS
-from hullcast.sim.bench.live.measure import live_to_json, run_live
+from hullcast.sim.bench.live.measure import run_live
 from hullcast.sim.bench.live.report import show_live
-from hullcast.sim.bench.live.settings import FULL_LIVE, QUICK_LIVE
 from hullcast.sim.bench.nodes import ROWS, SIZES, measure_nodes
 from hullcast.sim.bench.report import show, show_covers
-from hullcast.sim.bench.settings import FULL, QUICK, SECTIONS
+from hullcast.sim.output.charts import pyplot
+from hullcast.sim.output.text import plain_table
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
+    from _typeshed import DataclassInstance
     from rich.console import Console
 
 
@@ -53,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
     )
-    engine.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
     engine.add_argument(
         "--only",
         action="append",
@@ -71,7 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument("--sizes", type=whole(4), nargs="+", default=list(SIZES), help="entries of an inner node")
     nodes.add_argument("--rows", type=whole(1), nargs="+", default=list(ROWS), help="table sizes")
     nodes.add_argument("--updates", type=whole(1), default=50_000, help="updates a round (default 50000)")
-    nodes.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
     covers = which.add_parser(
         "covers",
         help="routing state and needless messages of the network",
@@ -82,8 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     covers.add_argument("--subscriptions", type=whole(1), help="subscriptions in total (default 100000, quick: 20000)")
     covers.add_argument("--gateways", type=whole(1), default=4, help="gateways below the root (default 4)")
     covers.add_argument("--budgets", type=whole(1), nargs="+", help="boxes that a cover may have (`cover_budget`)")
-    covers.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    covers.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
     live = which.add_parser(
         "live",
         help="throughput, latency and cost of a cluster of processes",
@@ -93,8 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that does not prune. Goals are judged at the end; the exit code is 0 either way.",
     )
     live.add_argument("--quick", action="store_true", help="shorter phases: about half a minute")
-    live.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    live.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+    for one in (covers, live):
+        one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    for one in (engine, nodes, covers, live):
+        one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -105,16 +102,25 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _engine(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.json is not None:
-        check()
+        pyplot()  # better said before measuring than after
     warm_with_bar(console)
     settings = replace(QUICK if arguments.quick else FULL, seed=arguments.seed)
     with bar(console, steps(settings, arguments.only)) as tick:
         report = measure(settings, arguments.only, tick)
     show(report, console)
-    if arguments.json is not None:
-        write_json(report, arguments.json)
-        paths = [arguments.json, *draw(report, arguments.json.parent)]
-        console.print("written: " + ", ".join(map(str, paths)), soft_wrap=True)
+    return _written(report, arguments.json, console, lambda folder: draw(report, folder))
+
+
+def _written(
+    report: DataclassInstance,
+    path: Path | None,
+    console: Console,
+    more: Callable[[Path], list[Path]] = lambda folder: [],
+) -> int:
+    """Write the figures, and more files beside them, where a file is asked for."""
+    if path is not None:
+        write_json(report, path)
+        console.print("written: " + ", ".join(map(str, [path, *more(path.parent)])), soft_wrap=True)
     return 0
 
 
@@ -123,10 +129,8 @@ def _nodes(arguments: argparse.Namespace, console: Console) -> int:
         found = measure_nodes(
             arguments.sizes, arguments.rows, updates=arguments.updates, seed=arguments.seed, tick=tick
         )
-    table = Table(title="S-CN kernel, ns an update", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("entries of an inner node")
-    for n in arguments.rows:
-        table.add_column(f"{n:,} rows", justify="right")
+    columns = ("entries of an inner node", *(f"{n:,} rows" for n in arguments.rows))
+    table = plain_table("S-CN kernel, ns an update", *columns)
     best = {n: min(size.ns[n] for size in found) for n in arguments.rows}
     for size in found:
         cells = [
@@ -152,7 +156,7 @@ def _covers(arguments: argparse.Namespace, console: Console) -> int:
     with bar(console, cover_steps(settings)) as tick:
         report = measure_covers(settings, tick)
     show_covers(report, console)
-    return _write(covers_to_json(report), arguments, console)
+    return _written(report, arguments.json, console)
 
 
 def _live(arguments: argparse.Namespace, console: Console) -> int:
@@ -161,11 +165,4 @@ def _live(arguments: argparse.Namespace, console: Console) -> int:
     with bar(console, LIVE_STEPS) as tick:
         report = run_live(settings, tick)
     show_live(report, console)
-    return _write(live_to_json(report), arguments, console)
-
-
-def _write(figures: Any, arguments: argparse.Namespace, console: Console) -> int:
-    if arguments.json is not None:
-        write_plain(figures, arguments.json)
-        console.print(f"written: {arguments.json}", soft_wrap=True)
-    return 0
+    return _written(report, arguments.json, console)

@@ -11,7 +11,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -22,22 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
+    from hullcast.sim.experiments.run import StepProgress
+
 #: Seconds between two lines at least, so that short steps do not fill a file, and at most, so that a file shows life.
 LEAST_S, MOST_S = 2.0, 10.0
 
 
-class Steps(Protocol):
-    """What `sim.experiments.stage.Progress` asks for; `tasks` may be called from another thread."""
-
-    def begin(self, what: str) -> None:
-        """A step begins, and the one before it is done."""
-
-    def tasks(self, done: int, known: int) -> None:
-        """Spark's tasks within a step."""
-
-
 @contextmanager
-def steps_bar(console: Console, total: int | None) -> Iterator[Steps]:
+def steps_bar(console: Console, total: int | None) -> Iterator[StepProgress]:
     """Show so many steps (None: the number is not known)."""
     if not console.is_terminal:
         with _written(Lines(total, monotonic())) as lines:
@@ -57,11 +49,23 @@ def bar(console: Console, total: int | None) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
+def continuable(out: Path) -> Iterator[None]:
+    """Tell in a line how an interrupted run goes on; `clients/cli/main.py` makes the exit code of the interrupt."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = (out / "run.json").exists()  # a run that finished no step takes it away
+        told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
+        sys.stderr.write(f"hullcast: interrupted; {told}\n")
+        raise
+
+
+@contextmanager
 def spark_bar(
     console: Console, master: str | None, *, app: str, memory: str = "2g"
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """A session, and `say(what)`."""
-    from hullcast.sim.spark import spark_session, watched
+    from hullcast.sim.spark.session import spark_session, watched
 
     with steps_bar(console, None) as steps:
         steps.begin("starting Spark")
@@ -138,15 +142,3 @@ def _written(lines: Lines) -> Iterator[Lines]:
     finally:
         finished.set()
         thread.join()
-
-
-@contextmanager
-def continuable(out: Path) -> Iterator[None]:
-    """Tell in a line how an interrupted run goes on; `clients/cli/main.py` makes the exit code of the interrupt."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        begun = (out / "run.json").exists()  # a run that finished no step takes it away
-        told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
-        sys.stderr.write(f"hullcast: interrupted; {told}\n")
-        raise

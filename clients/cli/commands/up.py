@@ -158,7 +158,7 @@ def _place(child: Child) -> str:
     return f"{child.endpoint}  process {child.pid}" + (f"  {child.monitor}/metrics" if child.monitor else "")
 
 
-#: As in the README and in `sim/stocks.py`, so that one may go on with what another began.
+#: As in the README and in `clients/demo/stocks.py`, so that one may go on with what another began.
 _CREATE = "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, RECO REAL, PER REAL)"
 
 _TRY = """Try this in other terminals (Ctrl-C here ends everything):

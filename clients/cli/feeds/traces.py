@@ -14,8 +14,9 @@ from hullcast.clients.cli.feeds.piece import Piece, size_and_seed
 from hullcast.clients.cli.feeds.recorded import MARKET, RecordedTrace, is_recorded
 from hullcast.clients.cli.feeds.rows_in import Source, form_of, read_rows
 from hullcast.clients.cli.feeds.rows_typed import create_statement, find_table, typed
+from hullcast.clients.demo import stocks
 from hullcast.network.wire.errors import UnknownTable, UsageError
-from hullcast.sim import stocks, workloads
+from hullcast.sim.traces import table51
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +43,11 @@ class SyntheticTrace:
         self._market = (
             stocks.stock_trace(rows, SYNTHETIC_UPDATES, batch=batch, root=seed) if kind == "synthetic" else None
         )
-        self._points = workloads.Workload(rows, root=seed) if kind == "points" else None
+        self._points = table51.Workload(rows, root=seed) if kind == "points" else None
 
     async def prepare(self, client: Client) -> list[Piece]:
         """Create what is not there; the rows with which the trace begins."""
-        creates = stocks.CREATES if self._market is not None else (workloads.CREATE,)
+        creates = stocks.CREATES if self._market is not None else (table51.CREATE,)
         there = await client.tables()
         for create in creates:
             try:  # first, since whoever may publish need not be allowed to create
@@ -73,7 +74,7 @@ class SyntheticTrace:
 
 
 def _part(action: stocks.Action) -> Piece:
-    if isinstance(action, stocks.Delete):
+    if isinstance(action, stocks.Removal):
         return Piece(action.table, list(action.keys), len(action.keys), deletes=True)
     return Piece(action.table, list(action.rows), len(action.rows))
 

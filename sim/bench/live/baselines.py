@@ -6,20 +6,17 @@ import asyncio
 import json
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hullcast.clients.cli.processes.child import start
 from hullcast.clients.cli.processes.worker import Worker
 from hullcast.clients.sdk.client import connect
-from hullcast.sim.workloads import CREATE, RANGE_MIN, Workload
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hullcast.sim.bench.live.settings import LiveSettings
+from hullcast.sim.bench.live.cluster import LiveSettings
+from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 
 PAUSE_S = 0.3
 

@@ -4,7 +4,7 @@
 
 A message is a header (kind, phase, time of the publish) and a payload, as on our links. Nodes look at the kind only;
 each sends on as many bytes as the same node of the live system did on average. Started once per process, as
-`python -m sim.bench.live.chain ROLE SIZES PARENT`; a process says where it listens, and clients what they heard.
+`python -m hullcast.sim.bench.live.chain ROLE SIZES PARENT PLAN`; it says where it listens, a client what it received.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def serve(context: zmq.Context[Socket], sizes: list[int]) -> None:
 
 
 def relay(context: zmq.Context[Socket], sizes: list[int], parent: str) -> None:
-    """A node: everything up; receipts to whoever published last, the rest to all children that said hello."""
+    """A node: everything up; receipts to the child that published last, the rest to all children that said hello."""
     router, dealer = _listen(context), _dial(context, parent)
     dealer.send_multipart([_HEADER.pack(HELLO, 0, 0), b""])
     poller = zmq.Poller()

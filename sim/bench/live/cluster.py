@@ -3,28 +3,67 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
 
 from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.cli.processes.worker import Worker, WorkerFailed, ask_all
-from hullcast.clients.sdk.client import connect
-from hullcast.network.wire.errors import UsageError
-from hullcast.sim.workloads import CREATE, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from hullcast.clients.sdk.client import Client
-    from hullcast.sim.bench.live.settings import LiveSettings
+from hullcast.clients.sdk.client import Client, connect
+from hullcast.sim.bench.timing import process_of
+from hullcast.sim.traces.table51 import CREATE, Workload
 
 SETTLE_S = 20.0
 LOOK_S = 0.05
+WORKERS = "hullcast.sim.bench.live.workers"
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class LiveSettings:
+    """Sizes and times. Rates, the latencies' quantiles and CPU times get steadier with longer phases."""
+
+    rows: int = 10_000
+    subscriptions: int = 100_000  # in total
+    clients: int = 4
+    gateways: int = 2
+    prepared: int = 400_000  # updates drawn beforehand; then they are published again from the first on
+    batch: int = 1_000  # rows of a publish, when as many updates as possible are wanted
+    in_flight: int = 8  # publishes without a receipt then
+    warm_s: float = 2.0  # of each kind of load, before anything is counted
+    sustained_s: float = 12.0
+    paced_rate: int = 20_000  # updates/s, for latencies and the cost of an update
+    paced_batch: int = 100
+    latency_s: float = 10.0
+    sizes: tuple[int, ...] = (1_000, 10_000, 100_000)  # subscriptions, for the cost of an update
+    size_rounds: int = 3
+    size_s: float = 3.0
+    singles: int = 500  # publishes of one row, one after the other
+    interval_updates: int = 4_000  # each to every subscription whose range holds it
+    unpruned_updates: int = 40_000
+    chain_s: float = 4.0
+    checked_by_sql: int = 200  # answers that SQLite computes too; NumPy computes all
+    seed: int = 0
+
+
+FULL_LIVE = LiveSettings()
+QUICK_LIVE = LiveSettings(
+    prepared=150_000,
+    warm_s=0.5,
+    sustained_s=3.0,
+    latency_s=2.5,
+    size_rounds=1,
+    size_s=1.0,
+    singles=100,
+    interval_updates=1_000,
+    unpruned_updates=10_000,
+    chain_s=1.0,
+    checked_by_sql=50,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficCounts:
     """Messages and bytes since the cluster began, that left the server, the root, and the gateways for clients."""
 
     server_messages: int
@@ -33,13 +72,9 @@ class Traffic:
     client_messages: int
     client_bytes: int
 
-    def since(self, before: Traffic) -> Traffic:
+    def since(self, before: TrafficCounts) -> TrafficCounts:
         """What came in between."""
-        return Traffic(*(now - then for now, then in zip(_values(self), _values(before), strict=True)))
-
-
-def _values(traffic: Traffic) -> tuple[int, ...]:
-    return tuple(asdict(traffic).values())
+        return TrafficCounts(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
 class LiveCluster:
@@ -48,6 +83,7 @@ class LiveCluster:
     def __init__(self, settings: LiveSettings, folder: Path) -> None:
         self.settings = settings
         self.folder = folder
+        self._workload = {"seed": settings.seed, "rows": settings.rows}
         self._cluster = Cluster(Layout(nodes=1 + settings.gateways, data=str(folder / "data")))
         self.clients: list[Worker] = []
         self._publisher: Worker | None = None
@@ -56,9 +92,9 @@ class LiveCluster:
     async def start(self) -> None:
         """Start everything, and load the rows."""
         settings = self.settings
-        self._publisher = await Worker.start("publisher", "hullcast.sim.bench.live.publisher")
+        self._publisher = await Worker.start("publisher", WORKERS, "publisher")
         for number in range(settings.clients):
-            self.clients.append(await Worker.start(f"client-{number + 1}", "hullcast.sim.bench.live.client"))
+            self.clients.append(await Worker.start(f"client-{number + 1}", WORKERS, "client"))
         await self._cluster.start()
         gateways = self._cluster.gateways
         self._control = await connect(gateways[0].endpoint, name="bench", timeout=60.0)
@@ -66,13 +102,7 @@ class LiveCluster:
         rows = Workload(settings.rows, root=settings.seed).rows
         await self.control.publish("POINTS", rows.columns())
         await asyncio.gather(
-            self.publisher.ask(
-                "open",
-                url=gateways[0].endpoint,
-                seed=settings.seed,
-                rows=settings.rows,
-                prepared=settings.prepared,
-            ),
+            self.publisher.ask("open", url=gateways[0].endpoint, prepared=settings.prepared, **self._workload),
             *(
                 client.ask("open", url=gateways[number % len(gateways)].endpoint, name=client.name)
                 for number, client in enumerate(self.clients)
@@ -101,21 +131,9 @@ class LiveCluster:
 
     async def subscribe(self, sql: str, total: int, *, sync: bool = True) -> list[dict[str, Any]]:
         """Have all clients subscribe at once, each to its part of the ranges."""
-        settings, parts = self.settings, len(self.clients)
+        how = {"sql": sql, "total": total, "parts": len(self.clients), "sync": sync, **self._workload}
         return await asyncio.gather(
-            *(
-                client.ask(
-                    "subscribe",
-                    sql=sql,
-                    seed=settings.seed,
-                    rows=settings.rows,
-                    total=total,
-                    part=part,
-                    parts=parts,
-                    sync=sync,
-                )
-                for part, client in enumerate(self.clients)
-            )
+            *(client.ask("subscribe", part=part, **how) for part, client in enumerate(self.clients))
         )
 
     async def unsubscribe(self) -> None:
@@ -129,14 +147,14 @@ class LiveCluster:
         return min(reply["seq"] for reply in replies), max(reply["now"] for reply in replies)
 
     async def told(self) -> dict[str, int]:
-        """What all clients together were told since they subscribed."""
+        """What all clients together received since they subscribed."""
         counts = await ask_all(self.clients, "counts")
         total = {name: sum(count[name] for count in counts) for name in counts[0]}
         if total["resumes"]:
             raise WorkerFailed("a client lost its link while it was measured, and had to subscribe again")
         return total
 
-    async def traffic(self) -> Traffic:
+    async def traffic(self) -> TrafficCounts:
         """Counters, once all nodes have reported on all updates so far."""
         seq, _ = await self.synced()
         count = 1 + self.settings.gateways
@@ -145,7 +163,7 @@ class LiveCluster:
         )
         nodes = status["nodes"]
         gateways = [node for node in nodes if not node["nodes"]]
-        return Traffic(
+        return TrafficCounts(
             status["children"]["delivered_messages"],
             status["children"]["delivered_bytes"],
             sum(node["delivered_bytes"] for node in nodes if node["nodes"]),
@@ -166,7 +184,7 @@ class LiveCluster:
         """Seconds of CPU that each process has used."""
         pids = {name: child.pid for name, child in self._cluster.children.items()}
         pids |= {worker.name: worker.pid for worker in (*self.clients, self.publisher)}
-        return {name: _cpu_seconds(pid) for name, pid in pids.items()}
+        return {name: sum(process_of(pid).cpu_times()[:2]) for name, pid in pids.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +203,3 @@ class Cpu:
         clients = sum(seconds for name, seconds in used.items() if name.startswith("client-"))
         server, publisher = used[SERVER], used["publisher"]
         return cls(server, sum(used.values()) - clients - server - publisher, clients, publisher)
-
-
-def check_psutil() -> None:
-    """UsageError if CPU time cannot be measured."""
-    try:
-        import psutil  # noqa: F401
-    except ImportError:
-        raise UsageError("CPU time is measured with psutil; install it with: pip install 'hullcast[bench]'") from None
-
-
-def _cpu_seconds(pid: int) -> float:
-    import psutil
-
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)

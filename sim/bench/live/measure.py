@@ -5,125 +5,39 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.clients.cli.processes.worker import ask_all
-from hullcast.sim.bench.engine import FORMAT, machine
-from hullcast.sim.bench.live.baselines import Chain, ChainSizes, measure_chain, measure_disk, measure_unpruned
-from hullcast.sim.bench.live.cluster import Cpu, LiveCluster, check_psutil
-from hullcast.sim.bench.live.goals import live_goals
-from hullcast.sim.workloads import CREATE, RANGE_MIN, Workload
+from hullcast.sim.arrays import Floats
+from hullcast.sim.bench.engine import machine
+from hullcast.sim.bench.live.baselines import ChainSizes, measure_chain, measure_disk, measure_unpruned
+from hullcast.sim.bench.live.cluster import Cpu, LiveCluster, LiveSettings
+from hullcast.sim.bench.live.report import (
+    CostLine,
+    Installed,
+    Interval,
+    Latency,
+    LiveReport,
+    Single,
+    Sustained,
+    live_goals,
+)
+from hullcast.sim.bench.timing import process_of
+from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hullcast.sim.bench.goals import Goal
-    from hullcast.sim.bench.live.settings import LiveSettings
-
-    Floats = np.typing.NDArray[np.float64]
     Tick = Callable[[str], None]
 
 #: The same ranges as an interval channel: each update goes to every subscription whose range holds it.
 RANGE_SUM = "SELECT SUM(Y) FROM POINTS WHERE X BETWEEN ? AND ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """All clients subscribe at once, to a channel that is not there yet; until the last has its answers."""
-
-    subscriptions: int
-    seconds: float
-    slowest_client_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """From the call of `publish` to the yield of `changes()`, each update once per client that hears of it."""
-
-    rate: float  # updates/s, as they went
-    batch: int
-    samples: int
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    max_ms: float
-    receipt_p50_ms: float  # to the publisher's receipt
-    late_p99_ms: float  # how late the publisher itself was
-
-
-@dataclass(frozen=True, slots=True)
-class Sustained:
-    """As fast as acknowledged; the clock stops when the last client has heard everything."""
-
-    updates: int
-    seconds: float
-    updates_s: float
-    drain_s: float  # of these, after the last receipt
-    checked: int  # answers compared, all of them
-    checked_by_sql: int
-    wrong: int
-    busy: Mapping[str, float]  # process to its share of one core
-    cores: int
-
-
-@dataclass(frozen=True, slots=True)
-class CostLine:
-    """One update, by the number of subscriptions, paced; medians of the rounds. Microseconds of CPU, and counts."""
-
-    subscriptions: int
-    server_us: float
-    nodes_us: float
-    clients_us: float
-    server_messages: float
-    server_bytes: float
-    client_messages: float
-    client_bytes: float
-    told: float  # pairs of an update and a subscription whose answer it changes: what unicast would send
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The CN way, per update: the same ranges as SUM, whose messages are the updates."""
-
-    updates: int
-    pairs: float  # an update and a subscription whose range holds it
-    client_messages: float
-    client_bytes: float
-    clients_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class Single:
-    """Publishes of one row, one after the other, each durable; and the least that could take."""
-
-    count: int
-    p50_ms: float
-    p99_ms: float
-    disk_p50_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class LiveReport:
-    """Everything that was measured."""
-
-    machine: dict[str, Any]
-    settings: LiveSettings
-    installed: Installed
-    latency: Latency
-    sustained: Sustained
-    costs: tuple[CostLine, ...]
-    interval: Interval
-    single: Single
-    unpruned_bytes: float  # an update, from a server that prunes nothing
-    chain: Chain
-    goals: tuple[Goal, ...]
 
 
 STEPS = 9
@@ -131,7 +45,7 @@ STEPS = 9
 
 def run_live(settings: LiveSettings, tick: Tick = lambda what: None) -> LiveReport:
     """Measure everything; some minutes for the full settings."""
-    check_psutil()
+    process_of()  # or CPU time cannot be measured
     with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
         return asyncio.run(_run(settings, Path(folder), tick))
 
@@ -354,11 +268,3 @@ async def _intervals(cluster: LiveCluster) -> Interval:
     sent = (await cluster.traffic()).since(traffic)
     pairs = (await cluster.told())["told"] - told["told"]
     return Interval(n, pairs / n, sent.client_messages / n, sent.client_bytes / n, 1e6 * used.clients / n)
-
-
-def live_to_json(report: LiveReport) -> dict[str, Any]:
-    """The report as plain values, goals with their verdict."""
-    plain = asdict(report)
-    for goal, judged in zip(plain["goals"], report.goals, strict=True):
-        goal["passed"] = judged.passed
-    return {"format": FORMAT, **plain}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hullcast.sim.experiments.summary import Cost, Line
+from hullcast.sim.experiments.traffic.summary import EventCost, TrafficLine
 
 
-def a_line(x: float, placement: str, approach: str, bytes_: float, **other: float) -> Line:
+def a_line(x: float, placement: str, approach: str, bytes_: float, **other: float) -> TrafficLine:
     """A line that costs so many bytes per event; every other figure is plain unless given."""
     stress = int(other.get("stress", 2))
-    cost = Cost(
+    cost = EventCost(
         placement,
         approach,
         events=int(other.get("events", 1_000)),
@@ -29,10 +29,12 @@ def a_line(x: float, placement: str, approach: str, bytes_: float, **other: floa
         link_stress_max=1,
     )
     seconds, memory = other.get("seconds", 60.0), int(other.get("memory", 2e9))
-    return Line("market", "INET", x, int(x), 10, int(other.get("brokers", 10)), seconds, memory, cost, cores=2)
+    return TrafficLine("market", "INET", x, int(x), 10, int(other.get("brokers", 10)), seconds, memory, cost, cores=2)
 
 
-def lines_of(curves: dict[str, list[float]], xs: list[float], placement: str = "can", **other: float) -> list[Line]:
+def lines_of(
+    curves: dict[str, list[float]], xs: list[float], placement: str = "can", **other: float
+) -> list[TrafficLine]:
     """One line of a chart for each approach."""
     return [
         a_line(x, placement, approach, bytes_, **other)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.charts import STYLES, at_least, draw_curves, draw_stress, stairs
-from hullcast.sim.experiments.summary import Stress
-from hullcast.sim.experiments.summary_chart import draw_summary
+from hullcast.sim.experiments.traffic.charts import STYLES, at_least, draw_curves, draw_stress, draw_summary, stairs
+from hullcast.sim.experiments.traffic.summary import Stress
 from tests.sim.experiments.builders import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hullcast.sim.experiments.summary import Line
+    from hullcast.sim.experiments.traffic.summary import TrafficLine
 
 PNG = b"\x89PNG"
 
@@ -43,7 +42,7 @@ def test_pictures_are_written(tmp_path: Path) -> None:
         + lines_of({"S-CN": [5.0, 6]}, [1.0, 2.0], "can-greedy")
     )
 
-    def picture(name: str, rows: list[tuple[str, list[Line]]], *, x_log: bool) -> Path:
+    def picture(name: str, rows: list[tuple[str, list[TrafficLine]]], *, x_log: bool) -> Path:
         goal = (15.0, "goal") if x_log else None
         path = tmp_path / name
         return draw_curves(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hullcast.sim.experiments import affected, control, ignorable, real, scaling
-from hullcast.sim.experiments.claims import Claim, factor, growth, number, span, times
-from hullcast.sim.experiments.goals import goals, told
-from hullcast.sim.experiments.lean import lean_note, lean_share, leaner
-from hullcast.sim.experiments.scaling import Timing
-from hullcast.sim.experiments.settings import FULL
-from hullcast.sim.experiments.summary import Line
+from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.traffic.goals import goals
+from hullcast.sim.experiments.traffic.judging import lean_note, lean_share, leaner
+from hullcast.sim.experiments.traffic.market import control_claims, market_claims
+from hullcast.sim.experiments.traffic.scaling import Timing, scaling_claims
+from hullcast.sim.experiments.traffic.settings import FULL
+from hullcast.sim.experiments.traffic.shares import affected_claims, ignorable_claims
+from hullcast.sim.experiments.traffic.summary import TrafficLine
+from hullcast.sim.output.goals import summary
+from hullcast.sim.output.text import factor, factor_span, growth, number, times
 from tests.sim.experiments.builders import a_line, lines_of
 
 SHARES = [0.0, 0.5, 0.9]
@@ -40,7 +45,7 @@ BEST, BELOW_BUNDLED = (
 
 
 def test_figure_5_8_as_the_thesis_has_it() -> None:
-    assert all(verdicts(ignorable.claims(lines_of(AS_IN_THE_THESIS, SHARES))).values())
+    assert all(verdicts(ignorable_claims(lines_of(AS_IN_THE_THESIS, SHARES))).values())
 
 
 @pytest.mark.parametrize(
@@ -55,14 +60,14 @@ def test_figure_5_8_as_the_thesis_has_it() -> None:
     ],
 )
 def test_figure_5_8_otherwise(approach: str, values: list[float], broken: str) -> None:
-    found = ignorable.claims(lines_of(AS_IN_THE_THESIS | {approach: values}, SHARES))
+    found = ignorable_claims(lines_of(AS_IN_THE_THESIS | {approach: values}, SHARES))
     assert not verdicts(found)[broken]
     verdict = next(claim.verdict for claim in found if claim.statement == broken)
     assert verdict.startswith("does not hold, because ")
 
 
 def test_a_cn_that_is_worst_from_the_start_is_no_crossing_and_the_report_says_why() -> None:
-    found = ignorable.claims(lines_of(WORST_THROUGHOUT, SHARES, affected=7.75))
+    found = ignorable_claims(lines_of(WORST_THROUGHOUT, SHARES, affected=7.75))
     (crossing,) = (claim for claim in found if claim.statement == CROSSING)
     assert not crossing.holds
     assert crossing.verdict == (
@@ -79,11 +84,11 @@ def test_verdicts_that_hang_on_the_size_of_cn_s_frame_are_named() -> None:
     assert [line for line in lean if line.cost.approach != "CN"] == [
         line for line in lines if line.cost.approach != "CN"
     ]
-    note = lean_note(ignorable.claims(lines), ignorable.claims(lean))
+    note = lean_note(ignorable_claims(lines), ignorable_claims(lean))
     assert f"*{CROSSING}* would hold for can" in note, "386 bytes are below S-UN's 480"
-    assert "every verdict here would be the same" in lean_note(ignorable.claims(lines), ignorable.claims(lines))
+    assert "every verdict here would be the same" in lean_note(ignorable_claims(lines), ignorable_claims(lines))
     below = lines_of({"S-CN": [50.0], "CN": [500.0], "S-UN": [800.0]}, [0.5])
-    note = lean_note(affected.claims(below), affected.claims(leaner(below)))
+    note = lean_note(affected_claims(below), affected_claims(leaner(below)))
     assert f"*{CLOSE}* would **not** hold for can" in note
 
 
@@ -91,11 +96,11 @@ CLOSE = "S-CN is close to 10x below CN (at least 8x)"
 
 
 def of_5_9(ours: list[float], net: list[float], each: list[float]) -> dict[str, bool]:
-    lines: list[Line] = []
+    lines: list[TrafficLine] = []
     for i, concerned in enumerate((10.0, 100.0, 1_000.0)):
         for approach, values in (("S-CN", ours), ("CN", net), ("S-UN", each)):
             lines.append(a_line(i / 10, "can", approach, values[i], affected=concerned))
-    return verdicts(affected.claims(lines))
+    return verdicts(affected_claims(lines))
 
 
 def test_figure_5_9() -> None:
@@ -109,11 +114,11 @@ def test_figure_5_9() -> None:
 def test_figure_5_10_and_the_goals() -> None:
     xs = [100_000.0, 500_000.0]
     good = lines_of({"S-CN": [40.0, 44], "CN": [5_000.0, 5_000], "S-UN": [5_000.0, 25_000]}, xs)
-    assert all(verdicts(real.claims(good, "market")).values())
+    assert all(verdicts(market_claims(good, "market")).values())
     assert all(goal.passed for goal in goals(good))
     grows = lines_of({"S-CN": [40.0, 90], "CN": [900.0, 1_900], "S-UN": [5_000.0, 25_000]}, xs)
     flat = "S-CN does not depend on the number of subscriptions (at most 1.25x)"
-    assert verdicts(real.claims(grows, "market")) == {
+    assert verdicts(market_claims(grows, "market")) == {
         "S-CN takes under 100 bytes": True,
         flat: False,
         "orders of magnitude below CN (at least 100x)": False,
@@ -124,7 +129,7 @@ def test_figure_5_10_and_the_goals() -> None:
 
 def test_the_claim_and_the_goal_about_unicast_agree() -> None:
     lines = lines_of({"S-CN": [50.0, 50], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 10_000]}, [100_000.0, 500_000.0])
-    claim = real.claims(lines, "market")[-1]
+    claim = market_claims(lines, "market")[-1]
     assert not claim.holds
     assert claim.detail == "from 500k subscriptions on"
     assert [goal.passed for goal in goals(lines) if "S-UN" in goal.aim] == [False, True]
@@ -177,13 +182,13 @@ def test_what_could_not_be_otherwise_is_not_counted() -> None:
         ("market, tree-content", "S-CN node stress, mean"),
         ("market, tree-content", "S-CN node stress, most"),
     }
-    sentence = told(found)
+    sentence = summary(found)
     assert sentence.startswith("7 of 11 goals are reached. Missed: below S-UN, 1 subscriptions: 40x instead of >= 100x")
     assert "all 2" in sentence
     assert "9 at most" in sentence
     # With more children the bound says nothing, and what is measured counts.
     assert not any(goal.given for goal in goals(lines, fanout=32) if "stress" in goal.aim)
-    flat = {claim.subject: claim for claim in real.claims(lines, "market") if "does not depend" in claim.statement}
+    flat = {claim.subject: claim for claim in market_claims(lines, "market") if "does not depend" in claim.statement}
     assert flat["can"].verdict.startswith("by construction: a CAN sends to all zones")
     assert not flat["can"].counted
     assert flat["tree-content"].verdict == "holds"
@@ -198,7 +203,7 @@ def test_what_fails_although_it_should_hold_by_construction_is_said_to_fail() ->
 def test_a_missed_goal_names_who_missed_it_unless_all_did() -> None:
     good = lines_of({"S-CN": [50.0], "CN": [900.0], "S-UN": [9_000.0]}, [5.0])
     bad = lines_of({"S-CN": [150.0], "CN": [9_000.0], "S-UN": [90_000.0]}, [5.0], "tree-content")
-    assert "Missed: S-CN bytes per event: 150 instead of < 100, market, tree-content." in told(goals(good + bad))
+    assert "Missed: S-CN bytes per event: 150 instead of < 100, market, tree-content." in summary(goals(good + bad))
 
 
 def test_full_size_is_the_thesis_s() -> None:
@@ -210,8 +215,8 @@ def test_the_control_compares_ratios() -> None:
     lines = []
     for topology, net in (("INET", 900.0), ("AS", 1_000.0)):
         for line in lines_of({"S-CN": [50.0], "CN": [net], "S-UN": [9_000.0 if topology == "INET" else 90.0]}, [5.0]):
-            lines.append(Line("market", topology, *[getattr(line, n) for n in Line.__dataclass_fields__][2:]))
-    assert [claim.holds for claim in control.claims(lines, 5)] == [True, False]
+            lines.append(replace(line, topology=topology))
+    assert [claim.holds for claim in control_claims(lines)] == [True, False]
 
 
 def timing(varied: str, part: float, cores: int, seconds: float, slowest: float | None = None) -> Timing:
@@ -221,24 +226,24 @@ def timing(varied: str, part: float, cores: int, seconds: float, slowest: float 
 
 def test_growth_of_time() -> None:
     fine = [timing("events", 0.25, 2, 1.0), timing("events", 1.0, 2, 4.0)]
-    assert [claim.verdict for claim in scaling.claims(fine)] == ["holds"]
+    assert [claim.verdict for claim in scaling_claims(fine)] == ["holds"]
     bad = [timing("subscriptions", 0.25, 2, 1.0), timing("subscriptions", 1.0, 2, 16.0)]
-    assert [claim.holds for claim in scaling.claims(bad)] == [False]
+    assert [claim.holds for claim in scaling_claims(bad)] == [False]
     cores = [timing("cores", 1.0, 1, 8.0), timing("cores", 1.0, 2, 5.0)]
-    (claim,) = scaling.claims(cores)
+    (claim,) = scaling_claims(cores)
     assert claim.holds
     assert "1.60x as fast as one (80%" in claim.ours
 
 
 def test_times_that_differ_from_round_to_round_say_nothing() -> None:
     noisy = [timing("cores", 1.0, 1, 8.0), timing("cores", 1.0, 2, 9.0, slowest=12.6)]
-    (claim,) = scaling.claims(noisy)
+    (claim,) = scaling_claims(noisy)
     assert claim.verdict.startswith(
         "not measurable here: rounds of one size differ by 1.40x (load average up to 2.5 on"
     )
     assert not claim.counted
     calm = [timing("cores", 1.0, 1, 8.0), timing("cores", 1.0, 2, 9.0)]
-    assert scaling.claims(calm)[0].verdict.startswith("does not hold")
+    assert scaling_claims(calm)[0].verdict.startswith("does not hold")
 
 
 def test_small_arithmetic() -> None:
@@ -248,7 +253,7 @@ def test_small_arithmetic() -> None:
     assert [factor(value) for value in (0.0723, 0.996, 1.3, 19.9, 31.2, 1_087.0)] == [
         *("0.072x", "0.996x", "1.3x", "19.9x", "31x", "1,087x"),
     ]
-    assert [span([2.0, 4.0, 3.0]), span([2.0, 2.001])] == ["2.0x to 4.0x", "2.0x"]
+    assert [factor_span([2.0, 4.0, 3.0]), factor_span([2.0, 2.001])] == ["2.0x to 4.0x", "2.0x"]
     assert [number(value) for value in (0, 0.421, 8.06, 9.997, 97.4, 99.97, 12_345.6)] == [
         *("0", "0.42", "8.06", "10.0", "97.4", "100", "12,346"),
     ]

@@ -17,12 +17,12 @@ import pytest
 from rich.console import Console
 
 from hullcast import sim
-from hullcast.clients.cli.commands.sim import figures, traffic
+from hullcast.clients.cli.commands.sim import traffic
 from hullcast.clients.cli.main import FAILED, INTERRUPTED, _parser, main
-from hullcast.sim.experiments.settings import FULL, QUICK, SECTIONS
 from hullcast.sim.experiments.steps import RunFolder
-from hullcast.sim.experiments.traffic import Traffic
-from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.experiments.traffic.settings import FULL, QUICK
+from hullcast.sim.experiments.traffic.workload import TrafficFound
+from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.traces.synthetic import table51_trace
 from tests.sim.experiments.builders import a_line
 
@@ -42,11 +42,6 @@ def _error(capsys: pytest.CaptureFixture[str]) -> str:
     assert [line.startswith("hullcast: ") for line in lines] == [False] * (len(lines) - 1) + [True]
     assert all(re.search(r", \d+ s$", line) for line in lines[:-1])
     return lines[-1]
-
-
-def test_names_in_the_help_are_those_of_the_simulation() -> None:
-    assert tuple(SECTIONS) == figures.SECTIONS
-    assert traffic.PLACEMENTS == PLACEMENTS
 
 
 def test_help_needs_neither_numba_nor_spark() -> None:
@@ -83,7 +78,7 @@ def test_the_summary_fits_a_terminal_of_80_columns() -> None:
         for approach in approaches
     ]
     out = io.StringIO()
-    traffic.show(Traffic(lines, Path("out/events"), Path("out/summary.md"), []), Console(file=out, width=80))
+    traffic.show(TrafficFound(lines, Path("out/events"), Path("out/summary.md"), []), Console(file=out, width=80))
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text, "no cell is cut"
@@ -104,7 +99,8 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "whole has 3 nodes, so it can have 1 to 3 brokers": ("traffic", "--topology", str(whole), "--brokers", "4"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
         "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
-        "with --data DIR": ("figures", "--only", "control"),
+        "control needs the AS graph of 2006; give its folder with --data DIR": ("figures", "--only", "control"),
+        "no section '5.7'; sections: 5.8, 5.9, 5.10": ("figures", "--only", "5.7"),
     }
     for told, words in refused.items():
         assert main(["sim", *words, "--out", str(out)]) == FAILED
@@ -143,7 +139,7 @@ def test_an_interrupt_is_told_in_a_line(
                 folder.step("one", {}, lambda path: None)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("hullcast.sim.experiments.traffic.run_traffic", interrupted)
+    monkeypatch.setattr("hullcast.sim.experiments.traffic.workload.run_traffic", interrupted)
     assert main(["sim", "traffic", "--out", str(tmp_path / "out")]) == INTERRUPTED
     error = _error(capsys)
     assert told in error

@@ -7,32 +7,39 @@ from pathlib import Path
 
 import pytest
 
-from hullcast.sim.experiments import affected, real
-from hullcast.sim.experiments.claims import Claim
-from hullcast.sim.experiments.goals import goals
-from hullcast.sim.experiments.inputs import Input
-from hullcast.sim.experiments.report import WORDS, write_report
-from hullcast.sim.experiments.section import Picture, Section, figures_of
-from hullcast.sim.experiments.settings import FULL, QUICK
-from hullcast.sim.experiments.stress import stress_claim
-from hullcast.sim.overlay.placement import PLACEMENTS
+from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.report import goals_text, write_report
+from hullcast.sim.experiments.steps import RunFolder
+from hullcast.sim.experiments.traffic.figures import WORDS, begin
+from hullcast.sim.experiments.traffic.goals import goals
+from hullcast.sim.experiments.traffic.inputs import Input
+from hullcast.sim.experiments.traffic.judging import figures_of
+from hullcast.sim.experiments.traffic.market import MarketRun, stress_claim, workloads_table
+from hullcast.sim.experiments.traffic.settings import FULL, QUICK
+from hullcast.sim.experiments.traffic.shares import affected_claims
+from hullcast.sim.overlay import PLACEMENTS
 from tests.sim.experiments.builders import a_line, lines_of
 
 CURVES = {"S-CN": [50.0, 60], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 9_000], "S-UN aggregated": [900.0, 4_000]}
 
 
 def a_section(claims: list[Claim]) -> Section:
-    pictures = [Picture(Path("a.png"), "bytes"), Picture(Path("b.png"), "links")]
+    pictures = {"bytes": Path("a.png"), "links": Path("b.png")}
     return Section("x", "A figure", "A workload.", "It is so.", claims, [Path("a.parquet")], pictures)
 
 
+def report(*parts: str, section: Section | None = None) -> str:
+    return write_report(parts, [section or a_section([])], [], [], "Xie (2007)")
+
+
 def test_the_report_begins_with_its_source_and_a_glossary_and_a_small_one_with_what_it_cannot_show() -> None:
-    full, small = (write_report(settings, [a_section([])], [], [], 1.0) for settings in (FULL, QUICK))
+    folder = RunFolder(Path("nowhere"), {}, resume=False)
+    full, small = (report(*begin(settings, folder)) for settings in (FULL, QUICK))
     for text in (full, small):
-        begin = text.partition("## Goals")[0]
-        assert 'Junyi Xie, "Handling Resource Constraints and Scalability in Continuous Query Processing"' in begin
+        first = text.partition("## Goals")[0]
+        assert 'Junyi Xie, "Handling Resource Constraints and Scalability in Continuous Query Processing"' in first
         for word in ("S-CN", "S-UN", "CN", "can", "broker, gateway", "node stress, link stress", "ignorable"):
-            assert f"\n| **{word}** | " in begin
+            assert f"\n| **{word}** | " in first
         assert set(PLACEMENTS) <= {word for entry in WORDS for word in entry.split(", ")}, (
             "every placement is explained"
         )
@@ -44,7 +51,7 @@ def test_the_report_begins_with_its_source_and_a_glossary_and_a_small_one_with_w
 
 def test_goals_are_one_row_each_and_misses_one_sentence() -> None:
     lines = lines_of(CURVES, [100.0, 500.0]) + lines_of(CURVES, [100.0, 500.0], "tree-content", stress=9)
-    text = write_report(FULL, [], goals(lines, 9), [], 1.0)
+    text = "\n".join(goals_text(goals(lines, 9)))
     assert "Missed: below S-UN, 100 subscriptions: 40x instead of >= 100x, all 2." in text
     assert "| goal | target | market, can | market, tree-content |" in text
     assert "| S-CN node stress, most | < 10 | 2 | *9* |" in text, "by construction in a tree"
@@ -63,7 +70,7 @@ def test_statements_are_one_row_each_with_workloads_in_the_cells() -> None:
             claim("tree-random", "real", "80", holds=False),
         ]
     )
-    text = write_report(FULL, [section], [], [], 1.0)
+    text = report(section=section)
     assert "| statement (market / real) | can | tree-random |" in text
     assert "| it is small | 5 / **50** | **70** / **80** |" in text
     assert (
@@ -84,7 +91,7 @@ def test_a_section_counts_neither_what_must_hold_nor_what_cannot_be_measured() -
         ]
     )
     assert section.told == "1 of 1 statements hold; 1 more by construction; 1 not measurable here"
-    text = write_report(FULL, [section], [], [], 1.0)
+    text = report(section=section)
     assert "| two | 1x | by construction: nothing else can be |" in text
     assert "| three | 1x | not measurable here: rounds differ by 2x |" in text
 
@@ -101,13 +108,13 @@ def test_tables_of_figures_show_the_first_and_the_last_point_only() -> None:
 def test_the_title_of_figure_5_10_says_which_workload_it_shows() -> None:
     market = Input("market", "calibrated market", Path("trace"), (1.0, 5.0), 3_053, "")
     prices = replace(market, workload="real prices, RECO to 0.1")
-    assert real.named([market]) == "workload: calibrated market"
-    assert real.named([market, prices]) == "workloads: calibrated market; real prices, RECO to 0.1"
+    assert MarketRun([market], [], []).named == "workload: calibrated market"
+    assert MarketRun([market, prices], [], []).named == "workloads: calibrated market; real prices, RECO to 0.1"
 
 
 def test_the_share_of_changes_stands_beside_the_thesis_s() -> None:
     given = Input("market", "market", Path("trace"), (1.0, 5.0), 3_053, "")
-    rows = real.workloads_table([given], lines_of(CURVES, [1.0, 2.0]))
+    rows = workloads_table(MarketRun([given], lines_of(CURVES, [1.0, 2.0]), []))
     assert rows[1:] == [["Xie (2007)", "338,415", "3,053", "11.7%"], ["market", "1,000", "3,053", "10.0%"]]
 
 
@@ -126,5 +133,5 @@ def test_node_stress_is_below_10_and_in_a_tree_it_must_be(placement: str, most: 
 
 
 def test_a_claim_that_cn_s_lean_frame_would_break_shows_both_ratios() -> None:
-    found = affected.claims(lines_of(CURVES | {"CN": [900.0, 900]}, [1.0, 2.0]))
+    found = affected_claims(lines_of(CURVES | {"CN": [900.0, 900]}, [1.0, 2.0]))
     assert found[-1].ours == "15.0x to 18.0x (lean 5.8x to 7.0x)"

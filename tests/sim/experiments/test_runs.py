@@ -10,10 +10,11 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no t
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.figures import run_figures, steps
-from hullcast.sim.experiments.settings import FigureSettings, NetworkSettings, wanted
-from hullcast.sim.experiments.summary import read_lines
-from hullcast.sim.experiments.traffic import TrafficSettings, run_traffic
+from hullcast.sim.experiments.figures import run_figures
+from hullcast.sim.experiments.traffic.figures import PAPER
+from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
+from hullcast.sim.experiments.traffic.summary import read_lines
+from hullcast.sim.experiments.traffic.workload import TrafficSettings, run_traffic
 from hullcast.sim.traces.synthetic import table51_trace
 
 if TYPE_CHECKING:
@@ -54,19 +55,19 @@ class Told:
 def test_a_run_that_was_broken_off_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run_figures(TINY, ["5.8"], out, Told("5.8-0.80"), spark=spark)
+        run_figures(PAPER, TINY, ["5.8"], out, Told("5.8-0.80"), spark=spark)
     told = Told()
-    found = run_figures(TINY, ["5.8"], out, told, resume=True, spark=spark)
+    found = run_figures(PAPER, TINY, ["5.8"], out, told, resume=True, spark=spark)
     assert found.reused == ["trace-ignorable-0.00", "5.8-0.00", "trace-ignorable-0.80"]
-    assert len(told.begun) == steps(TINY, ["5.8"], None)
-    lines = read_lines([out / "fig_5_8.parquet"])
+    assert len(told.begun) == PAPER.steps(TINY, ["5.8"], None)
+    lines = read_lines(out / "fig_5_8.parquet")
     assert len(lines) == 2 * 4 * 4
     assert {line.cores for line in lines} == {2}
     shares = {line.x: 1 - line.cost.changing / line.cost.events for line in lines}
     assert shares[0.0] == 0.0
     assert shares[0.8] > 0.6
     (out / "steps" / "5.8-0.00" / "lines.parquet").write_bytes(b"PAR1")
-    again = run_figures(TINY, ["5.8"], out, Told(), resume=True, spark=spark)
+    again = run_figures(PAPER, TINY, ["5.8"], out, Told(), resume=True, spark=spark)
     assert "5.8-0.00" not in again.reused
     assert "5.8-0.80" in again.reused
     assert "no --data was given" in again.report.read_text()
@@ -76,8 +77,8 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was(spark: SparkSession, tmp
 def test_a_whole_run_reports_everything(spark: SparkSession, tmp_path: Path) -> None:
     out, asked = tmp_path / "out", ["5.8", "5.9", "5.10", "stress"]
     told = Told()
-    found = run_figures(TINY, asked, out, told, spark=spark)
-    assert len(told.begun) == steps(TINY, asked, None)
+    found = run_figures(PAPER, TINY, asked, out, told, spark=spark)
+    assert len(told.begun) == PAPER.steps(TINY, asked, None)
     report = found.report.read_text()
     for picture in re.findall(r"\]\(([^)]+\.png)\)", report):
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
@@ -129,10 +130,10 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path
     with pytest.raises(UsageError, match="is not a trace"):
         run_traffic(TrafficSettings(trace=tmp_path), tmp_path / "out", Told())
     with pytest.raises(UsageError, match=r"pystock.* not found"):
-        run_figures(TINY, ["5.10"], tmp_path / "out", Told(), data=tmp_path)
+        run_figures(PAPER, TINY, ["5.10"], tmp_path / "out", Told(), data=tmp_path)
     assert not (tmp_path / "out").exists()
 
 
 def test_sections_come_in_the_order_of_the_report() -> None:
-    assert wanted(["stress", "5.8"]) == ["5.8", "stress"]
-    assert wanted([])[0] == "5.8"
+    assert PAPER.asked(["stress", "5.8"], None) == ["5.8", "stress"]
+    assert PAPER.asked([], None)[0] == "5.8"

@@ -159,7 +159,7 @@ def test_a_damaged_run_is_refused_and_it_is_said_what_to_remove(tmp_path: Path, 
         folder.step("one", {}, put("first"))
     (tmp_path / "out" / "run.json").write_text(text)
     with (
-        pytest.raises(UsageError, match=r"run\.json is damaged, or is not a run's; remove .*out "),
+        pytest.raises(UsageError, match=r"run\.json is damaged or does not belong to a run; remove .*out "),
         RunFolder(tmp_path / "out", SETTINGS, resume=True),
     ):
         pass

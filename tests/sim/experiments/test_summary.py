@@ -10,10 +10,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.charts import pyplot
-from hullcast.sim.experiments.summary import (
-    Line,
+from hullcast.sim.experiments.traffic.charts import _handles, draw_summary
+from hullcast.sim.experiments.traffic.summary import (
     Stress,
+    TrafficLine,
     read_lines,
     read_stress,
     reduced,
@@ -21,7 +21,6 @@ from hullcast.sim.experiments.summary import (
     write_lines,
     write_stress,
 )
-from hullcast.sim.experiments.summary_chart import _handles, draw_summary
 from hullcast.sim.seeds import generator
 from tests.sim.experiments.builders import a_line
 
@@ -105,15 +104,15 @@ def test_a_workload_where_all_is_ignorable() -> None:
 
 def test_lines_and_stress_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
     costs, stress = summarize(grouped(a_table(20)))
-    lines = [Line("market", "INET", 5.0, 100, 10, 20, 1.5, 1_000, cost, 2) for cost in costs]
+    lines = [TrafficLine("market", "INET", 5.0, 100, 10, 20, 1.5, 1_000, cost, 2) for cost in costs]
     write_lines(lines, tmp_path / "lines.parquet")
     write_stress(stress, tmp_path / "stress.parquet")
-    assert read_lines([tmp_path / "lines.parquet"] * 2) == lines * 2
+    assert read_lines(tmp_path / "lines.parquet") == lines
     assert read_stress(tmp_path / "stress.parquet") == stress
     assert isinstance(stress[0], Stress)
 
 
-@pytest.mark.parametrize("read", [lambda path: read_lines([path]), read_stress])
+@pytest.mark.parametrize("read", [read_lines, read_stress])
 def test_a_damaged_file_is_told_with_what_to_remove(tmp_path: Path, read: Callable[[Path], object]) -> None:
     path = tmp_path / "5.8-0.00" / "lines.parquet"
     path.parent.mkdir()
@@ -130,4 +129,4 @@ def test_the_chart_names_every_approach_also_where_nothing_is_sent(tmp_path: Pat
     pairs = zip(("S-CN", "CN"), costs, strict=True)
     lines = [a_line(5, "can", name, bytes_, stress=int(bytes_ > 0)) for name, bytes_ in pairs]
     assert draw_summary(lines, tmp_path / "summary.png").read_bytes().startswith(b"\x89PNG")
-    assert [handle.get_label() for handle in _handles(pyplot(), lines)] == ["S-CN", "CN"]
+    assert [handle.get_label() for handle in _handles(lines)] == ["S-CN", "CN"]

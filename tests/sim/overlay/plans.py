@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
+from hullcast.network.compiled import kernel
+from hullcast.sim.overlay.can import STACK, approach, flood
 from hullcast.sim.overlay.tree import BrokerTree
 from hullcast.sim.overlay.zones import Zones
 from hullcast.sim.topology.paths import Routes
@@ -14,7 +16,8 @@ from hullcast.sim.topology.paths import Routes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Floats = npt.NDArray[np.float64]
+    from hullcast.sim.arrays import Floats, Ints
+
 
 GRID = st.integers(0, 5)
 
@@ -73,3 +76,29 @@ def neighbours(zones: Zones, one: int, other: int) -> bool:
         return bool(max(low[one, j], low[other, j]) < min(high[one, j], high[other, j]))
 
     return (abut(0) and overlap(1)) or (abut(1) and overlap(0))
+
+
+@kernel
+def _flooded(zones: Zones, low: Floats, high: Floats) -> tuple[Ints, Ints]:
+    stack, senders, receivers = np.empty(STACK, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
+    senders, receivers, used = flood(zones, low[0], high[0], low[1], high[1], senders, receivers, 0, stack)
+    return senders[:used], receivers[:used]
+
+
+@kernel
+def _approached(zones: Zones, start: int, point: Floats) -> tuple[Ints, Ints]:
+    senders, receivers = np.empty(64, np.int64), np.empty(64, np.int64)
+    senders, receivers, used = approach(zones, start, point[0], point[1], senders, receivers, 0)
+    return senders[:used], receivers[:used]
+
+
+def flooded(zones: Zones, low: Floats, high: Floats) -> list[tuple[int, int]]:
+    """(sender, receiver) for each zone that meets the closed box."""
+    senders, receivers = _flooded(zones, low, high)
+    return list(zip(senders.tolist(), receivers.tolist(), strict=True))
+
+
+def approached(zones: Zones, start: int, point: Floats) -> list[tuple[int, int]]:
+    """(sender, receiver) of each hop in order."""
+    senders, receivers = _approached(zones, start, point)
+    return list(zip(senders.tolist(), receivers.tolist(), strict=True))

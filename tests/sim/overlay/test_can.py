@@ -9,18 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.network.matching.messages import query_boxes
-from hullcast.sim.overlay.can import NOBODY, approached, flooded
+from hullcast.sim.overlay.can import NOBODY
 from hullcast.sim.overlay.division import balanced_zones, zones_along
 from hullcast.sim.overlay.zones import Zones, locate
-from hullcast.sim.workloads import Workload
-from tests.sim.overlay.plans import neighbours, samples, trees
+from hullcast.sim.traces.table51 import Workload
+from tests.sim.overlay.plans import approached, flooded, neighbours, samples, trees
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hullcast.sim.arrays import Floats
     from hullcast.sim.overlay.tree import BrokerTree
 
-    Floats = npt.NDArray[np.float64]
     Rectangle = tuple[float, float, float, float]  # ol, il, ir, or
 
 PLACES = st.integers(-2, 14).map(lambda twice: twice / 2)  # of rows: on the cuts, between them, and beyond

@@ -13,15 +13,12 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay.division import balanced_zones, zones_along
 from hullcast.sim.overlay.zones import locate
 from hullcast.sim.seeds import generator
-from hullcast.sim.workloads import Workload
+from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import grid_points, owners_by_definition, samples, tree_of, trees
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hullcast.sim.arrays import Floats
     from hullcast.sim.overlay.tree import BrokerTree
-
-    Floats = npt.NDArray[np.float64]
 
 
 def subscriptions(count: int) -> Floats:

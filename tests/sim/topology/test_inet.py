@@ -14,13 +14,14 @@ import pytest
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.files import read_topology
-from hullcast.sim.topology.graph import Ints
 from hullcast.sim.topology.inet import inet, inet_degrees, join, weights
 from hullcast.sim.topology.measures import measure
 from tests.support.shared_data import shared
 
 if TYPE_CHECKING:
     from numpy.random import Generator
+
+    from hullcast.sim.arrays import Ints
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.topology.comparison import KNOWN, STEPS, Comparison, compare
+from hullcast.sim.topology.comparison import KNOWN, STEPS, TopologyComparison, compare
 from hullcast.sim.topology.files import write_topology
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.page import FIGURES, verdict, write_page
@@ -31,14 +31,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def comparison(data: Path) -> Comparison:
+def comparison(data: Path) -> TopologyComparison:
     ticks: list[str] = []
     compared = compare(data, ticks.append, nodes=600)
     assert len(ticks) == STEPS
     return compared
 
 
-def test_each_graph_is_compared_with_a_generated_one_as_large(comparison: Comparison) -> None:
+def test_each_graph_is_compared_with_a_generated_one_as_large(comparison: TopologyComparison) -> None:
     assert [one.topology.nodes for one in comparison.others] == [600, 200]
     assert [one.topology.nodes for one in comparison.twins] == [600, 200]
     assert comparison.twins[0] is comparison.ours
@@ -51,7 +51,9 @@ def test_each_graph_is_compared_with_a_generated_one_as_large(comparison: Compar
     assert comparison.missing == ("oregon1_010331.txt", "as20000102.txt")
 
 
-def test_the_page_has_all_figures_both_pictures_and_what_is_missing(comparison: Comparison, tmp_path: Path) -> None:
+def test_the_page_has_all_figures_both_pictures_and_what_is_missing(
+    comparison: TopologyComparison, tmp_path: Path
+) -> None:
     page, *pictures = write_page(comparison, tmp_path / "new" / "folder")
     text = page.read_text(encoding="utf-8")
     for one in comparison.listed():
@@ -64,7 +66,7 @@ def test_the_page_has_all_figures_both_pictures_and_what_is_missing(comparison: 
     assert "Not found, hence not shown: oregon1_010331.txt, as20000102.txt." in text
 
 
-def test_a_verdict_says_what_agrees_and_what_differs(comparison: Comparison) -> None:
+def test_a_verdict_says_what_agrees_and_what_differs(comparison: TopologyComparison) -> None:
     ours = comparison.ours
     other = replace(ours, label="other", measures=replace(ours.measures, mean_path=9.0, clustering=0.9))
     agree, _, differ = verdict(ours, other).partition("they differ in ")
@@ -73,7 +75,7 @@ def test_a_verdict_says_what_agrees_and_what_differs(comparison: Comparison) -> 
     assert "differ" not in verdict(ours, ours)
 
 
-def test_figures_agree_up_to_their_tolerance_and_no_further(comparison: Comparison) -> None:
+def test_figures_agree_up_to_their_tolerance_and_no_further(comparison: TopologyComparison) -> None:
     measures = comparison.ours.measures
     largest = next(figure for figure in FIGURES if figure.name == "largest degree")
     top = measures.largest[0]

@@ -53,7 +53,7 @@ def test_every_path_is_a_shortest_one(case: tuple[Topology, list[int]]) -> None:
             assert nodes[-1] == target
             assert found.latency[a, c] == pytest.approx(length[target], abs=1e-9)
             assert topology.latency[found.path(a, c)].sum() == pytest.approx(length[target], abs=1e-9)
-            assert found.hops()[a, c] == len(nodes) - 1
+            assert len(found.path(a, c)) == len(nodes) - 1
 
 
 @given(cases())
@@ -125,4 +125,4 @@ def test_twenty_thousand_nodes_and_all_paths_of_a_thousand_brokers_take_less_tha
     topology = inet()
     found = routes(topology, np.arange(0, 20_000, 20))
     assert perf_counter() - begun < 60
-    assert found.hops().shape == (1_000, 1_000)
+    assert len(found.starts) == 1_000 * 1_000 + 1

@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traces.classify import classify_tables
+from hullcast.sim.traces.checking import classify_tables
 from hullcast.sim.traces.market import (
     DAYS,
     NOT_IGNORABLE,

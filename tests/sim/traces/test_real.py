@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from hullcast.sim.traces.classify import classify
+from hullcast.sim.traces.checking import classify
 from hullcast.sim.traces.trace import read_parts
 from hullcast.sim.traces.yahoo import yahoo_trace
 from tests.support.shared_data import shared

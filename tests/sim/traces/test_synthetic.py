@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hullcast.sim.traces.classify import classify
+from hullcast.sim.traces.checking import classify
 from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.table51 import DOMAIN, Mix, Workload
 from hullcast.sim.traces.trace import read_info, read_parts
-from hullcast.sim.workloads import DOMAIN, Mix, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,10 @@ import pytest
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
-from hullcast.sim.spark import told_in_a_line
+from hullcast.sim.spark.session import told_in_a_line
 from hullcast.sim.traces.checking import check_whole
-from hullcast.sim.traces.days import select_days, trading_days
 from hullcast.sim.traces.fundamentals import fundamentals, read_fundamentals
-from hullcast.sim.traces.prices import PRICES, price_files, read_prices
+from hullcast.sim.traces.prices import PRICES, price_files, read_prices, select_days, trading_days
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traces.trace import TraceInfo, events, read_info, read_parts
 from hullcast.sim.traces.yahoo import REASONS, judge, yahoo_trace
@@ -266,7 +265,7 @@ def test_an_error_in_the_middle_leaves_the_trace_that_is_there(spark: SparkSessi
         yahoo_trace(spark, tmp_path / "p.csv.gz", tmp_path / "f.csv", tmp_path / "a:b", force=True)
     (tmp_path / "p.csv").write_text("symbol,date,open,close\nA,2015-04-01,1,2\n")
     made = (spark, tmp_path / "p.csv", tmp_path / "f.csv", tmp_path / "a:b")
-    with pytest.raises(UsageError, match="have 1 days, 2 are wanted"):
+    with pytest.raises(UsageError, match="have 1 days, but 2 were asked for"):
         yahoo_trace(*made, days=2, force=True)
     with pytest.raises(UsageError, match="no prices from 2016-01-01 on; the data goes from 2015-04-01 to 2015-04-01"):
         yahoo_trace(*made, first=datetime.date(2016, 1, 1), force=True)

@@ -40,11 +40,14 @@ from hullcast.sim.overlay.tree import BrokerTree
 from hullcast.sim.overlay.zones import Zones
 from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.paths import Routes, routes
-from hullcast.sim.traffic.chunk import APPROACHES, METRICS, State, World, replay_chunk
+from hullcast.sim.traffic.chunk import APPROACHES, replay_chunk
+from hullcast.sim.traffic.rectangles import StartRows
+from hullcast.sim.traffic.tally import METRICS
+from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of
 
 A, B, C, D = 0, 1, 2, 3
-STATE = State(np.array([A, B]), np.array([25.0, 55.0]), np.array([5.0, 3.0]))
+STATE = StartRows(np.array([A, B]), np.array([25.0, 55.0]), np.array([5.0, 3.0]))
 LOW, HIGH = np.array([10.0, 20.0, 50.0, 5.0]), np.array([30.0, 60.0, 90.0, 95.0])
 CHANGES: list[Change] = [
     (A, (25.0, 4.0)),  # falls

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traffic import chunk
-from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of, expected, small_world, state_of, table
 
 ROWS = st.tuples(st.integers(0, 6).map(float), st.integers(0, 4).map(float))
 CHANGES = st.lists(st.tuples(st.integers(0, 7), st.just(NOWHERE) | ROWS | ROWS | ROWS), min_size=1, max_size=25)
 SEEDS = st.integers(0, 10_000)
-NO_STATE = State(np.empty(0, np.int64), np.empty(0), np.empty(0))
+NO_STATE = StartRows(np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 
 @given(seed=SEEDS, changes=CHANGES)
@@ -66,7 +68,7 @@ def test_columns_are_named_and_typed_as_promised_also_without_events() -> None:
 
 
 def test_a_change_that_changes_nothing_costs_only_where_the_server_does_not_decide() -> None:
-    world, state = small_world(7).world, State(np.array([0]), np.array([3.0]), np.array([2.0]))
+    world, state = small_world(7).world, StartRows(np.array([0]), np.array([3.0]), np.array([2.0]))
     columns = replay_chunk(state, events_of([(0, (3.0, 2.0)), (1, NOWHERE)]), world)
     again, absent = (columns["seq"] == seq for seq in (0, 1))
     relaxed = columns["approach"] == APPROACHES.index("CN")
@@ -97,10 +99,10 @@ def test_a_world_that_was_pickled_gives_the_same_and_its_arrays_are_shared_and_w
         (NO_STATE, Events(np.array([1]), np.array([0]), np.full(1, np.inf), np.ones(1)), r"\(inf, 1.0\)"),
         (NO_STATE, Events(np.array([1]), np.array([0, 1]), np.ones(2), np.ones(2)), "1 sequence numbers for 2"),
         (NO_STATE, Events(np.array([1]), np.array([0]), np.ones(1), np.ones(2)), "differ in length"),
-        (State(np.array([2, 2]), np.ones(2), np.ones(2)), events_of([]), "twice"),
+        (StartRows(np.array([2, 2]), np.ones(2), np.ones(2)), events_of([]), "twice"),
     ],
 )
-def test_columns_that_make_no_sense_are_refused(state: State, events: Events, reason: str) -> None:
+def test_columns_that_make_no_sense_are_refused(state: StartRows, events: Events, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         replay_chunk(state, events, small_world(1).world)
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.overlay.brokers import choose_brokers
-from hullcast.sim.overlay.placement import place
+from hullcast.sim.overlay.placement import choose_brokers, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import routes
-from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, Events, State, World, replay_chunk
-from hullcast.sim.traffic.replay import check_trace, label, replay, sent, starting_states, with_chunks
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.replay import check_trace, replay, sent, starting_states, with_chunks
+from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, expected, small_world
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Row = tuple[int, str, float | None, float | None]
 
 @pytest.fixture(scope="module", autouse=True)
 def plain_plans(spark: SparkSession) -> Iterator[None]:
-    """Plans as experiments have them (sim/experiments/stage.py)."""
+    """Plans as experiments have them (sim/experiments/traffic/replays.py)."""
     before = spark.conf.get("spark.sql.adaptive.enabled")
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     yield
@@ -83,7 +84,7 @@ def plainly(rows: Sequence[Row], world: World) -> list[tuple[Any, ...]]:
     number = {key: i for i, key in enumerate(sorted({row[1] for row in rows}))}
     first = {row[1]: row[2:] for row in sorted(rows) if row[0] < 0}
     there = {number[key]: place for key, place in first.items() if place[0] is not None}
-    state = State(np.array(list(there), np.int64), *np.array(list(there.values()), np.float64).reshape(-1, 2).T)
+    state = StartRows(np.array(list(there), np.int64), *np.array(list(there.values()), np.float64).reshape(-1, 2).T)
     later = [row for row in sorted(rows) if row[0] >= 0]
     columns = replay_chunk(
         state,
@@ -95,7 +96,7 @@ def plainly(rows: Sequence[Row], world: World) -> list[tuple[Any, ...]]:
         ),
         world,
     )
-    names = [label(placed.placement) for placed in world.placements]
+    names = [placed.placement.label for placed in world.placements]
     found = []
     for values in zip(*(columns[name].tolist() for name in COLUMNS), strict=True):
         seq, placement, approach, *rest = values
@@ -134,7 +135,7 @@ def test_spark_counts_what_plain_counting_counts(spark: SparkSession) -> None:
         gone, place = random.random() < 0.2, (float(random.integers(7)), float(random.integers(4)))
         changes.append((int(random.integers(6)), NOWHERE if gone else place))
     rows: list[Row] = [(seq, str(key), *_place(row)) for seq, (key, row) in enumerate(changes)]
-    names = [label(placement) for placement, _ in small.placements]
+    names = [placement.label for placement, _ in small.placements]
     wanted = [
         (seq, names[placement], APPROACHES[approach], *rest)
         for seq, placement, approach, *rest in expected(small.oracles(), changes)

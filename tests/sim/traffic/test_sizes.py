@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,6 @@ from hullcast.network.compiled import kernel
 from hullcast.network.wire.frames import Deliver, decode, encode
 from hullcast.sim.traffic.sizes import (
     LAST,
-    Ints,
     block_bytes,
     rectangle_bytes,
     row_bytes,
@@ -18,6 +19,9 @@ from hullcast.sim.traffic.sizes import (
     wire_columns,
     wire_sizes,
 )
+
+if TYPE_CHECKING:
+    from hullcast.sim.arrays import Ints
 
 #: Where the length of a block takes one more byte or two, and next to it.
 ROWS = [1, 2, 5, 6, 7, 15, 16, 31, 32, 33, 255, 256, 1_638, 1_639, 4_095, 4_096, 8_191, LAST - 1, LAST, 30_000]

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 import networkx
 import numpy as np
 
-from hullcast.sim.overlay.can import approached
-from hullcast.sim.overlay.placement import PLACEMENTS, Placement, place
+from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.overlay.placement import Placement, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.paths import routes
-from hullcast.sim.traffic.chunk import APPROACHES, METRICS, Events, State, World
+from hullcast.sim.traffic.chunk import APPROACHES
+from hullcast.sim.traffic.rectangles import Events, StartRows
 from hullcast.sim.traffic.sizes import rectangle_bytes, row_bytes, unicast_bytes
+from hullcast.sim.traffic.tally import METRICS
+from hullcast.sim.traffic.world import World
+from tests.sim.overlay.plans import approached
 from tests.support.traffic_oracle import Oracle, Overlay, Sizes
 
 if TYPE_CHECKING:
@@ -91,11 +95,11 @@ def events_of(changes: Sequence[Change], first: int = 0) -> Events:
     return Events(np.arange(first, first + len(keys)), keys, rows[:, 0].copy(), rows[:, 1].copy())
 
 
-def state_of(changes: Sequence[Change]) -> State:
+def state_of(changes: Sequence[Change]) -> StartRows:
     """The rows that these leave, deleted ones as NaN."""
     last = dict(changes)
     rows = np.array(list(last.values()), np.float64).reshape(-1, 2)
-    return State(np.array(list(last), np.int64), rows[:, 0].copy(), rows[:, 1].copy())
+    return StartRows(np.array(list(last), np.int64), rows[:, 0].copy(), rows[:, 1].copy())
 
 
 def table(columns: dict[str, NDArray[Any]]) -> list[tuple[int, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
@@ -38,6 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, about, module in SIMULATIONS:
         subparser = which.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
         import_module(module).add_arguments(subparser)
+
+
+def add_run_arguments(parser: argparse.ArgumentParser, *, out: str, quick: str) -> None:
+    """Declare what every run of steps takes."""
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
+    parser.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help=f"for results (default ./{out})")
+    parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
+    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

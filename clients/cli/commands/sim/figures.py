@@ -1,76 +1,54 @@
-"""`hullcast sim figures`: the traffic figures of Xie (2007), with tables, charts and a report."""
+"""`hullcast sim figures`: the figures of a paper, with tables, charts and a report."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hullcast.network.wire.errors import UsageError
-from hullcast.sim import XIE
+from hullcast.clients.cli.commands.sim import add_run_arguments
+from hullcast.sim import experiments
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-#: As `sim.experiments.settings.SECTIONS`, which is not imported here: help must not wait for numba (a test compares).
-SECTIONS = ("5.8", "5.9", "5.10", "stress", "control", "scaling")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    about = {name: import_module(f"{experiments.__name__}.{name}") for name in experiments.papers()}
     parser.description = (
-        "Reproduces Figures 5.8 (ignorable updates), 5.9 (affected subscriptions) and 5.10 (a stock market), and node "
-        f"stress, of {XIE}, for four ways of placing subscriptions at brokers. Each gives a Parquet table, a PNG and a "
-        "section of report.md with the claims and what was measured. The exit code is 0 also if goals are missed."
+        f"Reproduces the figures of a paper. {' '.join(f'{name}: {paper.ABOUT}' for name, paper in about.items())} "
+        "Each section gives a Parquet table, a PNG and a part of report.md with the claims and what was measured. The "
+        "exit code is 0 also if goals are missed."
     )
-    parser.add_argument("--quick", action="store_true", help="smaller networks and workloads: a few minutes")
-    parser.add_argument(
-        "--only", action="append", choices=SECTIONS, default=[], metavar="SECTION",
-        help=f"one of {', '.join(SECTIONS)}; may be repeated (default: all)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="folder with real prices, fundamentals and the AS graph (default: do without)",
-    )
-    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("figures"), metavar="DIR", help="for results (default ./figures)"
-    )
-    parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
-    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
+    sections = "; ".join(f"{name}: {', '.join(paper.SECTIONS)}" for name, paper in about.items())
+    parser.add_argument("--paper", choices=about, default="traffic", help="whose figures (default traffic)")
+    only = f"one section; may be repeated (default: all). {sections}"
+    parser.add_argument("--only", action="append", default=[], metavar="SECTION", help=only)
+    data = "folder with real prices, fundamentals and the AS graph (default: do without)"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    add_run_arguments(parser, out="figures", quick="smaller networks and workloads: a few minutes")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the experiments, and say what was found."""
     from hullcast.clients.cli.commands.progress import continuable, steps_bar
-    from hullcast.sim.experiments.figures import run_figures, steps
-    from hullcast.sim.experiments.goals import told
-    from hullcast.sim.experiments.settings import FULL, QUICK, wanted
+    from hullcast.sim.experiments.figures import Paper, run_figures
+    from hullcast.sim.output.goals import summary
 
-    if "control" in arguments.only and arguments.data is None:
-        raise UsageError("control needs the AS graph of 2006; give its folder with --data DIR")
-    settings = QUICK if arguments.quick else FULL
-    settings = replace(settings, network=replace(settings.network, seed=arguments.seed))
-    asked = wanted(arguments.only)
-    with continuable(arguments.out), steps_bar(console, steps(settings, asked, arguments.data)) as progress:
-        found = run_figures(
-            settings,
-            asked,
-            arguments.out,
-            progress,
-            data=arguments.data,
-            master=arguments.master,
-            resume=arguments.resume,
-        )
+    paper: Paper[object] = import_module(f"{experiments.__name__}.{arguments.paper}.figures").PAPER
+    settings = paper.seeded(paper.quick if arguments.quick else paper.full, arguments.seed)
+    asked, data, out = paper.asked(arguments.only, arguments.data), arguments.data, arguments.out
+    how = {"data": data, "master": arguments.master, "resume": arguments.resume}
+    with continuable(out), steps_bar(console, paper.steps(settings, asked, data)) as progress:
+        found = run_figures(paper, settings, asked, out, progress, **how)
     if found.reused:
         console.print(f"{len(found.reused)} steps were done before and not repeated", style="dim")
     for section in found.sections:
         console.print(f"[bold]{section.title}[/]: {section.told}")
     if found.goals:
-        console.print(f"[bold]Goals[/]: {told(found.goals)}", soft_wrap=True)
+        console.print(f"[bold]Goals[/]: {summary(found.goals)}", soft_wrap=True)
     console.print(f"report: {found.report}", soft_wrap=True)
     return 0

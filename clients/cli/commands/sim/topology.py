@@ -136,7 +136,7 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, list[str]]:
 def _paths(topology: Topology, arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     from time import perf_counter
 
-    from hullcast.sim.overlay.brokers import choose_brokers
+    from hullcast.sim.overlay.placement import choose_brokers
     from hullcast.sim.topology.paths import CHUNK, routes
 
     sites = choose_brokers(topology, arguments.brokers, root=arguments.seed)

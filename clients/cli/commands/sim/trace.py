@@ -21,7 +21,7 @@ from hullcast.sim import XIE
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hullcast.sim.traces.classify import Classes
+    from hullcast.sim.traces.checking import Classes
     from hullcast.sim.traces.trace import TraceInfo
 
 
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     info = {"yahoo": _yahoo, "market": _market, "table51": _table51}[arguments.kind](arguments, console)
     classes = None
     if arguments.classify:
-        from hullcast.sim.traces.classify import classify
+        from hullcast.sim.traces.checking import classify
         from hullcast.sim.traces.trace import parts_of
 
         with bar(console, len(parts_of(arguments.out))) as tick:
@@ -142,7 +142,7 @@ def _market(arguments: argparse.Namespace, console: Console) -> TraceInfo:
 
 def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     from hullcast.sim.traces.synthetic import table51_trace
-    from hullcast.sim.workloads import Mix
+    from hullcast.sim.traces.table51 import Mix
 
     mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
     with bar(console, None) as tick:

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
+from hullcast.clients.cli.commands.sim import add_run_arguments
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.overlay import PLACEMENTS
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-    from hullcast.sim.experiments.traffic import Traffic, TrafficSettings
-
-#: As `sim.overlay.placement.PLACEMENTS`, which is not imported here: help must not wait for numba (a test compares).
-PLACEMENTS = ("can", "tree-content", "tree-nearest", "tree-random")
+    from hullcast.sim.experiments.traffic.workload import TrafficFound, TrafficSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,52 +32,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subscriptions", type=whole(1), metavar="N", help="default 500000 (quick: 50000)")
     parser.add_argument("--brokers", type=whole(1), metavar="N", help="default 1000 (quick: 200)")
     parser.add_argument("--nodes", type=whole(3), metavar="N", help="nodes of the network; default 20000 (quick: 4000)")
-    parser.add_argument(
-        "--topology",
-        type=Path,
-        metavar="FILE",
-        help="read the network from a file (GraphML, edge list, INET)",
-    )
-    parser.add_argument(
-        "--placement",
-        action="append",
-        choices=PLACEMENTS,
-        default=[],
-        help="how brokers are connected and subscriptions placed; may be repeated (default: all)",
-    )
+    file = "read the network from a file (GraphML, edge list, INET)"
+    parser.add_argument("--topology", type=Path, metavar="FILE", help=file)
+    placed = "how brokers are connected and subscriptions placed; may be repeated (default: all)"
+    parser.add_argument("--placement", action="append", choices=PLACEMENTS, default=[], help=placed)
     parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees (default 9)")
-    parser.add_argument(
-        "--entry", choices=("map", "greedy"), default="map",
-        help="how messages enter a CAN: directly (map, default), or from neighbour to neighbour (greedy)",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
-    parser.add_argument(
-        "--chunks", type=whole(1), metavar="N", help="pieces replayed in parallel; does not change the result"
-    )
-    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("traffic"), metavar="DIR", help="for results (default ./traffic)"
-    )
-    parser.add_argument("--quick", action="store_true", help="smaller network and workload, where no size is given")
-    parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
+    entered = "how messages enter a CAN: directly (map, default), or from neighbour to neighbour (greedy)"
+    parser.add_argument("--entry", choices=("map", "greedy"), default="map", help=entered)
+    parallel = "pieces replayed in parallel; does not change the result"
+    parser.add_argument("--chunks", type=whole(1), metavar="N", help=parallel)
+    add_run_arguments(parser, out="traffic", quick="smaller network and workload, where no size is given")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Replay, and show the summary."""
     from hullcast.clients.cli.commands.progress import continuable, steps_bar
-    from hullcast.sim.experiments.traffic import STEPS, run_traffic
+    from hullcast.sim.experiments.traffic.workload import STEPS, run_traffic
 
     settings = settings_of(arguments)
     with continuable(arguments.out), steps_bar(console, STEPS) as progress:
-        found = run_traffic(
-            settings,
-            arguments.out,
-            progress,
-            master=arguments.master,
-            chunks=arguments.chunks,
-            resume=arguments.resume,
-        )
+        how = {"master": arguments.master, "chunks": arguments.chunks, "resume": arguments.resume}
+        found = run_traffic(settings, arguments.out, progress, **how)
     if arguments.json:
         sys.stdout.write(json.dumps([asdict(line) for line in found.lines], indent=1) + "\n")
     else:
@@ -92,8 +67,8 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
         raise UsageError(
             "--topology reads a network with all its nodes, so --nodes has no effect; give only one of the two"
         )
-    from hullcast.sim.experiments.settings import FULL, QUICK
-    from hullcast.sim.experiments.traffic import TrafficSettings
+    from hullcast.sim.experiments.traffic.settings import FULL, QUICK
+    from hullcast.sim.experiments.traffic.workload import TrafficSettings
 
     sizes = QUICK if arguments.quick else FULL
     given = {name: getattr(arguments, name) for name in ("nodes", "brokers", "fanout") if getattr(arguments, name)}
@@ -109,10 +84,10 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
     )
 
 
-def show(found: Traffic, console: Console) -> None:
+def show(found: TrafficFound, console: Console) -> None:
     """The summary on the terminal."""
-    from hullcast.sim.bench.report import plain_table
-    from hullcast.sim.experiments.traffic import COLUMNS, LEGEND, about, rows_of
+    from hullcast.sim.experiments.traffic.workload import COLUMNS, LEGEND, about, rows_of
+    from hullcast.sim.output.text import plain_table
 
     console.print(about(found.lines) + ".")
     rows = rows_of(found.lines)

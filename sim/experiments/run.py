@@ -1,0 +1,136 @@
+"""What every experiment stands on: the run's folder, Spark, progress, and the memory that it takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from hullcast.sim.experiments.steps import RunFolder
+from hullcast.sim.spark.needs import check_workers, is_local
+from hullcast.sim.spark.session import path_to_read, path_to_write, spark_session
+
+MEMORY = "2g"
+INTERVAL_S = 0.5
+
+
+class StepProgress(Protocol):
+    """Shows how far a run has come; `tasks` may be called from another thread."""
+
+    def begin(self, what: str) -> None:
+        """A step begins, and the one before it is done."""
+
+    def tasks(self, done: int, known: int) -> None:
+        """Spark's tasks within a step."""
+
+
+class ExperimentRun:
+    """For `with`. Spark starts when a step first needs it (a run whose steps are all there does not) and ends here."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        progress: StepProgress,
+        *,
+        master: str | None = None,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """`spark`: a session that is there already, and stays."""
+        self.folder, self.progress, self._master = folder, progress, master
+        self._ends = ExitStack()
+        self._spark = spark
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.__exit__(kind, error, trace)  # the session tells in a line what went wrong inside the JVM
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, started when first asked for."""
+        if self._spark is None:
+            # Plans as they are: chunks have partitions of their own already, and a job for each stage would cost more.
+            options = {"spark_sql_adaptive_enabled": "false"}
+            session = spark_session(self._master, app="hullcast sim", memory=MEMORY, **options)
+            spark = self._ends.enter_context(session)
+            if not is_local(spark.sparkContext.master or ""):
+                check_workers(spark)
+            self._spark = spark
+        return self._spark
+
+    def stop_spark(self) -> None:
+        """End the session, for an experiment that opens its own; it starts again when somebody asks for it."""
+        self._ends.close()
+        self._ends, self._spark = ExitStack(), None
+
+    def step(self, name: str, settings: Mapping[str, object], make: Callable[[Path], None], *, what: str = "") -> Path:
+        """The folder of a finished step, made now unless an earlier run did; `what` is shown as progress."""
+        self.progress.begin(what or name)
+        return self.folder.step(name, settings, make)
+
+
+def kept(table: DataFrame, folder: Path) -> DataFrame:
+    """A table that is on disk from now on, and not computed again."""
+    table.write.parquet(path_to_write(folder))
+    return table.sparkSession.read.schema(table.schema).parquet(path_to_read(folder))
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks run at the same time. (`defaultParallelism` says of local sessions what we set it to.)"""
+    local = re.fullmatch(r"local(?:\[(\d+|\*).*\])?", spark.sparkContext.master or "")
+    if local is None:
+        return spark.sparkContext.defaultParallelism
+    return os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1)
+
+
+class PeakMemory:
+    """The most memory that this process and all it started had at one time: `peak_bytes`, after the `with` block.
+
+    Looks every half second. Counted is the proportional share (PSS) where the system tells it: a page that three
+    workers share counts once, not three times. Elsewhere it is the resident size, which counts shared pages often and
+    so says too much.
+    """
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="peak-memory", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._done.wait(INTERVAL_S):
+            self._look()
+
+    def _look(self) -> None:
+        here = psutil.Process()
+        self.peak_bytes = max(self.peak_bytes, sum(map(_bytes, [here, *here.children(recursive=True)])))
+
+
+def _bytes(process: psutil.Process) -> int:
+    try:
+        full = process.memory_full_info()
+        return int(getattr(full, "pss", full.rss))
+    except psutil.NoSuchProcess:
+        return 0
+    except psutil.AccessDenied:
+        return int(process.memory_info().rss)

@@ -1,0 +1,109 @@
+"""Judging lines of traffic charts: which lines there are, what is said of them, and CN at its leanest.
+
+CN at its leanest: the same statements judged again as if CN's row were packed as tightly as rectangles are. Nobody
+sends such a frame; it is the least that CN could do with, so a statement that fails with it is one that hangs on the
+wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.traffic.summary import EventCost, TrafficLine
+from hullcast.sim.output.text import growth, number
+from hullcast.sim.traffic.sizes import wire_sizes
+
+SERVER_NET, UNICAST, AGGREGATED, NET = "S-CN", "S-UN", "S-UN aggregated", "CN"
+APPROACHES = (SERVER_NET, NET, UNICAST, AGGREGATED)  # in the order of tables and charts
+#: Growth up to which we call something flat, and nearly flat.
+FLAT, NEARLY_FLAT = 1.25, 1.5
+#: Gateways by content: what the goals speak of.
+BY_CONTENT = ("can", "tree-content")
+#: Why some statements could not fail, and why some do.
+FLOODS = "a CAN sends to all zones that a message meets, whether or not a subscription there is affected"
+DEAR = "a change takes many frames to reach all gateways with an affected subscription"
+
+
+def curve(lines: Iterable[TrafficLine], placement: str, approach: str) -> list[TrafficLine]:
+    """One line of a chart: by what the experiment varies."""
+    mine = [line for line in lines if line.cost.placement == placement and line.cost.approach == approach]
+    return sorted(mine, key=lambda line: line.x)
+
+
+def bytes_along(lines: Sequence[TrafficLine], placement: str, *approaches: str) -> list[list[float]]:
+    """Bytes per event along the lines of the chart."""
+    return [[line.cost.bytes for line in curve(lines, placement, name)] for name in approaches]
+
+
+def placements_of(lines: Iterable[TrafficLine]) -> list[str]:
+    """Placements in the order of the design, as far as they were measured."""
+    order = ("can", "can-greedy", "tree-content", "tree-nearest", "tree-random")
+    there = {line.cost.placement for line in lines}
+    return [name for name in order if name in there] + sorted(there - set(order))
+
+
+def spread_of(cost: EventCost) -> str:
+    """What makes a placement expensive: over how many overlay edges a change goes."""
+    frame = cost.bytes_changing / cost.messages_changing if cost.messages_changing else 0.0
+    return f"{number(cost.messages_changing)} frames of {number(frame)} bytes"
+
+
+def flat_net(placement: str, net: Sequence[float]) -> Claim:
+    """That CN is flat."""
+    varies, why = growth(net), "what CN sends depends on a row's x alone"
+    told = f"varies by {varies:.2f}x"
+    return Claim(placement, "CN is flat", told, varies <= FLAT, f"it varies by more than {FLAT}x", construction=why)
+
+
+def figures_of(lines: Sequence[TrafficLine], show: Callable[[TrafficLine], str]) -> list[list[str]]:
+    """Bytes per event of each approach by placement, at the first point and at the last; all are in the Parquet."""
+    rows: list[list[str]] = []
+    for placement in placements_of(lines):
+        if not rows:
+            points = curve(lines, placement, SERVER_NET)
+            ends = " and at ".join(dict.fromkeys(show(points[i]) for i in (0, -1)))
+            rows.append([f"bytes at {ends}", *APPROACHES])
+        along = bytes_along(lines, placement, *APPROACHES)
+        rows.append([placement, *(", ".join(map(number, [values[0], *values[1:][-1:]])) for values in along)])
+    return rows
+
+
+def lean_share() -> float:
+    """A lean frame as a share of the real one: all frames of CN are alike, so its bytes are in proportion."""
+    sizes = wire_sizes()
+    return sizes.lean_row / sizes.row
+
+
+def leaner(lines: Sequence[TrafficLine]) -> list[TrafficLine]:
+    """The same lines, with CN's bytes as they would be; its messages and stress stay."""
+    return [replace(line, cost=_lean(line.cost)) if line.cost.approach == NET else line for line in lines]
+
+
+def _lean(cost: EventCost) -> EventCost:
+    names = ("bytes", "byte_links", "bytes_changing", "byte_links_changing")
+    return replace(cost, **{name: getattr(cost, name) * lean_share() for name in names})
+
+
+def lean_note(real: Sequence[Claim], lean: Sequence[Claim]) -> str:
+    """Which verdicts would be others; the two lists hold the same statements in the same order."""
+    sizes = wire_sizes()
+    told: dict[str, dict[str, list[str]]] = {}
+    for ours, other in zip(real, lean, strict=True):
+        if ours.holds != other.holds:
+            verb = "would hold" if other.holds else "would **not** hold"
+            told.setdefault(f"*{ours.statement}* {verb}", {}).setdefault(ours.subject, []).append(ours.workload)
+    everywhere = len({claim.workload for claim in real})
+    changes = "; ".join(
+        f"{what} for "
+        + " and ".join(
+            subject if len(of) == everywhere else f"{subject} ({'; '.join(of)})" for subject, of in where.items()
+        )
+        for what, where in told.items()
+    )
+    return (
+        f"CN's frame has {sizes.row} bytes, as the engine sends a changed row; packed as tightly as messages of S-CN "
+        f'it would have {sizes.lean_row} ("lean" above). With that frame '
+        + (f"{changes}." if changes else "every verdict here would be the same.")
+    )

@@ -1,0 +1,108 @@
+"""The simulated network of an experiment: topology, brokers, placements; and the subscriptions that live on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from hullcast.sim.arrays import Floats
+from hullcast.sim.experiments.traffic.settings import NetworkSettings
+from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.overlay.placement import Placement, choose_brokers, place
+from hullcast.sim.seeds import generator
+from hullcast.sim.topology.files import read_topology
+from hullcast.sim.topology.graph import Topology
+from hullcast.sim.topology.inet import inet
+from hullcast.sim.topology.paths import Routes, routes
+from hullcast.sim.traces.table51 import DOMAIN, LENGTH, MIDPOINT, RangeColumns
+from hullcast.sim.traffic.sizes import WireSizes, wire_sizes
+from hullcast.sim.traffic.world import World
+
+#: Subscriptions that content zones are made from: others than those that then live in them.
+SAMPLE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How ranges are drawn: mean and deviation of midpoint and length, as in Table 5.1; no length is negative."""
+
+    midpoint: tuple[float, float] = MIDPOINT
+    length: tuple[float, float] = LENGTH
+
+    def over(self, domain: tuple[float, float]) -> Law:
+        """The same for another domain: this one is for Table 5.1's."""
+        low, width = domain[0], (domain[1] - domain[0]) / DOMAIN
+        (middle, spread), (length, deviation) = self.midpoint, self.length
+        return Law((low + middle * width, spread * width), (length * width, deviation * width))
+
+    def ranges(self, count: int, *, root: int, name: str = "subscriptions") -> RangeColumns:
+        """So many of them. Fewer are the first of many: a run with more subscriptions adds some, and changes none."""
+        middle = generator(root, "law", name, "midpoints").normal(*self.midpoint, count)
+        mean, deviation = self.length
+        # Drawing again until it is positive is drawing from the part of the normal law that is: by its inverse.
+        below = ndtr(-mean / deviation)
+        share = generator(root, "law", name, "lengths").random(count)
+        length = np.maximum(mean + deviation * ndtri(below + share * (1.0 - below)), 0.0)
+        return RangeColumns(middle - length / 2, middle + length / 2)
+
+    def sample(self, *, root: int) -> Floats:
+        """Points (x1, x2) to divide the plane by."""
+        ranges = self.ranges(SAMPLE, root=root, name="sample")
+        return np.stack((ranges.low, ranges.high), axis=1)
+
+
+#: Of Figure 5.8: short ranges, spread over three times the domain and more.
+SHORT = Law(midpoint=(5_000.0, 10_000.0), length=(50.0, 10.0))
+#: All placements, and CAN once more with CAN's own way in.
+WITH_GREEDY = (*PLACEMENTS, "can-greedy")
+
+
+@dataclass(slots=True)
+class Network:
+    """Brokers and the ways between them. Placements are made when first asked for, and kept."""
+
+    topology: Topology
+    routes: Routes
+    settings: NetworkSettings
+    sizes: WireSizes
+    _placed: dict[tuple[Law, str], Placement] = field(default_factory=dict)
+
+    def placement(self, name: str, law: Law) -> Placement:
+        """The placement of that name (`can-greedy`: the CAN, entered greedily) for subscriptions of that law."""
+        if (law, name) not in self._placed:
+            greedy, seed = name == "can-greedy", self.settings.seed
+            made = place(
+                "can" if greedy else name,
+                self.routes,
+                law.sample(root=seed),
+                fanout=self.settings.fanout,
+                entry="greedy" if greedy else "map",
+                root=seed,
+            )
+            assert made.label == name
+            self._placed[law, name] = made
+        return self._placed[law, name]
+
+    def world(self, law: Law, ranges: RangeColumns, names: Sequence[str] = PLACEMENTS) -> World:
+        """These subscriptions on each of the placements."""
+        points = np.stack((ranges.low, ranges.high), axis=1)
+        placed = [self.placement(name, law) for name in names]
+        gateways = [placement.gateways(points, self.settings.seed) for placement in placed]
+        return World.of(ranges.low, ranges.high, list(zip(placed, gateways, strict=True)), self.sizes)
+
+
+def frame_sizes() -> dict[str, object]:
+    """What frames weigh, as part of a run's settings: results of another wire format are other results."""
+    sizes = wire_sizes()
+    return {"frame bytes": [int(sizes.rectangles[1]), int(sizes.unicast[1]), sizes.row]}
+
+
+def build_network(settings: NetworkSettings, file: Path | None = None) -> Network:
+    """An INET topology of the size asked for, or the one in a file, with brokers and all shortest paths among them."""
+    topology = inet(settings.nodes, root=settings.seed) if file is None else read_topology(file, root=settings.seed)
+    brokers = choose_brokers(topology, settings.brokers, root=settings.seed)
+    return Network(topology, routes(topology, brokers), settings, wire_sizes())

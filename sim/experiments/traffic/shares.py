@@ -1,0 +1,233 @@
+"""Figures 5.8 and 5.9: Table 5.1's workload by its share of ignorable updates, and by its share of spikes.
+
+A spike affects many subscriptions, so the second is traffic by the number of subscriptions that an update affects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from hullcast.sim import XIE
+from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.traffic.charts import draw_curves
+from hullcast.sim.experiments.traffic.inputs import table_trace
+from hullcast.sim.experiments.traffic.judging import (
+    AGGREGATED,
+    DEAR,
+    NEARLY_FLAT,
+    NET,
+    SERVER_NET,
+    UNICAST,
+    bytes_along,
+    curve,
+    figures_of,
+    flat_net,
+    lean_note,
+    lean_share,
+    leaner,
+    placements_of,
+    spread_of,
+)
+from hullcast.sim.experiments.traffic.networks import SHORT, Law
+from hullcast.sim.experiments.traffic.replays import Point, Replays
+from hullcast.sim.experiments.traffic.settings import FigureSettings
+from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
+from hullcast.sim.output.text import factor, factor_span, growth, number, short, times
+from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.traces.table51 import SHADOWS, Mix
+from hullcast.sim.traffic.sizes import wire_sizes
+
+LINEAR = 1.1  # how far bytes per affected subscription may vary
+CLOSE_TO_TEN = 8.0
+
+
+def ignorable_section(replays: Replays, settings: FigureSettings) -> Section:
+    """Figure 5.8: short ranges and no spikes."""
+    mixes = {share: (f"ignorable-{share:.2f}", Mix(spikes=0.0, ignorable=share)) for share in settings.ignorable}
+    return _section(
+        replays,
+        _replayed(replays, settings, "5.8", mixes, SHORT),
+        "5.8",
+        subject="ignorable updates",
+        workload=f"{settings.subscriptions:,} subscriptions, ranges of x with midpoint N(5000, 10000) and length "
+        f"N(50, 10), {settings.rows:,} rows, {settings.events:,} events a point, no spikes. Ignorable updates need "
+        f"rows that share their x: at 0 % there are none, at all other points {SHADOWS:.0%} of the rows share the x of "
+        "another, which makes a step between the first two points.",
+        paper="CN is flat. S-UN does poorly, improves with the share of ignorable updates and eventually beats CN, "
+        "which becomes worst. S-CN is best throughout.",
+        claims=ignorable_claims,
+        show=lambda line: f"{1 - line.cost.changing / line.cost.events:.0%} ignorable",
+        by="the share of ignorable updates",
+        title="traffic by the share of ignorable updates; workload: Table 5.1 with short ranges",
+        x_label="ignorable updates",
+        x_format=lambda share: f"{100 * share:.0f} %",
+    )
+
+
+def affected_section(replays: Replays, settings: FigureSettings) -> Section:
+    """Figure 5.9."""
+    mixes = {share: (f"spikes-{share:.3f}", Mix(spikes=share)) for share in settings.spikes}
+    return _section(
+        replays,
+        _replayed(replays, settings, "5.9", mixes, Law()),
+        "5.9",
+        subject="affected subscriptions",
+        workload=f"{settings.subscriptions:,} subscriptions of Table 5.1, {settings.rows:,} rows, {settings.events:,} "
+        f"events a point; {min(settings.spikes):.1%} to {max(settings.spikes):.1%} of them are spikes: a row drops to "
+        "the lowest y, and returns with the next event.",
+        paper="S-UN is linear, CN flat, S-CN nearly flat and close to 10x below CN.",
+        claims=affected_claims,
+        show=lambda line: f"{number(line.cost.affected)} affected",
+        by="the number of affected subscriptions",
+        title=f"traffic by affected subscriptions, of {short(settings.subscriptions)}; workload: Table 5.1",
+        x_label="affected subscriptions per event (log)",
+        x=lambda line: line.cost.affected,
+        x_log=True,
+    )
+
+
+def _replayed(
+    replays: Replays, settings: FigureSettings, figure: str, mixes: dict[float, tuple[str, Mix]], law: Law
+) -> list[TrafficLine]:
+    """One trace replayed for each share; `mixes` are the names of the traces, and their updates."""
+    lines: list[TrafficLine] = []
+    for share, (name, mix) in mixes.items():
+        trace = table_trace(replays, name, settings.rows, settings.events, mix)
+        step = f"{figure}-{name.partition('-')[2]}"
+        lines += replays.measure(Point(step, "Table 5.1", share, trace, law, settings.subscriptions, PLACEMENTS)).lines
+    return lines
+
+
+def _section(
+    replays: Replays,
+    lines: list[TrafficLine],
+    figure: str,
+    *,
+    subject: str,
+    workload: str,
+    paper: str,
+    claims: Callable[[Sequence[TrafficLine]], list[Claim]],
+    show: Callable[[TrafficLine], str],
+    by: str,
+    title: str,
+    **chart: Any,
+) -> Section:
+    """Draw the lines, and judge them."""
+    stem = replays.run.folder.folder / f"fig_{figure.replace('.', '_')}"
+    table, picture = stem.with_suffix(".parquet"), stem.with_suffix(".png")
+    write_lines(lines, table)
+    draw_curves(
+        [("", lines)],
+        picture,
+        title=f"Figure {figure}: {title}",
+        source=f"reproduces Figure {figure} of {XIE}",
+        y_label="bytes between brokers per event (log)",
+        value=lambda line: line.cost.bytes,
+        **chart,
+    )
+    found, alt = claims(lines), f"Bytes per event by {by}, a panel for each placement"
+    figures, notes = [figures_of(lines, show)], [lean_note(found, claims(leaner(lines)))]
+    title = f"Figure {figure}: {subject}"
+    return Section(figure, title, workload, paper, found, [table], {alt: picture}, figures, notes)
+
+
+def ignorable_claims(lines: Sequence[TrafficLine]) -> list[Claim]:
+    """The statements about Figure 5.8, for each placement."""
+    found = []
+    for placement in placements_of(lines):
+        net, unicast = bytes_along(lines, placement, NET, UNICAST)
+        falls = all(later <= 1.05 * former for former, later in pairwise(unicast)) and unicast[-1] < unicast[0]
+        told = f"{number(unicast[0])} to {number(unicast[-1])} bytes"
+        found += [
+            flat_net(placement, net),
+            _crossing(lines, placement),
+            Claim(placement, "S-UN improves", told, falls, "it does not fall from point to point"),
+            *_best(lines, placement),
+        ]
+    return found
+
+
+def _crossing(lines: Sequence[TrafficLine], placement: str) -> Claim:
+    """The shape of the original figure: S-UN is above CN at first, and CN above all others at last."""
+    ours, net, unicast = bytes_along(lines, placement, SERVER_NET, NET, UNICAST)
+    first, last = (curve(lines, placement, UNICAST)[i] for i in (0, -1))
+    above, worst = unicast[0] >= net[0], net[-1] > max(unicast[-1], ours[-1])
+    ratio = [times(net[i], unicast[i]) for i in (0, -1)]
+    sizes, frames = wire_sizes(), curve(lines, placement, NET)[0].cost.messages
+    if not above:
+        because = (
+            f"CN is worst from the start: an update affects {number(first.cost.affected)} subscriptions only, for "
+            f"which S-UN needs {number(unicast[0])} bytes, and CN's frame has {sizes.row} bytes (lean {sizes.lean_row})"
+        )
+    else:
+        because = (
+            f"at {last.x:.0%} an event still affects {number(last.cost.affected)} subscriptions, and S-UN sends "
+            "a frame to each"
+        )
+    return Claim(
+        placement,
+        "CN becomes worst: S-UN above it at first, below at last",
+        f"CN / S-UN: {factor(ratio[0])}, then {factor(ratio[1])} "
+        f"(lean {factor(lean_share() * ratio[0])}, then {factor(lean_share() * ratio[1])})",
+        above and worst,
+        because,
+        f"{number(frames)} frames" if not above else "",
+    )
+
+
+def _best(lines: Sequence[TrafficLine], placement: str) -> list[Claim]:
+    ours, net, unicast, bundled = bytes_along(lines, placement, SERVER_NET, NET, UNICAST, AGGREGATED)
+    lower = [min(pair) for pair in zip(net, unicast, strict=True)]
+    found = []
+    for statement, others in (
+        ("S-CN is best throughout, of CN and S-UN (these / S-CN)", lower),
+        ("(ours) S-CN is below S-UN aggregated too (this / S-CN)", bundled),
+    ):
+        ratios = [times(other, mine) for mine, other in zip(ours, others, strict=True)]
+        at = min(range(len(ratios)), key=ratios.__getitem__)
+        told, spread = f"at least {factor(ratios[at])}", spread_of(curve(lines, placement, SERVER_NET)[at].cost)
+        found.append(Claim(placement, statement, told, ratios[at] > 1.0, DEAR, spread))
+    return found
+
+
+def affected_claims(lines: Sequence[TrafficLine]) -> list[Claim]:
+    """The four statements about Figure 5.9, for each placement."""
+    found = []
+    for placement in placements_of(lines):
+        ours, net, unicast = bytes_along(lines, placement, SERVER_NET, NET, UNICAST)
+        affected = [line.cost.affected for line in curve(lines, placement, UNICAST)]
+        each = [times(b, a) for a, b in zip(affected, unicast, strict=True)]
+        first, last = (curve(lines, placement, SERVER_NET)[i].cost for i in (0, -1))
+        below = [times(c, o) for c, o in zip(net, ours, strict=True)]
+        rise = times(ours[-1] - ours[0], unicast[-1] - unicast[0])
+        found += [
+            Claim(
+                placement,
+                "S-UN is linear",
+                f"{number(min(each))} to {number(max(each))} bytes per affected",
+                growth(each) <= LINEAR,
+                f"the cost of one more subscription varies by {growth(each):.2f}x",
+                construction="S-UN sends a frame of one size for each affected subscription",
+            ),
+            flat_net(placement, net),
+            Claim(
+                placement,
+                f"S-CN is nearly flat (at most {NEARLY_FLAT}x)",
+                f"grows by {growth(ours):.2f}x, {rise:.1%} of S-UN's rise in bytes",
+                growth(ours) <= NEARLY_FLAT,
+                "a spike to the bottom affects every range that holds its x, as every event of CN does; affected "
+                f"subscriptions grow by {growth(affected):.1f}x, and so do the frames of a change",
+                f"{number(first.messages_changing)} to {number(last.messages_changing)}",
+            ),
+            Claim(
+                placement,
+                f"S-CN is close to 10x below CN (at least {CLOSE_TO_TEN:.0f}x)",
+                f"{factor_span(below)} (lean {factor_span([lean_share() * ratio for ratio in below])})",
+                min(below) >= CLOSE_TO_TEN,
+                DEAR,
+                spread_of(last),
+            ),
+        ]
+    return found

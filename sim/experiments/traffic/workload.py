@@ -1,0 +1,144 @@
+"""`hullcast sim traffic`: one workload replayed, event by event and in summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.run import ExperimentRun, StepProgress
+from hullcast.sim.experiments.steps import RunFolder, file_mark, write_text
+from hullcast.sim.experiments.traffic.charts import draw_summary
+from hullcast.sim.experiments.traffic.inputs import market_step
+from hullcast.sim.experiments.traffic.judging import placements_of
+from hullcast.sim.experiments.traffic.networks import WITH_GREEDY, Law, frame_sizes
+from hullcast.sim.experiments.traffic.replays import Point, Replays
+from hullcast.sim.experiments.traffic.settings import NetworkSettings
+from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
+from hullcast.sim.output.text import markdown, number
+from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.traces.checking import check_whole
+from hullcast.sim.traces.trace import read_info
+
+STEPS = 5
+#: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
+MOST_SUBSCRIPTIONS = 20_000_000
+COLUMNS = (
+    *("placement", "approach", "bytes", "messages", "bytes x links", "bytes, changing only"),
+    *("node stress", "p99", "most", "link stress", "p99", "most"),
+)
+#: What the columns mean, for readers who have seen nothing else.
+LEGEND = (
+    "S-CN is the way of Hullcast. S-UN: the server sends a message to each affected subscription (aggregated: to each "
+    "broker that has any). CN: each changed row goes to all brokers with a range that holds it. Changing only: the "
+    "mean over events that can change an answer. Stress: the most messages that one broker sends, or that cross one "
+    "link, for one event."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSettings:
+    """All that decides what a replay finds. Without a trace it is the calibrated market."""
+
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    subscriptions: int = 500_000
+    placements: tuple[str, ...] = PLACEMENTS
+    trace: Path | None = None
+    topology: Path | None = None
+    stocks: int = 3_053
+    days: int = 60
+
+    def __post_init__(self) -> None:
+        strange = [name for name in self.placements if name not in WITH_GREEDY]
+        if strange:
+            raise UsageError(f"unknown placement {', '.join(strange)}; choose among {', '.join(WITH_GREEDY)}")
+        if self.subscriptions < 1:
+            raise UsageError("a replay needs at least one subscription")
+        if self.subscriptions > MOST_SUBSCRIPTIONS:
+            raise UsageError(
+                f"{self.subscriptions:,} subscriptions are more than fit in memory; the limit is {MOST_SUBSCRIPTIONS:,}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficFound:
+    """What was found, and where it is."""
+
+    lines: list[TrafficLine]
+    events: Path  # Parquet: a row per event, placement and approach
+    summary: Path
+    reused: list[str]
+
+
+def run_traffic(
+    settings: TrafficSettings,
+    out: Path,
+    progress: StepProgress,
+    *,
+    master: str | None = None,
+    chunks: int | None = None,
+    resume: bool = False,
+    spark: SparkSession | None = None,
+) -> TrafficFound:
+    """Replay, and write events, summary.parquet, summary.md and summary.png."""
+    plain = asdict(settings) | frame_sizes() | {"trace": None, "topology": file_mark(settings.topology)}
+    if settings.trace is not None:
+        info = read_info(settings.trace)
+        check_whole(settings.trace, info)
+        plain["trace"] = asdict(info)
+    with (
+        RunFolder(out, plain, resume=resume) as folder,
+        ExperimentRun(folder, progress, master=master, spark=spark) as run,
+    ):
+        replays = Replays(run, settings.network, chunks=chunks)
+        replays.prepare(settings.topology)
+        if settings.trace is not None:
+            progress.begin("trace")
+        trace = settings.trace or market_step(replays, settings.stocks, settings.days, "trace")
+        info = read_info(trace)
+        law, count = Law().over(info.domain), settings.subscriptions
+        found = replays.measure(
+            Point("replay", info.name, count, trace, law, count, settings.placements, settings.topology), keep=True
+        )
+        progress.begin("summary")
+        write_lines(found.lines, out / "summary.parquet")
+        write_text(out / "summary.md", summary_text(found.lines))
+        draw_summary(found.lines, out / "summary.png")
+        return TrafficFound(found.lines, found.place / "events", out / "summary.md", folder.reused)
+
+
+def rows_of(lines: Sequence[TrafficLine]) -> list[list[str]]:
+    """Per event: a row for each placement and approach, below COLUMNS."""
+    rows = []
+    for placement in placements_of(lines):
+        for line in lines:
+            cost = line.cost
+            if cost.placement == placement:
+                traffic = (cost.bytes, cost.messages, cost.byte_links, cost.bytes_changing)
+                node = [number(cost.node_stress), f"{cost.node_stress_p99:,}", f"{cost.node_stress_max:,}"]
+                link = [number(cost.link_stress), f"{cost.link_stress_p99:,}", f"{cost.link_stress_max:,}"]
+                rows.append([placement, cost.approach, *map(number, traffic), *node, *link])
+    return rows
+
+
+def about(lines: Sequence[TrafficLine]) -> str:
+    """What was replayed, in a sentence."""
+    line = lines[0]
+    cost = line.cost
+    return (
+        f"{line.workload}: {cost.events:,} events, of which {cost.changing / cost.events:.1%} can change an answer; "
+        f"{line.subscriptions:,} subscriptions, of which an event affects {number(cost.affected)} on average; "
+        f"{line.brokers:,} brokers on {line.topology}. Replayed in {line.seconds:.1f} s on {line.cores} cores, with "
+        f"{line.memory_bytes / 1e9:.1f} GB of memory"
+    )
+
+
+def summary_text(lines: Sequence[TrafficLine]) -> str:
+    """summary.md."""
+    return (
+        f"# Traffic\n\n{about(lines)}.\n\nPer event, ignorable ones included:\n\n"
+        f"{markdown([list(COLUMNS), *rows_of(lines)])}\n\n{LEGEND}\n\n![traffic](summary.png)\n"
+    )

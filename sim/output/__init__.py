@@ -1,0 +1,1 @@
+"""How results are shown: figures as text, tables, goals and charts."""

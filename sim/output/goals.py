@@ -1,0 +1,85 @@
+"""What we aim at, and whether a run reached it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from hullcast.sim.output.text import plain_table
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One aim, at one place or for all. `share` is how much of it was reached: 1 or more is a pass."""
+
+    aim: str
+    target: str
+    measured: str
+    share: float
+    where: str = ""  # such as workload and placement
+    construction: str = ""  # why it could not be missed: what holds for that reason is not counted as reached
+
+    @property
+    def name(self) -> str:
+        """The aim, with the place where there are several."""
+        return f"{self.where}: {self.aim}" if self.where else self.aim
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was reached."""
+        return self.share >= 1.0
+
+    @property
+    def given(self) -> bool:
+        """Whether it is reached, but could not be missed."""
+        return self.passed and bool(self.construction)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {name: getattr(self, name) for name in ("name", "target", "measured", "share", "passed")}
+
+
+def share_under(value: float, limit: float) -> float:
+    """The share reached, of an aim to stay strictly below a limit."""
+    return limit / value if value > 0 and value != limit else (0.999 if value == limit else float("inf"))
+
+
+def goals_table(goals: Sequence[Goal]) -> Table:
+    """The goals for the terminal, each with its verdict."""
+    table = plain_table("goals", "goal", "target", "measured", "", "share")
+    for goal in goals:
+        verdict = "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
+        table.add_row(goal.name, goal.target, goal.measured, verdict, f"{goal.share:.0%}")
+    return table
+
+
+def summary(goals: Sequence[Goal]) -> str:
+    """How many are reached, which are missed and which could not be, in few sentences."""
+    counted = [goal for goal in goals if not goal.given]
+    parts = [f"{sum(goal.passed for goal in counted)} of {len(counted)} goals are reached."]
+    missed = [goal for goal in counted if not goal.passed]
+    if missed:
+        aims = dict.fromkeys(goal.aim for goal in missed)
+        parts.append("Missed: " + "; ".join(_grouped(aim, missed, goals) for aim in aims) + ".")
+    reasons: dict[str, list[Goal]] = {}
+    for goal in goals:
+        if goal.given:
+            reasons.setdefault(goal.construction, []).append(goal)
+    if reasons:
+        told = (
+            f"{' and '.join(dict.fromkeys(goal.aim for goal in of))} ({len(of)}: {why})" for why, of in reasons.items()
+        )
+        parts.append("By construction, and so not counted: " + "; ".join(told) + ".")
+    return " ".join(parts)
+
+
+def _grouped(aim: str, missed: Sequence[Goal], goals: Sequence[Goal]) -> str:
+    """`below S-UN, 100k subscriptions: 31x to 56x instead of >= 100x, all 6`."""
+    mine = sorted((goal for goal in missed if goal.aim == aim), key=lambda goal: goal.share)
+    ends = list(dict.fromkeys((mine[0].measured, mine[-1].measured)))
+    asked = sum(goal.aim == aim for goal in goals)
+    who = f"all {asked}" if len(mine) == asked else ", ".join(goal.where for goal in mine)
+    return f"{aim}: {' to '.join(ends)} instead of {mine[0].target}" + (f", {who}" if asked > 1 else "")
