@@ -174,7 +174,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SIMULATION.md", r"brokers, ([\d,]+) subscriptions, [\d,]+ prices", f"{FULL}.subscriptions"),
     ("SIMULATION.md", r"grows by at most ([\d.]+)x", "sim.experiments.traffic.judging:FLAT"),
     ("SIMULATION.md", r'"nearly flat": ([\d.]+)x', "sim.experiments.traffic.judging:NEARLY_FLAT"),
-    ("SIMULATION.md", r"bytes per affected subscription vary by at most ([\d.]+)x", "sim.experiments.traffic.shares:LINEAR"),
+    ("SIMULATION.md", r"affected subscription vary by at most ([\d.]+)x", "sim.experiments.traffic.shares:LINEAR"),
     ("SIMULATION.md", r'"close to 10x" \(5.9\) \| at least (\d+)x', "sim.experiments.traffic.shares:CLOSE_TO_TEN"),
     ("SIMULATION.md", r"two: at least (\d+)x at every number", "sim.experiments.traffic.market:ORDERS"),
     ("SIMULATION.md", r"the most of all events is (\d+) or less", "sim.overlay.tree:FANOUT"),
