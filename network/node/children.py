@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hullcast.network.routing.portions import portions
 from hullcast.network.wire import bodies
-from hullcast.network.wire.columns import take
+from hullcast.network.wire.columns import size_bytes, take
 from hullcast.network.wire.errors import BadFrame, InvariantBroken, NotPermitted, PeerError, TooLarge, to_wire
 from hullcast.network.wire.frames import (
     LONGEST_ROUTE,
@@ -29,12 +28,17 @@ from hullcast.network.wire.frames import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hullcast.network.link.listener import Listener
     from hullcast.network.link.peer import Peer
     from hullcast.network.routing.router import Router
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Install
+
+    #: Of each channel the numbers of rows (int64, as bytes, so that they can be compared); None: all.
+    Selection = tuple[tuple[int, bytes | None], ...]
 
 log = logging.getLogger(__name__)
 
@@ -157,28 +161,38 @@ class Children:
             self._note_coordinates(reply.installs)
             self.router.install(number, *reply.installs)
 
-    def deliver(self, through: int, channels: dict[int, Columns]) -> None:
-        """Send each child the messages that concern it, in one frame unless there are very many."""
-        for until, portion in portions(through, channels, FRAME_BYTES):
-            self._deliver(until, portion)
+    def deliver(self, through: int, channels: dict[int, Columns], received: bytes | None = None) -> None:
+        """Send each child the messages that concern it, in one frame unless there are very many.
 
-    def _deliver(self, through: int, channels: dict[int, Columns]) -> None:
+        `received` is the Deliver that they came in, if they did not originate here: children that want all of it get
+        these very bytes.
+        """
+        if received is not None and len(received) <= FRAME_BYTES:
+            self._deliver(through, channels, received)
+            return
+        for until, portion in portions(through, channels, FRAME_BYTES):
+            self._deliver(until, portion, received if portion is channels else None)
+
+    def _deliver(self, through: int, channels: dict[int, Columns], received: bytes | None) -> None:
+        """Children that want the same rows share one encoded frame."""
         self.through = through
-        parts: dict[int, dict[int, Columns]] = {}
-        whole: dict[int, bool] = {}
+        wanted: dict[int, list[tuple[int, bytes | None]]] = {}
         for channel, columns in channels.items():
+            count = len(columns["seq"])
+            all_rows = (channel, None)
             for number, rows in self.router.route(channel, columns):
-                parts.setdefault(number, {})[channel] = columns if rows is None else take(columns, rows)
-                whole[number] = whole.get(number, True) and rows is None
-                self.delivered_messages += len(columns["seq"]) if rows is None else len(rows)
-        everything: bytes | None = None
-        for number, part in parts.items():
+                wanted.setdefault(number, []).append(all_rows if rows is None else (channel, rows.tobytes()))
+                self.delivered_messages += count if rows is None else len(rows)
+        encoded: dict[Selection, bytes] = {}
+        if received is not None:
+            encoded[tuple((channel, None) for channel in channels)] = received
+        for number, parts in wanted.items():
             self._told[number] = through
+            selection = tuple(parts)
             try:
-                if whole[number] and len(part) == len(channels):
-                    everything = frame = everything or encode(Deliver(through, part))
-                else:
-                    frame = encode(Deliver(through, part))
+                frame = encoded.get(selection)
+                if frame is None:
+                    frame = encoded[selection] = encode(Deliver(through, _selected(channels, selection)))
                 self.peers[number].send(frame)
             except TooLarge as error:
                 self._give_up(number, error)
@@ -274,3 +288,38 @@ class Children:
             "queued_bytes": sum(queued),
             "fullest_bytes": max(queued, default=0),
         }
+
+
+def _selected(channels: dict[int, Columns], selection: Selection) -> dict[int, Columns]:
+    """Those rows."""
+    return {
+        channel: channels[channel] if rows is None else take(channels[channel], np.frombuffer(rows, np.int64))
+        for channel, rows in selection
+    }
+
+
+def portions(through: int, channels: dict[int, Columns], most_bytes: int) -> Iterator[tuple[int, dict[int, Columns]]]:
+    """Messages cut between updates, so that no subscriber sees half of one: (through, messages) in order, each of about
+    `most_bytes` at most unless a single update has more. What needs no cut is given back as it is."""
+    if sum(map(size_bytes, channels.values())) <= most_bytes:
+        yield through, channels
+        return
+    seqs = np.concatenate([np.asarray(columns["seq"]) for columns in channels.values()])
+    first, last = int(seqs.min()), int(seqs.max())
+    if first == last:
+        yield through, channels
+        return
+    middle = min(int(np.median(seqs)), last - 1)
+    yield from portions(middle, _between(channels, first, middle), most_bytes)
+    yield from portions(through, _between(channels, middle + 1, last), most_bytes)
+
+
+def _between(channels: dict[int, Columns], first: int, last: int) -> dict[int, Columns]:
+    """The messages of some updates; channels without any are left out."""
+    found = {}
+    for channel, columns in channels.items():
+        seqs = np.asarray(columns["seq"])
+        wanted = (first <= seqs) & (seqs <= last)
+        if wanted.any():
+            found[channel] = take(columns, wanted)
+    return found

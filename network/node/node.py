@@ -229,7 +229,7 @@ class Node:
     def on_frame(self, payload: bytes) -> None:
         match decode(payload):
             case Deliver(through, channels):
-                self.children.deliver(through, channels)
+                self.children.deliver(through, channels, payload)
             case Reply() as reply:
                 if reply.route:
                     self.children.answer(reply)

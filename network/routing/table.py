@@ -217,10 +217,13 @@ class ChannelTable:
         """Which neighbours any of the messages concern, and which ones."""
         n = len(boxes[0][0])
         for peer, subtree in self._subtrees.items():
+            if everything:
+                yield peer, None
+                continue
             mask = np.zeros(n, np.bool_)
-            for lows, highs in () if everything else boxes:
+            for lows, highs in boxes:
                 subtree.cover.mark(lows, highs, mask)
-            yield from _chosen(peer, mask | everything)
+            yield from _chosen(peer, mask)
         for peer, holding in self._holdings.items():
             if holding.own is not None:
                 mask = np.zeros(n, np.bool_)
@@ -305,7 +308,6 @@ def _rename(holding: Holding, renamed: Ints) -> None:
         ids[present] = renamed[ids[present]]
 
 
-def _chosen(peer: int, mask: Booleans) -> Iterator[tuple[int, Ints | None]]:
-    rows = np.flatnonzero(mask)
-    if len(rows):
-        yield peer, None if len(rows) == len(mask) else rows
+def _chosen(peer: int, mask: Booleans) -> tuple[Routed, ...]:
+    rows = mask.nonzero()[0]
+    return ((peer, None if len(rows) == len(mask) else rows),) if len(rows) else ()
