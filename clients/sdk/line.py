@@ -379,8 +379,8 @@ class Line:
                     if owner is not None:
                         owner.ended(error)
                 case Failover(directory):
-                    known, may_dial = self._connection.endpoints, self._connection.may_dial
-                    self.dialer.endpoints = ways_in(known, directory.path, directory.nodes, may_dial)
+                    known = self._connection.endpoints
+                    self.dialer.endpoints = ways_in(known, directory.path, directory.nodes, self.dialer.may_dial)
 
     def _send(self, payload: bytes) -> None:
         try:

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol, TypeVar
 
 import zmq
 
+from hullcast.network.link.endpoints import check_endpoint
 from hullcast.network.link.header import (
     BYE_CODES,
     SESSION_BYTES,
@@ -34,7 +35,6 @@ from hullcast.network.link.socket import (
     Message,
     Socket,
     check_curve,
-    check_endpoint,
     open_dealer,
     stop_monitor,
 )
@@ -106,7 +106,7 @@ class Dialer:
         context: Context | None = None,
         insecure: bool = False,
     ) -> None:
-        self._curve, self._insecure = curve, insecure
+        self._curve, self._private = curve, curve is not None or insecure
         self._limits = limits or LinkLimits()
         self._context: Context = context or LinkContext.instance()
         self._role, self._name, self._id = role, name, id
@@ -143,7 +143,7 @@ class Dialer:
         if not endpoints:
             raise BadSetting("endpoints", endpoints, "needs at least one")
         for endpoint in endpoints:
-            check_endpoint(endpoint, self._curve, insecure=self._insecure)
+            check_endpoint(endpoint, private=self._private)
         self._endpoints = tuple(endpoints)
         self._next = 0
 
@@ -227,11 +227,21 @@ class Dialer:
                 self._bond.session.excuse(self._loop.time() - self._bond.session.heard_at)
             self._socket.resume()
 
+    def may_dial(self, endpoint: str) -> bool:
+        """Whether an endpoint that others told us of is one that our own settings would allow."""
+        try:
+            check_endpoint(endpoint, private=self._private)
+            if self._curve is not None:
+                self._curve.server_key(endpoint)
+        except BadSetting:
+            return False
+        return True
+
     def redial(self, endpoint: str | None = None, why: str = "asked to dial again", *, in_vain: bool = False) -> None:
         """Leave the present parent and dial `endpoint`, or the first of the list; the next link is fresh. `in_vain`:
         the present one was of no use, however long it was up; so pauses go on growing as if it had not answered."""
         if endpoint is not None:
-            check_endpoint(endpoint, self._curve, insecure=self._insecure)
+            check_endpoint(endpoint, private=self._private)
         if self.state == "stopped" or self._timer is None:
             return
         if self.state == "up":

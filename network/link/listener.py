@@ -13,6 +13,7 @@ from typing import Final
 import zmq
 
 from hullcast.network.link.connections import Connections, descriptor_of
+from hullcast.network.link.endpoints import check_endpoint
 from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
 from hullcast.network.link.message import is_bye, read_message
@@ -27,7 +28,6 @@ from hullcast.network.link.socket import (
     Socket,
     bound_endpoint,
     check_curve,
-    check_endpoint,
     open_monitor,
     open_router,
     stop_monitor,
@@ -94,7 +94,7 @@ class Listener:
     ) -> None:
         """`allow` decides which keys may come in (with `curve`; without `allow`, every key); `welcome` says what
         children are told when they come (plain msgpack values)."""
-        check_endpoint(endpoint, curve, insecure=insecure)
+        check_endpoint(endpoint, private=curve is not None or insecure, listening=True)
         self.endpoint = endpoint
         self._limits = limits or LinkLimits()
         self._curve = check_curve(endpoint, curve)

@@ -8,7 +8,6 @@ import os
 from typing import TYPE_CHECKING
 
 from hullcast.network.link.dialer import Dialer
-from hullcast.network.link.endpoints import is_loopback
 from hullcast.network.link.listener import Listener
 from hullcast.network.link.overlay import ways_up
 from hullcast.network.monitor.pauses import Pauses
@@ -243,14 +242,12 @@ class Node:
             case frame:
                 raise BadFrame(f"a {type(frame).__name__} does not come from a parent")
 
-    def _may_dial(self, endpoint: str) -> bool:
-        return self.settings.security.key is not None or self.settings.security.insecure or is_loopback(endpoint)
-
     def _take_directory(self, epoch: bytes, path: tuple[tuple[bytes, str], ...], nodes: tuple[NodeEntry, ...]) -> None:
         self.path = path
         if any(node == self.id for node, _ in path):  # our parent hangs below us: nobody in this ring has a server
             log.warning("ring in the overlay", extra={"parent": self.dialer.endpoint})
-            self.dialer.redial(path[0][1], "ring in the overlay", in_vain=True)
+            server = path[0][1] if self.dialer.may_dial(path[0][1]) else None
+            self.dialer.redial(server, "ring in the overlay", in_vain=True)
             return
-        self.dialer.endpoints = ways_up(self.settings.parent, path, self._may_dial)
+        self.dialer.endpoints = ways_up(self.settings.parent, path, self.dialer.may_dial)
         self.children.tell_directory(Directory(epoch, (*path, (self.id, self.endpoint)), nodes))

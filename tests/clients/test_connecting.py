@@ -59,13 +59,6 @@ def test_what_cannot_work_is_refused_before_anything_is_dialled(url: object, set
         configure(url, **settings)  # type: ignore[arg-type]  # that is the point
 
 
-def test_what_others_tell_is_dialled_only_where_the_settings_would_allow_it() -> None:
-    assert configure().may_dial("tcp://127.0.0.1:5")
-    assert not configure().may_dial("tcp://10.0.0.1:5")
-    assert configure(insecure=True).may_dial("tcp://10.0.0.1:5")
-    assert not configure(insecure=True).may_dial("nonsense")
-
-
 async def test_keys_open_an_encrypted_connection_and_rights_hold(tmp_path: Path) -> None:
     server, desk, stranger = make_pair("server"), make_pair("desk"), make_pair("stranger")
     for pair in (server, desk, stranger):

@@ -30,6 +30,7 @@ from hullcast.network.link.socket import (
     stop_monitor,
 )
 from hullcast.network.security.curve import Curve
+from hullcast.network.security.keys import make_pair
 from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded, TooLarge
 from tests.support.links import QUICK, Child, Parent, descriptors, running_dialer, running_listener, wait_until
 from tests.support.proxy import running_proxy
@@ -599,3 +600,19 @@ async def test_what_came_before_the_connection_ended_is_read_whole() -> None:
         monitor.close()
         dealer.close()
         context.term()
+
+
+async def test_what_others_tell_is_dialled_only_where_the_settings_would_allow_it() -> None:
+    def dialer(**options: Any) -> Dialer:
+        return Dialer(["tcp://127.0.0.1:1"], role="client", name="x", **options)
+
+    assert dialer().may_dial("tcp://127.0.0.1:5")
+    assert not dialer().may_dial("tcp://10.0.0.1:5")
+    assert not dialer().may_dial("tcp://127.0.0.1:0")
+    assert dialer(insecure=True).may_dial("tcp://10.0.0.1:5")
+    assert not dialer(insecure=True).may_dial("nonsense")
+    keys = make_pair("x")
+    assert dialer(curve=Curve(keys.public, keys.secret, keys.public)).may_dial("tcp://10.0.0.1:5")
+    only_there = Curve(keys.public, keys.secret, servers={"tcp://10.0.0.1:5": keys.public})
+    assert dialer(curve=only_there).may_dial("tcp://10.0.0.1:5")
+    assert not dialer(curve=only_there).may_dial("tcp://10.0.0.1:6")

@@ -139,3 +139,18 @@ async def test_a_node_passes_on_the_bytes_that_came() -> None:
         parent.joined[0].send(received)
         await wait_until(lambda: len(child.frames) >= 2)
         assert child.frames[1] == received
+
+
+async def test_a_directory_with_an_endpoint_that_is_none_ends_no_node() -> None:
+    async with (
+        running_listener(limits=QUICK) as (above, parent),
+        running_node(above.endpoint) as node,
+        running_dialer(node.endpoint) as (_, child),
+    ):
+        await wait_until(lambda: parent.joined and node.children.peers)
+        bad = ((b"s" * 16, "tcp://nowhere"), (b"p" * 16, "tcp://127.0.0.1:0"))
+        parent.joined[0].send(encode(Directory(bytes(16), bad, ())))
+        await wait_until(lambda: child.frames)
+        assert node.dialer.endpoints == (above.endpoint,)
+        parent.joined[0].send(encode(Directory(bytes(16), ((b"s" * 16, "tcp://nowhere"), (node.id, "")), ())))
+        await wait_until(lambda: node.reattached == 1)  # a ring, and the server's endpoint is of no use
