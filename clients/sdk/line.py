@@ -137,6 +137,8 @@ class Line:
             refusal = failure if failure.startswith(FINAL) else refusal
             if refusal and self.dialer.statistics().attempts > len(self._connection.endpoints):
                 code, _, text = refusal.partition(": ")
+                if self.dialer.mismatch is not None:
+                    raise self.dialer.mismatch
                 raise PeerClosed(code, f"{text} (dialled: {', '.join(self._connection.endpoints)})")
 
     async def settle(self) -> None:

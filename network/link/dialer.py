@@ -39,7 +39,7 @@ from hullcast.network.link.socket import (
     stop_monitor,
 )
 from hullcast.network.security.curve import Curve
-from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError
+from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError, VersionMismatch
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,7 @@ class Dialer:
         #: at the beginning means that the parent does not let us in (for a refused key too) and trying on is of little
         #: use. Set before `on_down` is called, and before the next attempt.
         self.failure = ""
+        self.mismatch: VersionMismatch | None = None  # the failure, if the parent speaks another version
         self._writable = asyncio.Event()
         self._paused = False
 
@@ -352,9 +353,11 @@ class Dialer:
         try:
             work(argument)
         except PeerError as error:
-            self._say_bye(error.code if error.code in BYE_CODES else "protocol", str(error))
+            code = error.code if error.code in BYE_CODES else "protocol"
+            self._say_bye(code, str(error))
             self._lose_session()
-            self._lost(str(error))
+            self.mismatch = error if isinstance(error, VersionMismatch) else None
+            self._lost(f"{code}: {error}")
         except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
             self._fail(error)
 

@@ -13,7 +13,7 @@ import msgpack  # type: ignore[import-untyped]  # has no types
 
 from hullcast.network.wire.errors import BadFrame, VersionMismatch
 
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER_BYTES: Final = 64 << 10
 SESSION_BYTES: Final = 16
 ROLES: Final = ("client", "node")

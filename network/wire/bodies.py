@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from typing import Any, TypeAlias, assert_never
 
 from hullcast.network.wire import columns as column_format
@@ -203,18 +204,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSpec:
-    """What a subscriber needs to know of a channel to understand its messages."""
+    """What a subscriber needs to know of a channel to understand its messages.
+
+    It travels as a map of these names. A field that has its default is left out, and one that a reader does not know is
+    ignored: so a new kind of subscription can add a field, and older peers still read the others.
+    """
 
     name: str
     kind: str
     form: Form
-    dimensions: int
-    partitioned: bool
-    function: int
-    y_type: str
-    key_types: tuple[str, ...]
-    row_names: tuple[str, ...]
-    row_types: tuple[str, ...]
+    dimensions: int = 0
+    partitioned: bool = False
+    function: int = 0
+    y_type: str = ""
+    key_types: tuple[str, ...] = ()
+    row_names: tuple[str, ...] = ()
+    row_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,7 +312,7 @@ def _listed(body: Body) -> list[object]:
         case Rows():
             return ["rows", body.names, [pack_values(column) for column in body.columns]]
         case Subscribed():
-            specs = [[channel, _listed_spec(spec)] for channel, spec in body.channels.items()]
+            specs = [[channel, _spec_map(spec)] for channel, spec in body.channels.items()]
             opened = [_listed_opened(opened) for opened in body.groups]
             return ["subscribed", body.seq, body.epoch, opened, specs, pack_channels(body.replay)]
         case Staged():
@@ -329,8 +334,9 @@ def _listed_group(group: Group) -> list[object]:
     return [group.group, group.sql, parameters, group.count, group.channel]
 
 
-def _listed_spec(spec: ChannelSpec) -> list[object]:
-    return [getattr(spec, name) for name in ChannelSpec.__slots__]
+def _spec_map(spec: ChannelSpec) -> dict[str, object]:
+    found = ((one.name, getattr(spec, one.name), one.default) for one in dataclass_fields(ChannelSpec))
+    return {name: value for name, value, default in found if value != default}
 
 
 def _listed_opened(opened: Opened) -> list[object]:
@@ -464,20 +470,26 @@ def _subscribed(parts: list[Any], limits: WireLimits) -> Subscribed:
 
 
 def _spec(value: object) -> ChannelSpec:
-    name, kind, form, dimensions, partitioned, function, y_type, *types = array(value, "a channel's description", 10)
-    key_types, row_names, row_types = (fields.texts(item, "types and names") for item in types)
-    return ChannelSpec(
-        text(name, "a channel's name"),
-        text(kind, "a channel's kind"),
-        read_form(form),
-        integer(dimensions, "dimensions"),
-        fields.boolean(partitioned, "partitioned"),
-        integer(function, "a function", -1),
-        text(y_type, "a type"),
-        key_types,
-        row_names,
-        row_types,
-    )
+    given = _map(value, "a channel's description")
+    for name in ("name", "kind", "form"):
+        if name not in given:
+            raise BadFrame(f"a channel's description has no {name}")
+    known = {name: read(given[name], name) for name, read in _SPEC_READERS.items() if name in given}
+    return ChannelSpec(**known)
+
+
+_SPEC_READERS: dict[str, Callable[[object, str], Any]] = {
+    "name": text,
+    "kind": text,
+    "form": read_form,
+    "dimensions": integer,
+    "partitioned": fields.boolean,
+    "function": integer,
+    "y_type": text,
+    "key_types": fields.texts,
+    "row_names": fields.texts,
+    "row_types": fields.texts,
+}
 
 
 def _opened(value: object, limits: WireLimits) -> Opened:

@@ -307,9 +307,9 @@ def _install(value: object, limits: WireLimits) -> Install:
     )
 
 
-def read_form(value: object) -> Form:
+def read_form(value: object, what: str = "a form") -> Form:
     """The form of a channel's messages, or BadFrame."""
-    return cast("Form", fields.choice(value, "a form", "rectangles", "places"))
+    return cast("Form", fields.choice(value, what, "rectangles", "places"))
 
 
 def _deliver(parts: list[Any], limits: WireLimits) -> Deliver:

@@ -85,7 +85,7 @@ def test_of_many_only_those_hear_of_a_snapshot_whose_answer_is_another_one() -> 
 
 def state(*sums: float) -> Columns:
     zeros = np.zeros(len(sums))
-    return {"s0": np.ones(len(sums)), "s1": np.array(sums), "s2": zeros, "s3": zeros}
+    return {"rows": np.ones(len(sums)), "high": np.array(sums), "low": zeros, "lost_bits": zeros}
 
 
 def values(*of: list[float]) -> Columns:

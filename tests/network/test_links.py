@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket as sockets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -270,6 +271,7 @@ async def test_a_paused_child_takes_nothing_and_misses_nothing() -> None:
         ([encode(Data(1, 0)), b"no hello before"], "protocol"),
         ([bytes(100_000)], "protocol"),
         ([msgpack.packb([VERSION + 1, "hello", {}])], "version"),
+        ([msgpack.packb([VERSION - 1, "hello", HELLO._asdict()])], "version"),
         ([encode(HELLO._replace(received=7))], "unknown"),
     ],
 )
@@ -282,6 +284,11 @@ async def test_a_stranger_is_told_why_and_cut(endpoint: str, message: list[bytes
         bye = decode((await answer(socket))[0])
         assert isinstance(bye, Bye)
         assert bye.code == code
+        if code == "version":
+            assert re.fullmatch(
+                f"this side speaks protocol version {VERSION}, the other (1; upgrade the other|3; upgrade this) side",
+                bye.text,
+            )
         await wait_until(lambda: listener.statistics().ignored == 2)  # told once
         assert listener.statistics().refused == {code: 1}
         if endpoint.startswith("tcp"):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hullcast.broker.reformulate.channel import RECTANGULAR
+from hullcast.broker.sql.query import Kind
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, STATE, SUM
 from hullcast.network.link import header
 from hullcast.network.wire import bodies, errors, frames
 from hullcast.network.wire.limits import DEFAULT
@@ -62,3 +66,44 @@ def test_the_codes_of_bye_are_all_explained() -> None:
     explained = re.search(r"\*\*bye\*\* codes:(.*?)\n\n", TEXT, re.DOTALL)
     assert explained is not None
     assert set(re.findall(r"`(\w+)`", explained[1])) == set(header.BYE_CODES)
+
+
+def test_the_version_is_that_of_the_code() -> None:
+    said = [
+        *re.findall(r"(?:The protocol, version|protocol's version,) (\d+)", TEXT),
+        *re.findall(r"^\| `\[(\d+), ", TEXT, re.MULTILINE),
+    ]
+    assert set(said) == {str(header.VERSION)}
+    assert len(said) == 2 + len(header._DECODERS)
+
+
+def rows_of(first: str) -> list[list[str]]:
+    """The rows of the table whose head begins with that, without quotes."""
+    (table,) = re.findall(rf"^\| {first} \|.*\n\|[- |]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+    return [[cell.strip().strip("`") for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+def test_the_fields_of_a_spec_are_those_of_the_code() -> None:
+    defaults = {"none": MISSING, "0": 0, "false": False}
+    said = {name.strip(): kind for name, kind, *_ in rows_of("field")}
+    of_code = {field.name: field for field in fields(bodies.ChannelSpec)}
+    assert said.keys() == of_code.keys() == bodies._SPEC_READERS.keys()
+    types = {"text": "str", "integer": "int", "boolean": "bool", "array of texts": "tuple[str, ...]"}
+    for name, kind, default, _, used_by in rows_of("field"):
+        field = of_code[name]
+        assert field.type in (types[kind], "Form")
+        assert field.default == defaults.get(default, "" if kind == "text" else ())
+        assert used_by == "all kinds" or set(used_by.split(", ")) <= {kind.value for kind in Kind}
+
+
+def test_the_kinds_and_functions_are_those_of_the_code() -> None:
+    kinds = {kind: form for kind, _, form in rows_of("kind")}
+    assert kinds == {kind.value: "rectangles" if kind in RECTANGULAR else "places" for kind in Kind}
+    functions = {int(number): name for number, name, _ in rows_of("function")}
+    assert functions == {
+        COUNT: "COUNT", SUM: "SUM of a REAL column", EXACT_SUM: "SUM of an INTEGER column", AVG: "AVG",
+    }  # fmt: skip
+    assert [name for name, _ in rows_of("number")] == list(STATE)
+    types = re.search(r"^A type is (.*?)\. The kinds:", TEXT, re.MULTILINE)
+    assert types is not None
+    assert set(re.findall(r"`(\w+)`", types[1])) == {kind.value for kind in ColumnType}

@@ -148,7 +148,7 @@ def groups(draw: st.DrawFn) -> bodies.Group:
 
 several_names = st.lists(names, max_size=3).map(tuple)
 specs = st.builds(
-    bodies.ChannelSpec, names, names, forms, numbers, st.booleans(), st.integers(-1, 9), names,
+    bodies.ChannelSpec, names, names, forms, numbers, st.booleans(), st.integers(0, 9), names,
     several_names, several_names, several_names,
 )  # fmt: skip
 failures = st.builds(bodies.Failed, names, st.lists(scalars | several_names, max_size=3).map(tuple))
