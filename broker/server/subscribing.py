@@ -343,7 +343,7 @@ class Subscribing:
             late = [] if one.since is not None or (one.oldest == self._engine.seq and not staged) else one.runs
             snapshot = None if staged else one.snapshot
             names, spec = one.attended.columns, one.attending.spec
-            opened.append(Opened(one.group.group, one.attending.number, names, points, snapshot, None, tuple(late)))
+            opened.append(Opened(one.group.group, one.attending.number, names, snapshot, None, tuple(late)))
             installs.append(Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points))
             specs[one.attending.number] = spec
         reply = Subscribed(self._engine.seq, self._epoch, (*opened, *request.failed), specs, replay)
@@ -381,7 +381,7 @@ class Subscribing:
 
 
 def _failed(group: Group, error: HullcastError) -> Opened:
-    return Opened(group.group, 0, (), np.empty((0, 1)), None, Failed(*to_wire(error)))
+    return Opened(group.group, 0, (), None, Failed(*to_wire(error)))
 
 
 def _too_much(size: int) -> TooLarge:

@@ -372,6 +372,8 @@ class ClientSession:
             return self._failed(call, from_wire(reply.code, reply.arguments))
         if isinstance(reply, Staged | Part):
             return self._fetch(call, reply)
+        if isinstance(reply, Subscribed):
+            reply = bodies.with_points(reply, frame.installs)
         if call.fetching is not None:
             reply = call.fetching.complete(_expected(reply, Subscribed))
         if call is self._asking:

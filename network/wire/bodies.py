@@ -6,16 +6,18 @@ A body is a MessagePack array, its type first. Only clients and the server look 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any, TypeAlias, assert_never
+
+import numpy as np
 
 from hullcast.network.wire import columns as column_format
 from hullcast.network.wire import fields, packing
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import Matrix, array, integer, text
-from hullcast.network.wire.frames import Form, pack_channels, read_channels, read_form
+from hullcast.network.wire.frames import Form, Install, pack_channels, read_channels, read_form
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 from hullcast.network.wire.packing import Scalar
 from hullcast.network.wire.value_columns import (
@@ -176,15 +178,18 @@ class Opened:
 
     A snapshot may be older than the reply: `as_of` then says in runs (members, seq) how old, and the replay has what
     came after. Of several groups one may have failed, and then says so here.
+
+    `points` is no part of the body: the points of a group travel once, as the install of the reply that every node on
+    the way reads too. `with_points` puts them here.
     """
 
     group: int
     channel: int
     columns: tuple[str, ...]
-    points: Matrix
     snapshot: Columns | None
     failed: Failed | None = None
     as_of: tuple[tuple[int, int], ...] = ()
+    points: Matrix = field(default_factory=lambda: np.empty((0, 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +236,19 @@ class Subscribed:
     groups: tuple[Opened, ...]
     channels: dict[int, ChannelSpec] = field(default_factory=dict)
     replay: dict[int, Columns] = field(default_factory=dict)
+
+
+def with_points(body: Subscribed, installs: tuple[Install, ...]) -> Subscribed:
+    """The body of a reply together with the points of its groups, which are the reply's installs; or BadFrame."""
+    points = {(install.group, install.channel): install.points for install in installs}
+    try:
+        groups = tuple(
+            opened if opened.failed is not None else replace(opened, points=points[opened.group, opened.channel])
+            for opened in body.groups
+        )
+    except KeyError as error:
+        raise BadFrame("a Subscribed in a reply that does not install all of its groups") from error
+    return replace(body, groups=groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +362,6 @@ def _listed_opened(opened: Opened) -> list[object]:
         opened.group,
         opened.channel,
         opened.columns,
-        fields.pack_matrix(opened.points),
         None if opened.snapshot is None else column_format.pack(opened.snapshot),
         None if opened.failed is None else [opened.failed.code, opened.failed.arguments],
         opened.as_of,
@@ -493,12 +510,11 @@ _SPEC_READERS: dict[str, Callable[[object, str], Any]] = {
 
 
 def _opened(value: object, limits: WireLimits) -> Opened:
-    group, channel, columns, points, snapshot, failed, as_of = array(value, "an opened group", 7)
+    group, channel, columns, snapshot, failed, as_of = array(value, "an opened group", 6)
     return Opened(
         integer(group, "a group"),
         integer(channel, "a channel"),
         fields.texts(columns, "columns"),
-        fields.matrix(points, "points", limits),
         fields.optional(snapshot, column_format.unpack, limits),
         fields.optional(failed, _error),
         fields.items(as_of, "runs", _run),

@@ -157,7 +157,6 @@ opened = st.builds(
     numbers,
     numbers,
     several_names,
-    matrices(),
     st.none() | tables(arrays),
     st.none() | failures,
     st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
