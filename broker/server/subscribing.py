@@ -22,7 +22,17 @@ import numpy as np
 
 from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import ChannelSpec, Failed, Fetch, Group, Opened, Part, Staged, Subscribe, Subscribed
+from hullcast.network.wire.bodies import (
+    AnswerPart,
+    ChannelSpec,
+    Failed,
+    Fetch,
+    Group,
+    Opened,
+    Staged,
+    Subscribe,
+    Subscribed,
+)
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, UsageError, to_wire
 from hullcast.network.wire.frames import Install
@@ -396,7 +406,7 @@ def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]
 
     def encode() -> None:
         nonlocal size, total
-        parts.append(bodies.encode(Part(tuple(gathered))))
+        parts.append(bodies.encode(AnswerPart(tuple(gathered))))
         gathered.clear()
         size, total = 0, total + len(parts[-1])
         if total > HELD_BYTES_PER_OWNER:

@@ -13,7 +13,7 @@ from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failo
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network import compiled
 from hullcast.network.link.dialer import Dialer
-from hullcast.network.link.overlay import ways_in
+from hullcast.network.link.endpoints import ways_in
 from hullcast.network.wire.errors import (
     ClientClosed,
     ConnectionLost,

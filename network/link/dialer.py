@@ -24,10 +24,10 @@ from hullcast.network.link.header import (
     Resend,
     Welcome,
     encode,
+    read_message,
 )
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
-from hullcast.network.link.message import read_message
-from hullcast.network.link.session import Deliver, Effect, Session, SessionStatistics, Transmit
+from hullcast.network.link.session import Effect, Received, Session, SessionStatistics, Transmit
 from hullcast.network.link.socket import (
     Context,
     EventSocket,
@@ -422,7 +422,7 @@ class Dialer:
         for effect in effects:
             if self._bond is None or self._bond.session is not session or self.state != "up":
                 return
-            if isinstance(effect, Deliver):
+            if isinstance(effect, Received):
                 self._handler.on_frame(effect.payload)
             elif isinstance(effect, Transmit):
                 self._transmit(effect)

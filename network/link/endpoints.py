@@ -1,4 +1,4 @@
-"""Addresses: where a process listens or dials, read and checked before a socket sees them.
+"""Endpoints: where a process listens or dials, checked before a socket sees them, and where next if a parent is gone.
 
     tcp://127.0.0.1:7600    tcp://[::1]:7600    tcp://db.example.org:7600
     tcp://*:7600            listening only: every address of this host
@@ -13,8 +13,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import BadSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hullcast.network.wire.frames import NodeEntry
+
+Path = tuple[tuple[bytes, str], ...]
 
 ACCEPTED = "write tcp://HOST:PORT, tcp://[IPv6]:PORT or inproc://NAME"
 #: What a client, and a server or node, can do about links to other hosts in plain text.
@@ -90,6 +98,29 @@ def _is_loopback(host: str) -> bool:
 def bracketed(host: str) -> str:
     """The host as it stands before a port."""
     return f"[{host}]" if ":" in host else host
+
+
+def ways_up(configured: Sequence[str], path: Path, may_dial: Callable[[str], bool]) -> tuple[str, ...]:
+    """The endpoints a node may dial, best first: those it was given, then its ancestors, nearest first.
+
+    Ancestors only: a node that dialled a sibling's child could end up below itself. What others tell is dialled only
+    where our own settings would allow it.
+    """
+    return _distinct((*configured, *filter(may_dial, (endpoint for _, endpoint in reversed(path)))))
+
+
+def ways_in(
+    configured: Sequence[str], path: Path, nodes: Sequence[NodeEntry], may_dial: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """The endpoints a client may dial: those it was given, then gateways (deepest and least busy first), then the
+    ancestors of the one it had."""
+    gateways = sorted(nodes, key=lambda node: (-node.depth, node.children, node.id))
+    told = (*(node.endpoint for node in gateways), *(endpoint for _, endpoint in reversed(path)))
+    return _distinct((*configured, *filter(may_dial, told)))
+
+
+def _distinct(endpoints: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(endpoint for endpoint in endpoints if endpoint))
 
 
 def _host_and_port(

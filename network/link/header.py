@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]  # has no types
 
-from hullcast.network.wire.errors import BadFrame, VersionMismatch
+from hullcast.network.wire.errors import BadFrame, PeerError, VersionMismatch
 
 VERSION: Final = 2
 HEADER_BYTES: Final = 64 << 10
@@ -131,6 +131,26 @@ def decode(data: bytes) -> Header:
         return decoder(*fields[2:])
     except TypeError as error:  # too few or too many fields
         raise BadFrame(f"{fields[1]} header with {len(fields) - 2} fields") from error
+
+
+def read_message(parts: list[bytes], message_bytes: int) -> tuple[Header, bytes | None]:
+    """A message's header and payload, or `BadFrame`."""
+    count = len(parts)
+    if count == 2:
+        if len(parts[1]) > message_bytes:
+            raise BadFrame(f"payload of {len(parts[1])} bytes, at most {message_bytes}")
+        return decode(parts[0]), parts[1]
+    if count != 1:
+        raise BadFrame("a message is not a header and perhaps a payload")
+    return decode(parts[0]), None
+
+
+def is_bye(parts: list[bytes]) -> bool:
+    """Whether a message ends a link."""
+    try:
+        return isinstance(read_message(parts, 0)[0], Bye)
+    except PeerError:
+        return False
 
 
 def _data(seq: object, ack: object) -> Data:

@@ -14,11 +14,10 @@ import zmq
 
 from hullcast.network.link.connections import Connections, descriptor_of
 from hullcast.network.link.endpoints import check_endpoint
-from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode
+from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode, is_bye, read_message
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
-from hullcast.network.link.message import is_bye, read_message
 from hullcast.network.link.peer import Peer, PeerHandler
-from hullcast.network.link.session import Deliver, Effect, Session, Transmit
+from hullcast.network.link.session import Effect, Received, Session, Transmit
 from hullcast.network.link.socket import (
     DOOR_EVENTS,
     Context,
@@ -243,7 +242,7 @@ class Listener:
         for effect in effects:
             if peer.closed:
                 return
-            if isinstance(effect, Deliver):
+            if isinstance(effect, Received):
                 self._counters.received_frames += 1
                 self._counters.received_bytes += len(effect.payload)
                 self._handler.on_frame(peer, effect.payload)

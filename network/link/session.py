@@ -26,7 +26,7 @@ class Transmit(NamedTuple):
     payload: bytes | None
 
 
-class Deliver(NamedTuple):
+class Received(NamedTuple):
     """Hand this payload to the application, in order."""
 
     payload: bytes
@@ -38,7 +38,7 @@ class Silent(NamedTuple):
     seconds: float
 
 
-Effect: TypeAlias = Transmit | Deliver | Silent
+Effect: TypeAlias = Transmit | Received | Silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Session:
                 self._received = seq
                 self._owed_frames += 1
                 self._owed_bytes += len(payload)
-                effects.append(Deliver(payload))
+                effects.append(Received(payload))
             elif seq <= self._received:
                 self._duplicates += 1
                 self._owed_frames += 1  # the other end may have missed the acknowledgement

@@ -14,12 +14,12 @@ from hullcast.network.wire.errors import BadFrame, InvariantBroken, NotPermitted
 from hullcast.network.wire.frames import (
     LONGEST_ROUTE,
     UPWARD,
+    Advance,
     Deliver,
     Directory,
     Interest,
     Leave,
     Origin,
-    Progress,
     Reply,
     Request,
     Reset,
@@ -234,7 +234,7 @@ class Children:
         frame: bytes | None = None
         for number, told in self._told.items():
             if told < self.through:
-                frame = frame or encode(Progress(self.through))
+                frame = frame or encode(Advance(self.through))
                 self._told[number] = self.through
                 self._send(self.peers[number], frame)
 

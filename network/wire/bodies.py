@@ -138,7 +138,7 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class NodeReport:
     """A node's statistics; nobody answers."""
 
     node: dict[str, Any]
@@ -156,7 +156,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class QueryAnswer:
     """A query's answer. Names may occur twice, so the columns stand in their order."""
 
     names: tuple[str, ...]
@@ -201,7 +201,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class AnswerPart:
     """Some rows of the snapshots of groups; a group's rows follow each other, from part to part."""
 
     snapshots: tuple[tuple[int, Columns], ...]
@@ -276,12 +276,12 @@ Body: TypeAlias = (
     | Status
     | Explain
     | Describe
-    | Report
+    | NodeReport
     | Done
-    | Rows
+    | QueryAnswer
     | Subscribed
     | Staged
-    | Part
+    | AnswerPart
     | Synced
     | Information
     | Failed
@@ -298,8 +298,9 @@ def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
     """The bytes of a body; TooLarge if no receiver would take them."""
     if isinstance(body, Subscribe) and len(body.groups) > limits.groups:
         raise TooLarge("groups in this subscribe", len(body.groups), limits.groups)
-    encoded = packing.pack(_listed(body))
-    packing.check_taken(type(body).__name__.lower(), encoded, limits.body_bytes, limits)
+    listed = _listed(body)
+    encoded = packing.pack(listed)
+    packing.check_taken(str(listed[0]), encoded, limits.body_bytes, limits)
     return encoded
 
 
@@ -325,9 +326,9 @@ def _listed(body: Body) -> list[object]:
             return ["explain", body.sql, body.parameters]
         case Sync() | Status() | Describe():
             return [type(body).__name__.lower()]
-        case Report():
+        case NodeReport():
             return ["report", body.node]
-        case Rows():
+        case QueryAnswer():
             return ["rows", body.names, [pack_values(column) for column in body.columns]]
         case Subscribed():
             specs = [[channel, _spec_map(spec)] for channel, spec in body.channels.items()]
@@ -335,7 +336,7 @@ def _listed(body: Body) -> list[object]:
             return ["subscribed", body.seq, body.epoch, opened, specs, pack_channels(body.replay)]
         case Staged():
             return ["staged", body.ticket, body.parts]
-        case Part():
+        case AnswerPart():
             return ["part", [[group, column_format.pack(columns)] for group, columns in body.snapshots]]
         case Synced():
             return ["synced", body.seq]
@@ -461,12 +462,12 @@ def _done(parts: list[Any], limits: WireLimits) -> Done:
     return Done(integer(parts[1], "first"), integer(parts[2], "last"))
 
 
-def _rows(parts: list[Any], limits: WireLimits) -> Rows:
+def _rows(parts: list[Any], limits: WireLimits) -> QueryAnswer:
     names = fields.texts(parts[1], "names")
     columns = fields.items(parts[2], "columns", lambda column: unpack_values(column, limits))
     if not len(names) == len(columns) <= limits.columns or len(set(map(len, columns))) > 1:
         raise BadFrame("as many columns as names, of one length")
-    return Rows(names, columns)
+    return QueryAnswer(names, columns)
 
 
 def _subscribed(parts: list[Any], limits: WireLimits) -> Subscribed:
@@ -530,12 +531,12 @@ def _staged(parts: list[Any], limits: WireLimits) -> Staged:
     return Staged(fields.identity(parts[1], "a ticket"), integer(parts[2], "parts", 1, MOST_PARTS))
 
 
-def _part(parts: list[Any], limits: WireLimits) -> Part:
+def _part(parts: list[Any], limits: WireLimits) -> AnswerPart:
     def snapshot(value: object) -> tuple[int, Columns]:
         group, columns = array(value, "a group's rows", 2)
         return integer(group, "a group"), column_format.unpack(columns, limits)
 
-    return Part(fields.items(parts[1], "snapshots", snapshot))
+    return AnswerPart(fields.items(parts[1], "snapshots", snapshot))
 
 
 def _error(value: object) -> Failed:
@@ -572,7 +573,7 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "status": (1, lambda parts, limits: Status()),
     "explain": (3, _explain),
     "describe": (1, lambda parts, limits: Describe()),
-    "report": (2, lambda parts, limits: Report(dict(_map(parts[1], "a report")))),
+    "report": (2, lambda parts, limits: NodeReport(dict(_map(parts[1], "a report")))),
     "done": (3, _done),
     "rows": (3, _rows),
     "subscribed": (6, _subscribed),

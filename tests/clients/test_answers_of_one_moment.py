@@ -146,7 +146,7 @@ class World:
                 part = self.ask(bodies.decode(fetching.next(body))).reply
                 assert isinstance(part, bytes), part
                 decoded = bodies.decode(part)
-                assert isinstance(decoded, bodies.Part)
+                assert isinstance(decoded, bodies.AnswerPart)
                 fetching.take(decoded)
             outcome = self.ask(bodies.decode(fetching.next(body)), changing)
             reply = outcome.reply

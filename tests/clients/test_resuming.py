@@ -346,7 +346,7 @@ def test_without_subscriptions_the_numbers_are_those_of_the_server_that_is_there
         session.link_down()
         session.link_up(fresh=True)
         session.take(frames.encode(frames.Directory(epoch, ((b"i" * 16, "tcp://127.0.0.1:1"),), ())))
-        session.take(frames.encode(frames.Progress(through)))
+        session.take(frames.encode(frames.Advance(through)))
         assert session.position == position
 
 
@@ -355,7 +355,7 @@ def test_with_subscriptions_the_reply_says_which_server_is_there() -> None:
     session.link_down()
     number, asked = only_request(session.link_up(fresh=True))
     session.take(frames.encode(frames.Directory(OTHER, ((b"i" * 16, "tcp://127.0.0.1:1"),), ())))
-    session.take(frames.encode(frames.Progress(2)))
+    session.take(frames.encode(frames.Advance(2)))
     assert session.standing(one) == resuming.Standing(10, EPOCH)
     session.take(reply(number, subscribed(asked, 2, 4.0, epoch=OTHER)))
     assert session.standing(one) == resuming.Standing(2, OTHER)

@@ -132,7 +132,7 @@ def test_answers_follow_what_is_delivered_and_the_position_what_was_gone_through
     assert session.position == 15
     assert one.listening.answer(int(one.listeners[0])) == 2.0
     assert events(one) == [(Change, 12, 3.0), (Change, 14, 2.0)]
-    session.take(frames.encode(frames.Progress(20)))
+    session.take(frames.encode(frames.Advance(20)))
     assert session.position == 20
 
 

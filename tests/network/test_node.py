@@ -42,8 +42,8 @@ async def running_node(*parents: str, listen: str = "tcp://127.0.0.1:0", name: s
 
 def fill(node: Node) -> None:
     """Let the way up be as full as it may be."""
-    filler = encode(Request(0, (), None, bodies.encode(bodies.Report({"filler": "x" * 500_000}))))
-    small = encode(Request(0, (), None, bodies.encode(bodies.Report({}))))
+    filler = encode(Request(0, (), None, bodies.encode(bodies.NodeReport({"filler": "x" * 500_000}))))
+    small = encode(Request(0, (), None, bodies.encode(bodies.NodeReport({}))))
     for payload in (filler, small):
         with suppress(Overloaded):
             while True:

@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+import msgpack  # type: ignore[import-untyped]  # has no types
 import pytest
 
 from hullcast.broker.reformulate.channel import RECTANGULAR
@@ -26,7 +27,7 @@ LAYERS: dict[str, Any] = {"header": header, "frame": frames, "body": bodies}
 def test_an_example_decodes_and_encodes_to_the_same_bytes(layer: str, name: str, note: str, digits: str) -> None:
     data = bytes.fromhex(digits.replace("\n", ""))
     value = LAYERS[layer].decode(data)
-    assert type(value).__name__.lower() == name
+    assert msgpack.unpackb(data)[1 if layer == "header" else 0] == name
     assert LAYERS[layer].encode(value) == data
 
 
