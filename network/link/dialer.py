@@ -169,7 +169,7 @@ class Dialer:
             raise BadSetting("dialer", self._name, "can be started once")
         self._handler = handler
         self._loop = asyncio.get_running_loop()
-        #: Becomes done only when the handler raised something that is no `PeerError`; then the dialer has stopped.
+        #: Becomes done only when the handler raised something other than a `PeerError`; then the dialer has stopped.
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._parted = asyncio.Event()
         self._timer = self._loop.call_later(0, self._dial)
@@ -240,7 +240,7 @@ class Dialer:
 
     def redial(self, endpoint: str | None = None, why: str = "asked to dial again", *, in_vain: bool = False) -> None:
         """Leave the present parent and dial `endpoint`, or the first of the list; the next link is fresh. `in_vain`:
-        the present one was of no use, however long it was up; so pauses go on growing as if it had not answered."""
+        the present one was useless, however long it was up; so pauses go on growing as if it had not answered."""
         if endpoint is not None:
             check_endpoint(endpoint, private=self._private)
         if self.state == "stopped" or self._timer is None:

@@ -121,7 +121,7 @@ class Listener:
             raise BadSetting("listener", self.endpoint, "can be started once")
         self._handler = handler
         self._loop = asyncio.get_running_loop()
-        #: Becomes done only when the handler raised something that is no `PeerError`; then nothing is read any more.
+        #: Becomes done only when the handler raised something other than a `PeerError`; then reading has stopped.
         self.failed: asyncio.Future[None] = self._loop.create_future()
         with ExitStack() as undo:
             if self._curve is not None:

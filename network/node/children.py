@@ -1,4 +1,4 @@
-"""What a server and a node have in common: the links to their children, and who among those hears what."""
+"""What a server and a node have in common: the links to their children, and which child gets which messages."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Upward(Protocol):
 class Children:
     """Takes requests up and carries replies and messages down; the `Router` decides who gets what.
 
-    Called on the event loop only. `through` is how far everything that concerns a child has been sent to it; a child
-    that no message concerns learns of it from `tell_progress`, now and then.
+    Called on the event loop only. All messages up to `through` that concern a child have been sent to it; a child
+    without messages learns of it from `tell_progress`, now and then.
     """
 
     def __init__(self, listener: Listener, router: Router, rights: Rights, upward: Upward) -> None:
@@ -144,7 +144,7 @@ class Children:
     def answer(self, reply: Reply) -> None:
         """Carry a reply one step down its route; from then on messages for what it installs take the same way.
 
-        If it is more than the child takes, whoever asked is told that, and nothing is installed. The router still
+        If it is larger than the child takes, an error goes in its place, and nothing is installed. The router still
         counts the reply, as the parent did.
         """
         number, route = reply.route[-1], reply.route[:-1]
@@ -156,7 +156,7 @@ class Children:
                 self.too_large += 1
                 number = _NOBODY
                 self._send(peer, encode(Reply(reply.id, route, (), bodies.encode(bodies.Failed(*to_wire(error))))))
-        # a child that left meanwhile: whoever asked asks again from elsewhere
+        # a child that has left: the client will ask again from elsewhere
         if reply.installs:
             self._note_coordinates(reply.installs)
             self.router.install(number, *reply.installs)
@@ -200,10 +200,10 @@ class Children:
                 self.delivered_bytes += len(frame)
 
     def void(self, channels: tuple[int, ...]) -> None:
-        """An update has more messages in these channels than can be told: whoever wants them begins again."""
+        """An update has more messages in these channels than can be sent: children that want them start again."""
         for number in {held.peer for held in self.router.statistics().held if held.channel in channels}:
             if number in self.peers:
-                self._begin_again(number, "an update with more results than can be told one by one")
+                self._begin_again(number, "one update with more messages than can be sent")
 
     def _give_up(self, number: int, error: TooLarge) -> None:
         """One update makes more messages for this child than a frame holds, and no child may see half of one."""
@@ -211,7 +211,7 @@ class Children:
         self._begin_again(number, f"one update with {error.size} bytes of messages")
 
     def _begin_again(self, number: int, why: str) -> None:
-        """What a child has installed is void: whoever is below subscribes again and begins with a snapshot."""
+        """What a child has installed is void: the clients below it subscribe again, and get snapshots."""
         self.too_large += 1
         peer = self.peers[number]
         if peer.role == "client":
@@ -230,7 +230,7 @@ class Children:
             self._coordinates[install.channel] = install.points.shape[1]
 
     def tell_progress(self) -> None:
-        """Tell the children whom nothing concerned lately how far they are complete."""
+        """Tell children that have had no messages recently up to where they have everything."""
         frame: bytes | None = None
         for number, told in self._told.items():
             if told < self.through:
@@ -250,16 +250,16 @@ class Children:
         return self._directory is not None
 
     def reset(self, code: str, text: str, *, fresh_link: bool) -> None:
-        """The way to the server was lost: nothing is installed any more, everybody subscribes again."""
+        """The way to the server was lost: nothing is installed any longer, and all clients below subscribe again."""
         self.router.clear(fresh_link=fresh_link)
-        self.through = 0  # a server that keeps nothing begins anew: what it counted before says nothing
+        self.through = 0  # a server without a log counts from 0 after a restart
         self._told = dict.fromkeys(self._told, 0)
         frame = encode(Reset(code, text))
         for peer in list(self.peers.values()):
             self._send(peer, frame)
 
     def _send(self, peer: Peer, frame: bytes) -> None:
-        """Send what every child has to take; one that takes less is of no use here."""
+        """Send what every child must take; a child that takes only smaller frames is closed."""
         try:
             peer.send(frame)
         except TooLarge as error:

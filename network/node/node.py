@@ -41,7 +41,7 @@ NODE_SHARE = 1 / 2
 
 
 class Node:
-    """One node of the overlay. All its state is soft: whoever loses it subscribes again elsewhere.
+    """One node of the overlay. It keeps soft state only: clients that lose their node subscribe again elsewhere.
 
     `run` serves until cancelled; when it returns or raises, no task or socket is left.
     """
@@ -145,7 +145,7 @@ class Node:
             del self._untold[interest.channel]
 
     def _report(self) -> None:
-        """Tell the server how we are; when the way up is full, the next report tells it."""
+        """Send our statistics to the server; where the queue is full, this report is left out."""
         body = bodies.encode(bodies.NodeReport(self.status()))
         try:
             self.dialer.send(encode(Request(0, (), None, body)))
@@ -186,7 +186,7 @@ class Node:
     # --- from the children -------------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, request: Request) -> None:
-        """Pass it on, behind what became of subscriptions before it: whoever closed one may then drop its table."""
+        """Pass it on, after the news of closed subscriptions: a client may close one and drop its table at once."""
         gone = self.children.router.unwanted()
         if gone:
             self._tell_interests(gone)

@@ -1,4 +1,4 @@
-"""ChannelTable: who among the neighbours wants what of one channel."""
+"""ChannelTable: which neighbours want which messages of one channel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: A neighbour with so many points has an index of its own; with half as many, it returns into the crowd's.
 MANY = 64
-#: A pool's numbers are given out anew when fewer than one in so many is in use (and there are more than a few at all).
+#: A pool gives new numbers to all its points when fewer than one number in SPARSE is in use (of more than FEW).
 SPARSE = 4
 FEW = 256
 #: Hits of the crowd's index gathered at a time, and bits of a word they are gathered in.
@@ -188,7 +188,7 @@ class ChannelTable:
         return left
 
     def _remove(self, peer: int, holding: Holding, ids: Ints) -> None:
-        """Take points that are in no group any more out of the index, and return what has become too large."""
+        """Take points that have left their group out of the index, and free memory that is no longer needed."""
         holding.points -= len(ids)
         if holding.groups or holding.own is None:
             (holding.own or self._crowd).remove(ids)

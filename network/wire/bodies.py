@@ -83,7 +83,7 @@ class Query:
 class Group:
     """`count` subscriptions to one text: a column per `?`, or, for a single one, a scalar per `?`.
 
-    `channel` is the one it listened to, for who subscribes again; 0 for who does not know.
+    `channel` is the one it listened to, if it is subscribed again; else 0.
     """
 
     group: int
@@ -139,7 +139,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node's statistics; nobody answers."""
+    """A node's statistics. It has no answer."""
 
     node: dict[str, Any]
 
@@ -179,7 +179,7 @@ class Opened:
     A snapshot may be older than the reply: `as_of` then says in runs (members, seq) how old, and the replay has what
     came after. Of several groups one may have failed, and then says so here.
 
-    `points` is no part of the body: the points of a group travel once, as the install of the reply that every node on
+    `points` is not part of the body: the points of a group travel once, as the install of the reply that every node on
     the way reads too. `with_points` puts them here.
     """
 
@@ -558,7 +558,7 @@ def _synced(parts: list[Any], limits: WireLimits) -> Synced:
 
 def _map(value: object, what: str) -> Mapping[str, Any]:
     if type(value) is not dict:
-        raise BadFrame(f"{what} is a map")
+        raise BadFrame(f"{what} must be a map")
     return value
 
 

@@ -48,7 +48,7 @@ class Origin:
 class Request:
     """Up: a request. `route` are the numbers of the links it came by, the newest last.
 
-    The last two are about changes. They differ from one time a change is sent to the next, so they are no part of the
+    The last two are about changes. They differ from one time a change is sent to the next, so they are not part of the
     body, whose bytes the log keeps.
     """
 
@@ -62,7 +62,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Up: a client tells its gateway that a group of subscriptions, or some members of it, are no more."""
+    """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it."""
 
     group: int
     members: NDArray[np.int64] | None
@@ -70,7 +70,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interest:
-    """Up: replaces what the sender wants of a channel by these boxes, but for installs after the first `heard`."""
+    """Up: the sender now wants only these boxes of a channel, and what replies after the first `heard` installed."""
 
     channel: int
     heard: int
@@ -80,7 +80,7 @@ class Interest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Install:
-    """Part of a reply: every node on the way takes note of these points for the link the reply leaves by."""
+    """Part of a reply: every node on the way notes these points for the link on which it sends the reply on."""
 
     group: int
     channel: int
@@ -101,7 +101,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deliver:
-    """Down: messages. When it was sent, all up to `through` that concerns this link was."""
+    """Down: messages. With it, all messages up to `through` that concern this link have been sent."""
 
     through: int
     channels: dict[int, Columns] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Down: a Deliver without messages."""
+    """Down: the same as a Deliver without messages."""
 
     through: int
 
