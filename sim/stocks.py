@@ -40,14 +40,14 @@ class Upsert:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Removal:
     """Rows that go, by key."""
 
     table: str
     keys: tuple[str, ...]
 
 
-Action = Upsert | Delete
+Action = Upsert | Removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class _Market:
             self._listed.pop()
             del self._per[name]
             self._names.insert(0, name)
-            return Delete("STOCK", (name,))
+            return Removal("STOCK", (name,))
         if (kind := kind - 1 / INDEXES) < 0:
             sector = SECTORS[int(random.integers(len(SECTORS)))]
             self.levels[sector] = round(self.levels[sector] * float(random.normal(1, 0.01)), 1)
@@ -165,8 +165,8 @@ def _merged(events: list[Action]) -> tuple[Action, ...]:
         last = merged[-1] if merged else None
         if isinstance(event, Upsert) and isinstance(last, Upsert) and last.table == event.table:
             merged[-1] = Upsert(event.table, last.rows + event.rows)
-        elif isinstance(event, Delete) and isinstance(last, Delete) and last.table == event.table:
-            merged[-1] = Delete(event.table, last.keys + event.keys)
+        elif isinstance(event, Removal) and isinstance(last, Removal) and last.table == event.table:
+            merged[-1] = Removal(event.table, last.keys + event.keys)
         else:
             merged.append(event)
     return tuple(merged)

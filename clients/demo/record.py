@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hullcast.sim.stocks import Delete, Upsert
+from hullcast.sim.stocks import Removal, Upsert
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ class Entry:
         """From such a line."""
         facts = json.loads(line)
         table = facts["table"]
-        action = Upsert(table, tuple(facts["rows"])) if "rows" in facts else Delete(table, tuple(facts["keys"]))
+        action = Upsert(table, tuple(facts["rows"])) if "rows" in facts else Removal(table, tuple(facts["keys"]))
         return cls(facts["first"], facts["last"], action, facts["moment"])
 
 

@@ -23,7 +23,7 @@ The branch tells the caller what to do::
     │   └── TooLarge              what would be sent is larger than any receiver takes
     ├── NotPermitted (PermissionError)   the server's rights do not allow it: ask its operator
     ├── PeerError                 the other side broke the protocol: that link is closed
-    │   ├── BadFrame              bytes that are no frame, or one beyond the limits
+    │   ├── BadFrame              bytes that are not a frame, or a frame beyond the limits
     │   ├── VersionMismatch       the other side speaks another version
     │   └── PeerClosed            the other side closed the link, and said why
     ├── Unavailable               nothing wrong with the call: wait and try again
@@ -38,7 +38,7 @@ The branch tells the caller what to do::
     └── InvariantBroken           a bug in this code: stop and report it
 
 Fields are attributes, so no caller ever parses a text; `args` are the fields, so each error
-pickles (Spark sends errors between processes). `to_wire` and `from_wire` carry an error to whom it concerns: its
+pickles (Spark sends errors between processes). `to_wire` and `from_wire` carry an error to the process that asked: its
 code is the name of its class, its arguments are the fields.
 """
 
@@ -302,7 +302,7 @@ class PeerError(HullcastError):
 
 
 class BadFrame(PeerError):
-    """Bytes that are no frame, or one beyond the limits."""
+    """Bytes that are not a frame, or a frame beyond the limits."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -46,7 +46,7 @@ _SURELY_FINE_BYTES = 4096  # no limit is reached with fewer
 class Foreign:
     """Stands for a value that no receiver takes: all that is left of it is the name of its type.
 
-    The refusal is then worded by the receiver, who knows row, column and what is accepted there; it reads as it would
+    The receiver words the refusal, since it knows row, column and what is accepted there; it reads as it would
     have in one process, if it names types by `type_name`.
     """
 
@@ -146,4 +146,4 @@ def _scalar(code: int, data: bytes) -> object:
             return timedelta(microseconds=int.from_bytes(data, "little", signed=True))
     except (OverflowError, UnicodeDecodeError):
         raise BadFrame(f"extension {code} with a value out of range") from None
-    raise BadFrame(f"extension {code} of {size} bytes is none of ours")
+    raise BadFrame(f"extension {code} of {size} bytes is not one of this protocol")

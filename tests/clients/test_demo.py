@@ -26,7 +26,7 @@ from hullcast.clients.demo.traffic import HOPS, ContentNetwork, Load, Traffic, u
 from hullcast.clients.demo.verdict import Continuity, Moment, Verdict, judge_all
 from hullcast.clients.demo.view import closing, frame, news, plain_line
 from hullcast.network.answers.events import Resync, Snapshot
-from hullcast.sim.stocks import CREATES, Delete, Upsert, stock_trace
+from hullcast.sim.stocks import CREATES, Removal, Upsert, stock_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ class Played:
         for sql in CREATES:
             engine.execute(sql)
 
-        def apply(action: Upsert | Delete, *, moment: bool) -> None:
+        def apply(action: Upsert | Removal, *, moment: bool) -> None:
             first = engine.seq + 1
             if isinstance(action, Upsert):
                 engine.upsert(action.table, list(action.rows))
@@ -146,7 +146,7 @@ def test_the_record_is_read_as_it_was_written_and_whole_lines_only(tmp_path: Pat
     assert reader.new() == []
     entries = [
         Entry(1, 2, Upsert("STOCK", ({"SYMBOL": "Ä", "PER": None}, {"SYMBOL": "B", "PER": 0.1})), moment=False),
-        Entry(3, 3, Delete("STOCK", ("Ä",)), moment=True),
+        Entry(3, 3, Removal("STOCK", ("Ä",)), moment=True),
     ]
     text = "".join(entry.line() for entry in entries)
     path.write_text(text[:-5])
@@ -159,7 +159,7 @@ def test_the_record_is_read_as_it_was_written_and_whole_lines_only(tmp_path: Pat
 def test_a_hole_in_the_sequence_numbers_is_noticed() -> None:
     continuity = Continuity()
     for first, last in ((4, 9), (10, 10), (12, 12)):
-        continuity.follow(Entry(first, last, Delete("STOCK", ()), moment=False))
+        continuity.follow(Entry(first, last, Removal("STOCK", ()), moment=False))
     assert continuity.fault == "no client published the updates 11 to 11"
 
 

@@ -73,7 +73,7 @@ class SyntheticTrace:
 
 
 def _part(action: stocks.Action) -> Piece:
-    if isinstance(action, stocks.Delete):
+    if isinstance(action, stocks.Removal):
         return Piece(action.table, list(action.keys), len(action.keys), deletes=True)
     return Piece(action.table, list(action.rows), len(action.rows))
 
