@@ -183,16 +183,18 @@ class Children:
             for number, rows in self.router.route(channel, columns):
                 wanted.setdefault(number, []).append(all_rows if rows is None else (channel, rows.tobytes()))
                 self.delivered_messages += count if rows is None else len(rows)
-        encoded: dict[Selection, bytes] = {}
+        encoded: dict[Selection, bytes | TooLarge] = {}
         if received is not None:
             encoded[tuple((channel, None) for channel in channels)] = received
         for number, parts in wanted.items():
             self._told[number] = through
             selection = tuple(parts)
+            frame = encoded.get(selection)
+            if frame is None:
+                frame = encoded[selection] = _encoded(Deliver(through, _selected(channels, selection)))
             try:
-                frame = encoded.get(selection)
-                if frame is None:
-                    frame = encoded[selection] = encode(Deliver(through, _selected(channels, selection)))
+                if isinstance(frame, TooLarge):
+                    raise frame
                 self.peers[number].send(frame)
             except TooLarge as error:
                 self._give_up(number, error)
@@ -288,6 +290,14 @@ class Children:
             "queued_bytes": sum(queued),
             "fullest_bytes": max(queued, default=0),
         }
+
+
+def _encoded(frame: Deliver) -> bytes | TooLarge:
+    """The bytes of a frame, or why no child takes it: kept as well, since to find out takes as long as to encode it."""
+    try:
+        return encode(frame)
+    except TooLarge as error:
+        return error
 
 
 def _selected(channels: dict[int, Columns], selection: Selection) -> dict[int, Columns]:

@@ -33,6 +33,7 @@ from hullcast.network.wire.frames import (
     decode,
     encode,
 )
+from hullcast.network.wire.limits import WireLimits
 from tests.support.links import QUICK, Child, running_dialer, wait_until
 
 LITTLE = replace(QUICK, message_bytes=4096)
@@ -197,6 +198,27 @@ async def test_children_that_want_the_same_rows_share_one_frame_encoded_once(mon
         assert [np.asarray(places).tolist() for places in heard_places] == [
             [1.0, 2.0, 6.0, 7.0], [1.0, 2.0, 6.0, 7.0], [1.0, 2.0], [1.0, 2.0], [6.0, 7.0],
         ]  # fmt: skip
+
+
+async def test_what_no_frame_holds_is_encoded_once_for_all_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[Frame] = []
+
+    def little(frame: Frame) -> bytes:
+        tried.append(frame)
+        return encode(frame, WireLimits(frame_bytes=10_000))
+
+    async with parent(Router()) as children, AsyncExitStack() as dialers:
+        names = ["a", "b", "c"]
+        below = [(await dialers.enter_async_context(dialing(children, "client", name=name)))[1] for name in names]
+        for name in names:
+            children.answer(Reply(1, (await _number(children, name),), (install(1, 5),), b""))
+        monkeypatch.setattr(children_module, "encode", little)
+        children.deliver(10, {5: messages(10, 1000)})
+        assert [type(frame) for frame in tried] == [Deliver, Reset, Reset, Reset]
+        await wait_until(lambda: all(len(child.frames) == 2 for child in below))
+        assert all(isinstance(heard(child)[1], Reset) for child in below)
 
 
 async def test_received_bytes_go_on_as_they_are_to_a_child_that_wants_all(monkeypatch: pytest.MonkeyPatch) -> None:
