@@ -28,7 +28,7 @@ from hullcast.broker.queries.reading import read_query
 from hullcast.broker.queries.sqlite_copy import SqliteCopy
 from hullcast.broker.sql.text import shorten
 from hullcast.network import compiled
-from hullcast.network.wire.bodies import Failed, Rows, encode
+from hullcast.network.wire.bodies import Failed, QueryAnswer, encode
 from hullcast.network.wire.errors import ConnectionLost, HullcastError, SqlError, to_wire
 from hullcast.network.wire.values import table_of
 
@@ -175,7 +175,7 @@ def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
         if ask.tables is None:
             return TABLES + json.dumps(plan.tables).encode()
         rows = copy.read(plan, ask.parameters)
-        return REPLY + encode(Rows(*table_of(rows, rows.columns)))
+        return REPLY + encode(QueryAnswer(*table_of(rows, rows.columns)))
     except HullcastError as error:
         if "out of memory" not in str(error):
             return REPLY + encode(Failed(*to_wire(error)))

@@ -17,6 +17,7 @@ from hullcast.network.answers.aggregate import (
     AVG,
     COUNT,
     EXACT_SUM,
+    STATE,
     SUM,
     AggregateAnswers,
 )
@@ -100,7 +101,7 @@ class AggregateChannel(Partitioned, ScalarChannel):
 
         def first() -> Columns:
             state = states()
-            return {f"s{i}": np.ascontiguousarray(state[:, i]) for i in range(state.shape[1])}
+            return {name: np.ascontiguousarray(state[:, i]) for i, name in enumerate(STATE)}
 
         return first
 

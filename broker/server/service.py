@@ -200,7 +200,7 @@ class Server:
             if self.pipeline.full:
                 raise Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
             body = bodies.decode(request.body)
-            if isinstance(body, bodies.Report) and not request.id:  # `Children` lets only nodes send one
+            if isinstance(body, bodies.NodeReport) and not request.id:  # `Children` lets only nodes send one
                 self._take_report(body)
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
@@ -319,7 +319,7 @@ class Server:
             self._tell_directory()
             self._checkpoint_if_due(now)
 
-    def _take_report(self, report: bodies.Report) -> None:
+    def _take_report(self, report: bodies.NodeReport) -> None:
         try:
             entry = _entry(dict(report.node))
         except (KeyError, ValueError) as error:

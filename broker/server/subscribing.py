@@ -22,7 +22,17 @@ import numpy as np
 
 from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import ChannelSpec, Failed, Fetch, Group, Opened, Part, Staged, Subscribe, Subscribed
+from hullcast.network.wire.bodies import (
+    AnswerPart,
+    ChannelSpec,
+    Failed,
+    Fetch,
+    Group,
+    Opened,
+    Staged,
+    Subscribe,
+    Subscribed,
+)
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, UsageError, to_wire
 from hullcast.network.wire.frames import Install
@@ -343,7 +353,7 @@ class Subscribing:
             late = [] if one.since is not None or (one.oldest == self._engine.seq and not staged) else one.runs
             snapshot = None if staged else one.snapshot
             names, spec = one.attended.columns, one.attending.spec
-            opened.append(Opened(one.group.group, one.attending.number, names, points, snapshot, None, tuple(late)))
+            opened.append(Opened(one.group.group, one.attending.number, names, snapshot, None, tuple(late)))
             installs.append(Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points))
             specs[one.attending.number] = spec
         reply = Subscribed(self._engine.seq, self._epoch, (*opened, *request.failed), specs, replay)
@@ -381,7 +391,7 @@ class Subscribing:
 
 
 def _failed(group: Group, error: HullcastError) -> Opened:
-    return Opened(group.group, 0, (), np.empty((0, 1)), None, Failed(*to_wire(error)))
+    return Opened(group.group, 0, (), None, Failed(*to_wire(error)))
 
 
 def _too_much(size: int) -> TooLarge:
@@ -396,7 +406,7 @@ def _parts(snapshots: list[tuple[int, Columns]], part_bytes: int) -> list[bytes]
 
     def encode() -> None:
         nonlocal size, total
-        parts.append(bodies.encode(Part(tuple(gathered))))
+        parts.append(bodies.encode(AnswerPart(tuple(gathered))))
         gathered.clear()
         size, total = 0, total + len(parts[-1])
         if total > HELD_BYTES_PER_OWNER:

@@ -204,7 +204,7 @@ class Client:
     async def query(self, sql: str, *parameters: object, timeout: float | None = None) -> QueryRows:  # noqa: ASYNC109
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
         reply = await self._ask(bodies.Query(_sql(sql), scalars(parameters)), "query", _timeout(timeout))
-        if not isinstance(reply, bodies.Rows):
+        if not isinstance(reply, bodies.QueryAnswer):
             raise BadFrame(f"a {type(reply).__name__} answers no query")
         return QueryRows(reply.names, rows_of(reply.columns))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from hullcast.network.link.endpoints import is_loopback, parse_endpoint
+from hullcast.network.link.endpoints import parse_endpoint
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.security.curve import Curve
 from hullcast.network.security.keys import load_pair, load_public
@@ -29,16 +29,6 @@ class Connection:
     curve: Curve | None = None
     insecure: bool = False
     limits: LinkLimits = field(default_factory=LinkLimits)
-
-    def may_dial(self, endpoint: str) -> bool:
-        """Whether an endpoint that others told us of is one these settings would allow."""
-        try:
-            parse_endpoint(endpoint)
-            if self.curve is not None:
-                self.curve.server_key(endpoint)
-        except BadSetting:
-            return False
-        return self.curve is not None or self.insecure or is_loopback(endpoint)
 
 
 def configure(

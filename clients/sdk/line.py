@@ -13,7 +13,7 @@ from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failo
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network import compiled
 from hullcast.network.link.dialer import Dialer
-from hullcast.network.link.overlay import ways_in
+from hullcast.network.link.endpoints import ways_in
 from hullcast.network.wire.errors import (
     ClientClosed,
     ConnectionLost,
@@ -137,6 +137,8 @@ class Line:
             refusal = failure if failure.startswith(FINAL) else refusal
             if refusal and self.dialer.statistics().attempts > len(self._connection.endpoints):
                 code, _, text = refusal.partition(": ")
+                if self.dialer.mismatch is not None:
+                    raise self.dialer.mismatch
                 raise PeerClosed(code, f"{text} (dialled: {', '.join(self._connection.endpoints)})")
 
     async def settle(self) -> None:
@@ -379,8 +381,8 @@ class Line:
                     if owner is not None:
                         owner.ended(error)
                 case Failover(directory):
-                    known, may_dial = self._connection.endpoints, self._connection.may_dial
-                    self.dialer.endpoints = ways_in(known, directory.path, directory.nodes, may_dial)
+                    known = self._connection.endpoints
+                    self.dialer.endpoints = ways_in(known, directory.path, directory.nodes, self.dialer.may_dial)
 
     def _send(self, payload: bytes) -> None:
         try:

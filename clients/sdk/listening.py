@@ -11,7 +11,7 @@ from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
 from hullcast.clients.sdk.contents import Contents
 from hullcast.clients.sdk.decoding import entries, value_of
 from hullcast.clients.sdk.mailbox import GAPS, Attention, Mailbox
-from hullcast.network.answers.aggregate import COUNT, EXACT_SUM, ROWS, AggregateAnswers, answers_of
+from hullcast.network.answers.aggregate import COUNT, EXACT_SUM, ROWS, STATE, AggregateAnswers, answers_of
 from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.answers.extremum import ExtremumAnswers, heard
@@ -464,7 +464,7 @@ class Listening:
 
 def _states(snapshot: Columns) -> Floats:
     """The states of sums and counts, a row for each."""
-    return np.ascontiguousarray(np.column_stack([cast("Floats", snapshot[f"s{i}"]) for i in range(4)]))
+    return np.ascontiguousarray(np.column_stack([cast("Floats", snapshot[name]) for name in STATE]))
 
 
 def _extremes(values: Floats, kind: str) -> npt.NDArray[Any]:

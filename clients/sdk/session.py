@@ -22,12 +22,12 @@ from hullcast.clients.sdk.groups import Groups, SubscriptionGroup, catch_up, mom
 from hullcast.clients.sdk.resuming import Resuming, Standing
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.bodies import (
+    AnswerPart,
     Delete,
     Done,
     Execute,
     Failed,
     Fetch,
-    Part,
     Publish,
     Staged,
     Subscribe,
@@ -65,7 +65,7 @@ class Fetching:
             return bodies.encode(Fetch(self.staged.ticket, self.asked - 1))
         return bodies.encode(replace(body, ticket=self.staged.ticket))
 
-    def take(self, part: Part) -> None:
+    def take(self, part: AnswerPart) -> None:
         """A part is here."""
         for group, columns in part.snapshots:
             self._columns.setdefault(group, []).append(columns)
@@ -323,7 +323,7 @@ class ClientSession:
         match frame:
             case frames.Deliver():
                 return self._deliver(frame)
-            case frames.Progress():
+            case frames.Advance():
                 self._advance(frame.through)
                 return []
             case frames.Reply():
@@ -370,8 +370,10 @@ class ClientSession:
         call.sent_as = 0
         if isinstance(reply, Failed):
             return self._failed(call, from_wire(reply.code, reply.arguments))
-        if isinstance(reply, Staged | Part):
+        if isinstance(reply, Staged | AnswerPart):
             return self._fetch(call, reply)
+        if isinstance(reply, Subscribed):
+            reply = bodies.with_points(reply, frame.installs)
         if call.fetching is not None:
             reply = call.fetching.complete(_expected(reply, Subscribed))
         if call is self._asking:
@@ -385,9 +387,9 @@ class ClientSession:
             self._advance(reply.seq)
         return [CallAnswered(call.number, reply), *unblocked]
 
-    def _fetch(self, call: _Call, reply: Staged | Part) -> list[Effect]:
+    def _fetch(self, call: _Call, reply: Staged | AnswerPart) -> list[Effect]:
         """First answers are too large for a frame, and come in parts: ask for the next."""
-        if not isinstance(call.body, Subscribe) or isinstance(reply, Part) == (call.fetching is None):
+        if not isinstance(call.body, Subscribe) or isinstance(reply, AnswerPart) == (call.fetching is None):
             raise BadFrame(f"a {type(reply).__name__} answers no {type(call.body).__name__}")
         if isinstance(reply, Staged):
             call.fetching = Fetching(reply)

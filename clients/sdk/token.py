@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
+from hullcast.network.answers.aggregate import STATE
 from hullcast.network.wire import packing
 from hullcast.network.wire.errors import BadFrame, BadSetting
 from hullcast.network.wire.limits import DEFAULT
@@ -60,7 +61,7 @@ class Token:
             return {"best": np.array(self.state, np.float64)}
         if self.kind in ("DISTINCT", "SELECT", "JOIN"):
             return {"of": np.empty(0, np.int64)}
-        return {f"s{i}": np.array([value], np.float64) for i, value in enumerate(self.state)}
+        return {name: np.array([value], np.float64) for name, value in zip(STATE, self.state, strict=True)}
 
     def restore(self, listening: Listening, listener: int) -> None:
         """Give a listener just admitted what it had not taken yet."""

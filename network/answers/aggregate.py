@@ -25,6 +25,7 @@ COUNT, SUM, EXACT_SUM, AVG = 0, 1, 2, 3
 
 
 ROWS, HIGH, LOW, LOST_BITS = 0, 1, 2, 3  # columns of a state
+STATE = ("rows", "high", "low", "lost_bits")  # their names in a snapshot
 
 _SPLITTER = 2.0**27 + 1.0  # divides a float64 into two halves of its digits
 _HUGE, _TINY, _LEAST = 2.0**800, 2.0**-800, 2.0**-700

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol, TypeVar
 
 import zmq
 
+from hullcast.network.link.endpoints import check_endpoint
 from hullcast.network.link.header import (
     BYE_CODES,
     SESSION_BYTES,
@@ -23,10 +24,10 @@ from hullcast.network.link.header import (
     Resend,
     Welcome,
     encode,
+    read_message,
 )
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
-from hullcast.network.link.message import read_message
-from hullcast.network.link.session import Deliver, Effect, Session, SessionStatistics, Transmit
+from hullcast.network.link.session import Effect, Received, Session, SessionStatistics, Transmit
 from hullcast.network.link.socket import (
     Context,
     EventSocket,
@@ -34,12 +35,11 @@ from hullcast.network.link.socket import (
     Message,
     Socket,
     check_curve,
-    check_endpoint,
     open_dealer,
     stop_monitor,
 )
 from hullcast.network.security.curve import Curve
-from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError
+from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, PeerError, VersionMismatch
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Dialer:
         context: Context | None = None,
         insecure: bool = False,
     ) -> None:
-        self._curve, self._insecure = curve, insecure
+        self._curve, self._private = curve, curve is not None or insecure
         self._limits = limits or LinkLimits()
         self._context: Context = context or LinkContext.instance()
         self._role, self._name, self._id = role, name, id
@@ -130,6 +130,7 @@ class Dialer:
         #: at the beginning means that the parent does not let us in (for a refused key too) and trying on is of little
         #: use. Set before `on_down` is called, and before the next attempt.
         self.failure = ""
+        self.mismatch: VersionMismatch | None = None  # the failure, if the parent speaks another version
         self._writable = asyncio.Event()
         self._paused = False
 
@@ -143,7 +144,7 @@ class Dialer:
         if not endpoints:
             raise BadSetting("endpoints", endpoints, "needs at least one")
         for endpoint in endpoints:
-            check_endpoint(endpoint, self._curve, insecure=self._insecure)
+            check_endpoint(endpoint, private=self._private)
         self._endpoints = tuple(endpoints)
         self._next = 0
 
@@ -168,7 +169,7 @@ class Dialer:
             raise BadSetting("dialer", self._name, "can be started once")
         self._handler = handler
         self._loop = asyncio.get_running_loop()
-        #: Becomes done only when the handler raised something that is no `PeerError`; then the dialer has stopped.
+        #: Becomes done only when the handler raised something other than a `PeerError`; then the dialer has stopped.
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._parted = asyncio.Event()
         self._timer = self._loop.call_later(0, self._dial)
@@ -227,11 +228,21 @@ class Dialer:
                 self._bond.session.excuse(self._loop.time() - self._bond.session.heard_at)
             self._socket.resume()
 
+    def may_dial(self, endpoint: str) -> bool:
+        """Whether an endpoint that others told us of is one that our own settings would allow."""
+        try:
+            check_endpoint(endpoint, private=self._private)
+            if self._curve is not None:
+                self._curve.server_key(endpoint)
+        except BadSetting:
+            return False
+        return True
+
     def redial(self, endpoint: str | None = None, why: str = "asked to dial again", *, in_vain: bool = False) -> None:
         """Leave the present parent and dial `endpoint`, or the first of the list; the next link is fresh. `in_vain`:
-        the present one was of no use, however long it was up; so pauses go on growing as if it had not answered."""
+        the present one was useless, however long it was up; so pauses go on growing as if it had not answered."""
         if endpoint is not None:
-            check_endpoint(endpoint, self._curve, insecure=self._insecure)
+            check_endpoint(endpoint, private=self._private)
         if self.state == "stopped" or self._timer is None:
             return
         if self.state == "up":
@@ -342,9 +353,11 @@ class Dialer:
         try:
             work(argument)
         except PeerError as error:
-            self._say_bye(error.code if error.code in BYE_CODES else "protocol", str(error))
+            code = error.code if error.code in BYE_CODES else "protocol"
+            self._say_bye(code, str(error))
             self._lose_session()
-            self._lost(str(error))
+            self.mismatch = error if isinstance(error, VersionMismatch) else None
+            self._lost(f"{code}: {error}")
         except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
             self._fail(error)
 
@@ -409,7 +422,7 @@ class Dialer:
         for effect in effects:
             if self._bond is None or self._bond.session is not session or self.state != "up":
                 return
-            if isinstance(effect, Deliver):
+            if isinstance(effect, Received):
                 self._handler.on_frame(effect.payload)
             elif isinstance(effect, Transmit):
                 self._transmit(effect)

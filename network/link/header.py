@@ -11,9 +11,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]  # has no types
 
-from hullcast.network.wire.errors import BadFrame, VersionMismatch
+from hullcast.network.wire.errors import BadFrame, PeerError, VersionMismatch
 
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER_BYTES: Final = 64 << 10
 SESSION_BYTES: Final = 16
 ROLES: Final = ("client", "node")
@@ -133,6 +133,26 @@ def decode(data: bytes) -> Header:
         raise BadFrame(f"{fields[1]} header with {len(fields) - 2} fields") from error
 
 
+def read_message(parts: list[bytes], message_bytes: int) -> tuple[Header, bytes | None]:
+    """A message's header and payload, or `BadFrame`."""
+    count = len(parts)
+    if count == 2:
+        if len(parts[1]) > message_bytes:
+            raise BadFrame(f"payload of {len(parts[1])} bytes, at most {message_bytes}")
+        return decode(parts[0]), parts[1]
+    if count != 1:
+        raise BadFrame("a message must be a header, perhaps with a payload")
+    return decode(parts[0]), None
+
+
+def is_bye(parts: list[bytes]) -> bool:
+    """Whether a message ends a link."""
+    try:
+        return isinstance(read_message(parts, 0)[0], Bye)
+    except PeerError:
+        return False
+
+
 def _data(seq: object, ack: object) -> Data:
     return Data(_count(seq, 1), _count(ack))
 
@@ -155,7 +175,7 @@ def _hello(fields: object) -> Hello:
     values = _fields(fields, Hello._fields)
     role, listen = values["role"], values["listen"]
     if type(role) is not str or role not in ROLES:
-        raise BadFrame(f"role is not one of {', '.join(ROLES)}")
+        raise BadFrame(f"role must be one of {', '.join(ROLES)}")
     return Hello(
         session=_bytes(values["session"], SESSION_BYTES),
         received=_count(values["received"], -1),
@@ -171,9 +191,9 @@ def _welcome(fields: object) -> Welcome:
     values = _fields(fields, Welcome._fields)
     resumed, extra = values["resumed"], values["extra"]
     if type(resumed) is not bool:
-        raise BadFrame("resumed is not true or false")
+        raise BadFrame("resumed must be true or false")
     if type(extra) is not dict or not all(type(key) is str for key in extra):
-        raise BadFrame("extra is not a map with texts as keys")
+        raise BadFrame("extra must be a map with texts for keys")
     return Welcome(
         resumed=resumed,
         received=_count(values["received"]),
@@ -203,23 +223,23 @@ def _fields(value: object, names: tuple[str, ...]) -> dict[str, object]:
 
 def _count(value: object, least: int = 0) -> int:
     if type(value) is not int or not least <= value <= _COUNT_MOST:
-        raise BadFrame(f"a number is not an integer from {least} to 2**63-1")
+        raise BadFrame(f"a number must be an integer from {least} to 2**63-1")
     return value
 
 
 def _seconds(value: object) -> float:
     if type(value) is not float or not 0.001 <= value <= 3600:
-        raise BadFrame("a duration is not a float from 0.001 to 3600")
+        raise BadFrame("a duration must be a float from 0.001 to 3600")
     return value
 
 
 def _text(value: object, most: int) -> str:
     if type(value) is not str or len(value) > most:
-        raise BadFrame(f"a text is not a string of at most {most} characters")
+        raise BadFrame(f"a text must have at most {most} characters")
     return value
 
 
 def _bytes(value: object, size: int) -> bytes:
     if type(value) is not bytes or len(value) != size:
-        raise BadFrame(f"an identifier is not {size} bytes")
+        raise BadFrame(f"an identifier must have {size} bytes")
     return value

@@ -26,7 +26,7 @@ class LinkLimits:
     """The parent's `heartbeat_s` and `silence_s` hold for both ends; WELCOME tells them to the child.
 
     A sender holds at most `queue_bytes` and `queue_frames` not yet acknowledged; of those at most `window_bytes` and
-    `window_frames` were handed to ZeroMQ, where nobody can count them any more.
+    `window_frames` were handed to ZeroMQ, where they cannot be counted.
     """
 
     heartbeat_s: float = 0.5  # an end that had nothing to say for so long says so

@@ -13,11 +13,11 @@ from typing import Final
 import zmq
 
 from hullcast.network.link.connections import Connections, descriptor_of
-from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode
+from hullcast.network.link.endpoints import check_endpoint
+from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode, is_bye, read_message
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
-from hullcast.network.link.message import is_bye, read_message
 from hullcast.network.link.peer import Peer, PeerHandler
-from hullcast.network.link.session import Deliver, Effect, Session, Transmit
+from hullcast.network.link.session import Effect, Received, Session, Transmit
 from hullcast.network.link.socket import (
     DOOR_EVENTS,
     Context,
@@ -27,7 +27,6 @@ from hullcast.network.link.socket import (
     Socket,
     bound_endpoint,
     check_curve,
-    check_endpoint,
     open_monitor,
     open_router,
     stop_monitor,
@@ -94,7 +93,7 @@ class Listener:
     ) -> None:
         """`allow` decides which keys may come in (with `curve`; without `allow`, every key); `welcome` says what
         children are told when they come (plain msgpack values)."""
-        check_endpoint(endpoint, curve, insecure=insecure)
+        check_endpoint(endpoint, private=curve is not None or insecure, listening=True)
         self.endpoint = endpoint
         self._limits = limits or LinkLimits()
         self._curve = check_curve(endpoint, curve)
@@ -122,7 +121,7 @@ class Listener:
             raise BadSetting("listener", self.endpoint, "can be started once")
         self._handler = handler
         self._loop = asyncio.get_running_loop()
-        #: Becomes done only when the handler raised something that is no `PeerError`; then nothing is read any more.
+        #: Becomes done only when the handler raised something other than a `PeerError`; then reading has stopped.
         self.failed: asyncio.Future[None] = self._loop.create_future()
         with ExitStack() as undo:
             if self._curve is not None:
@@ -243,7 +242,7 @@ class Listener:
         for effect in effects:
             if peer.closed:
                 return
-            if isinstance(effect, Deliver):
+            if isinstance(effect, Received):
                 self._counters.received_frames += 1
                 self._counters.received_bytes += len(effect.payload)
                 self._handler.on_frame(peer, effect.payload)

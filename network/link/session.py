@@ -26,7 +26,7 @@ class Transmit(NamedTuple):
     payload: bytes | None
 
 
-class Deliver(NamedTuple):
+class Received(NamedTuple):
     """Hand this payload to the application, in order."""
 
     payload: bytes
@@ -38,7 +38,7 @@ class Silent(NamedTuple):
     seconds: float
 
 
-Effect: TypeAlias = Transmit | Deliver | Silent
+Effect: TypeAlias = Transmit | Received | Silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class Session:
       L5  Nothing waits while a connection is there and the window has room.
 
     Go-back-N, and no buffer for frames that come early: a connection keeps order, so frames are missing only when it
-    broke, and then HELLO and WELCOME say where to begin again. RESEND covers whatever else might lose a frame. It is a
-    few bytes that make us hand a window to ZeroMQ once more, where nobody counts: so it is heeded once in a heartbeat
-    (who misses frames asks again then), and who has much more sent again than it acknowledges is closed.
+    broke, and then HELLO and WELCOME say where to begin again. RESEND covers all other losses of a frame. It is a few
+    bytes that make us hand a window to ZeroMQ once more, where it is not counted: so it is obeyed once in a heartbeat
+    (an end that misses frames asks again then), and an end that asks for much more than it acknowledges is closed.
     """
 
     __slots__ = (
@@ -168,7 +168,7 @@ class Session:
                 self._received = seq
                 self._owed_frames += 1
                 self._owed_bytes += len(payload)
-                effects.append(Deliver(payload))
+                effects.append(Received(payload))
             elif seq <= self._received:
                 self._duplicates += 1
                 self._owed_frames += 1  # the other end may have missed the acknowledgement

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -178,19 +177,6 @@ def open_zap(context: Context) -> Socket:
     return socket
 
 
-def check_endpoint(endpoint: str, curve: Curve | None, *, insecure: bool) -> None:
-    """Refuse what is neither tcp nor inproc, and tcp that leaves this machine without encryption."""
-    scheme, separator, rest = endpoint.partition("://")
-    if not separator or not rest or scheme not in ("tcp", "inproc"):
-        raise BadSetting("endpoint", endpoint, "needs tcp://host:port or inproc://name")
-    if scheme == "tcp" and curve is None and not insecure and not _is_loopback(rest.rpartition(":")[0]):
-        reason = (
-            "a connection to another host must be encrypted: give --key and --server-key (from Python, key and "
-            "server_key), or allow plain text with --insecure (insecure=True)"
-        )
-        raise BadSetting("endpoint", endpoint, reason)
-
-
 def check_curve(endpoint: str, curve: Curve | None) -> Curve | None:
     """The keys to use at `endpoint`: inproc does not leave the process and knows no CURVE."""
     return None if endpoint.startswith("inproc://") else curve
@@ -331,12 +317,3 @@ def _open(context: Context, kind: int, endpoint: str, limits: LinkLimits) -> Soc
     socket.set(zmq.IPV6, int("[" in endpoint))  # only when asked: else 127.0.0.1 is shown as an IPv6 address
     socket.set(zmq.TCP_KEEPALIVE, 1)  # a machine that vanished is noticed even when nobody sends
     return socket
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

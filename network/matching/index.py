@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hullcast.network.matching.tree import Floats, Ints
 
-MANY = 1024  # so many that are most of all are not deleted one by one: the rest is built anew
+MANY = 1024  # if so many go, and they are most, they are not deleted one by one: the index is rebuilt from the rest
 SPARSE = 16  # the arrays are exchanged for smaller ones when only one in so many places is used
 EVERY = np.iinfo(np.int64).max
 
@@ -53,7 +53,7 @@ class PointIndex:
       M7  Between two calls no node is due.
 
     Cost for n points and h hits: `insert` and `delete` O(log^2 n) amortised, though the one that makes the
-    root due pays for building all anew, about half a second for a million points; `report` in practice O(log
+    root due pays for rebuilding everything, about half a second for a million points; `report` in practice O(log
     n + h); `count_many` and `exists_many` the same without h. Many that are most of all are inserted, or deleted,
     by one build of what is there then.
 

@@ -108,15 +108,3 @@ def free_list(links: Ints, first: int) -> list[int]:
         first = int(links[first])
         assert len(rows) <= len(links), "M6: a free list is a ring"
     return rows
-
-
-def depth_of(tree: Tree) -> int:
-    """Number of levels, for tests that bound it."""
-    deepest, todo = 0, [(0, 1)]
-    while todo:
-        node, level = todo.pop()
-        deepest = max(deepest, level)
-        left = int(tree.nodes[node, LEFT])
-        if left >= 0:
-            todo += [(left, level + 1), (left + 1, level + 1)]
-    return deepest

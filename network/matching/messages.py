@@ -1,4 +1,4 @@
-"""From the columns of messages to the boxes that find whom they concern.
+"""From the columns of messages to the boxes that find the points they concern.
 
 The columns are those that travel (network/wire/PROTOCOL.md); `duality` has the pictures. Nodes and clients ask the
 same boxes, nodes of whole neighbours and clients of their own subscriptions.

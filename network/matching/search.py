@@ -33,7 +33,7 @@ OUTSIDE, ACROSS, INSIDE = 0, 1, 2
 
 @part
 def report(tree: Tree, low: Floats, high: Floats, out: Ints, used: int, stack: Ints) -> tuple[Ints, int]:
-    """Append the ids of all points p with low <= p <= high to out[:used]; gives (out, used) anew.
+    """Append the ids of all points p with low <= p <= high to out[:used]; returns the new (out, used).
 
     `out` is replaced by a longer array when it is full: always go on with the one returned. `stack` is
     scratch, np.empty(STACK, np.int64). For n points and h hits in k dimensions O(n^(1-1/k) + h) at

@@ -1,4 +1,4 @@
-"""What a server and a node have in common: the links to their children, and who among those hears what."""
+"""What a server and a node have in common: the links to their children, and which child gets which messages."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hullcast.network.routing.portions import portions
 from hullcast.network.wire import bodies
-from hullcast.network.wire.columns import take
+from hullcast.network.wire.columns import size_bytes, take
 from hullcast.network.wire.errors import BadFrame, InvariantBroken, NotPermitted, PeerError, TooLarge, to_wire
 from hullcast.network.wire.frames import (
     LONGEST_ROUTE,
     UPWARD,
+    Advance,
     Deliver,
     Directory,
     Interest,
     Leave,
     Origin,
-    Progress,
     Reply,
     Request,
     Reset,
@@ -29,12 +28,17 @@ from hullcast.network.wire.frames import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hullcast.network.link.listener import Listener
     from hullcast.network.link.peer import Peer
     from hullcast.network.routing.router import Router
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Install
+
+    #: Of each channel the numbers of rows (int64, as bytes, so that they can be compared); None: all.
+    Selection = tuple[tuple[int, bytes | None], ...]
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +63,8 @@ class Upward(Protocol):
 class Children:
     """Takes requests up and carries replies and messages down; the `Router` decides who gets what.
 
-    Called on the event loop only. `through` is how far everything that concerns a child has been sent to it; a child
-    that no message concerns learns of it from `tell_progress`, now and then.
+    Called on the event loop only. All messages up to `through` that concern a child have been sent to it; a child
+    without messages learns of it from `tell_progress`, now and then.
     """
 
     def __init__(self, listener: Listener, router: Router, rights: Rights, upward: Upward) -> None:
@@ -140,7 +144,7 @@ class Children:
     def answer(self, reply: Reply) -> None:
         """Carry a reply one step down its route; from then on messages for what it installs take the same way.
 
-        If it is more than the child takes, whoever asked is told that, and nothing is installed. The router still
+        If it is larger than the child takes, an error goes in its place, and nothing is installed. The router still
         counts the reply, as the parent did.
         """
         number, route = reply.route[-1], reply.route[:-1]
@@ -152,33 +156,45 @@ class Children:
                 self.too_large += 1
                 number = _NOBODY
                 self._send(peer, encode(Reply(reply.id, route, (), bodies.encode(bodies.Failed(*to_wire(error))))))
-        # a child that left meanwhile: whoever asked asks again from elsewhere
+        # a child that has left: the client will ask again from elsewhere
         if reply.installs:
             self._note_coordinates(reply.installs)
             self.router.install(number, *reply.installs)
 
-    def deliver(self, through: int, channels: dict[int, Columns]) -> None:
-        """Send each child the messages that concern it, in one frame unless there are very many."""
-        for until, portion in portions(through, channels, FRAME_BYTES):
-            self._deliver(until, portion)
+    def deliver(self, through: int, channels: dict[int, Columns], received: bytes | None = None) -> None:
+        """Send each child the messages that concern it, in one frame unless there are very many.
 
-    def _deliver(self, through: int, channels: dict[int, Columns]) -> None:
+        `received` is the Deliver that they came in, if they did not originate here: children that want all of it get
+        these very bytes.
+        """
+        if received is not None and len(received) <= FRAME_BYTES:
+            self._deliver(through, channels, received)
+            return
+        for until, portion in portions(through, channels, FRAME_BYTES):
+            self._deliver(until, portion, received if portion is channels else None)
+
+    def _deliver(self, through: int, channels: dict[int, Columns], received: bytes | None) -> None:
+        """Children that want the same rows share one encoded frame."""
         self.through = through
-        parts: dict[int, dict[int, Columns]] = {}
-        whole: dict[int, bool] = {}
+        wanted: dict[int, list[tuple[int, bytes | None]]] = {}
         for channel, columns in channels.items():
+            count = len(columns["seq"])
+            all_rows = (channel, None)
             for number, rows in self.router.route(channel, columns):
-                parts.setdefault(number, {})[channel] = columns if rows is None else take(columns, rows)
-                whole[number] = whole.get(number, True) and rows is None
-                self.delivered_messages += len(columns["seq"]) if rows is None else len(rows)
-        everything: bytes | None = None
-        for number, part in parts.items():
+                wanted.setdefault(number, []).append(all_rows if rows is None else (channel, rows.tobytes()))
+                self.delivered_messages += count if rows is None else len(rows)
+        encoded: dict[Selection, bytes | TooLarge] = {}
+        if received is not None:
+            encoded[tuple((channel, None) for channel in channels)] = received
+        for number, parts in wanted.items():
             self._told[number] = through
+            selection = tuple(parts)
+            frame = encoded.get(selection)
+            if frame is None:
+                frame = encoded[selection] = _encoded(Deliver(through, _selected(channels, selection)))
             try:
-                if whole[number] and len(part) == len(channels):
-                    everything = frame = everything or encode(Deliver(through, part))
-                else:
-                    frame = encode(Deliver(through, part))
+                if isinstance(frame, TooLarge):
+                    raise frame
                 self.peers[number].send(frame)
             except TooLarge as error:
                 self._give_up(number, error)
@@ -186,10 +202,10 @@ class Children:
                 self.delivered_bytes += len(frame)
 
     def void(self, channels: tuple[int, ...]) -> None:
-        """An update has more messages in these channels than can be told: whoever wants them begins again."""
+        """An update has more messages in these channels than can be sent: children that want them start again."""
         for number in {held.peer for held in self.router.statistics().held if held.channel in channels}:
             if number in self.peers:
-                self._begin_again(number, "an update with more results than can be told one by one")
+                self._begin_again(number, "one update with more messages than can be sent")
 
     def _give_up(self, number: int, error: TooLarge) -> None:
         """One update makes more messages for this child than a frame holds, and no child may see half of one."""
@@ -197,7 +213,7 @@ class Children:
         self._begin_again(number, f"one update with {error.size} bytes of messages")
 
     def _begin_again(self, number: int, why: str) -> None:
-        """What a child has installed is void: whoever is below subscribes again and begins with a snapshot."""
+        """What a child has installed is void: the clients below it subscribe again, and get snapshots."""
         self.too_large += 1
         peer = self.peers[number]
         if peer.role == "client":
@@ -216,11 +232,11 @@ class Children:
             self._coordinates[install.channel] = install.points.shape[1]
 
     def tell_progress(self) -> None:
-        """Tell the children whom nothing concerned lately how far they are complete."""
+        """Tell children that have had no messages recently up to where they have everything."""
         frame: bytes | None = None
         for number, told in self._told.items():
             if told < self.through:
-                frame = frame or encode(Progress(self.through))
+                frame = frame or encode(Advance(self.through))
                 self._told[number] = self.through
                 self._send(self.peers[number], frame)
 
@@ -236,16 +252,16 @@ class Children:
         return self._directory is not None
 
     def reset(self, code: str, text: str, *, fresh_link: bool) -> None:
-        """The way to the server was lost: nothing is installed any more, everybody subscribes again."""
+        """The way to the server was lost: nothing is installed any longer, and all clients below subscribe again."""
         self.router.clear(fresh_link=fresh_link)
-        self.through = 0  # a server that keeps nothing begins anew: what it counted before says nothing
+        self.through = 0  # a server without a log counts from 0 after a restart
         self._told = dict.fromkeys(self._told, 0)
         frame = encode(Reset(code, text))
         for peer in list(self.peers.values()):
             self._send(peer, frame)
 
     def _send(self, peer: Peer, frame: bytes) -> None:
-        """Send what every child has to take; one that takes less is of no use here."""
+        """Send what every child must take; a child that takes only smaller frames is closed."""
         try:
             peer.send(frame)
         except TooLarge as error:
@@ -274,3 +290,46 @@ class Children:
             "queued_bytes": sum(queued),
             "fullest_bytes": max(queued, default=0),
         }
+
+
+def _encoded(frame: Deliver) -> bytes | TooLarge:
+    """The bytes of a frame, or why no child takes it: kept as well, since to find out takes as long as to encode it."""
+    try:
+        return encode(frame)
+    except TooLarge as error:
+        return error
+
+
+def _selected(channels: dict[int, Columns], selection: Selection) -> dict[int, Columns]:
+    """Those rows."""
+    return {
+        channel: channels[channel] if rows is None else take(channels[channel], np.frombuffer(rows, np.int64))
+        for channel, rows in selection
+    }
+
+
+def portions(through: int, channels: dict[int, Columns], most_bytes: int) -> Iterator[tuple[int, dict[int, Columns]]]:
+    """Messages cut between updates, so that no subscriber sees half of one: (through, messages) in order, each of about
+    `most_bytes` at most unless a single update has more. What needs no cut is given back as it is."""
+    if sum(map(size_bytes, channels.values())) <= most_bytes:
+        yield through, channels
+        return
+    seqs = np.concatenate([np.asarray(columns["seq"]) for columns in channels.values()])
+    first, last = int(seqs.min()), int(seqs.max())
+    if first == last:
+        yield through, channels
+        return
+    middle = min(int(np.median(seqs)), last - 1)
+    yield from portions(middle, _between(channels, first, middle), most_bytes)
+    yield from portions(through, _between(channels, middle + 1, last), most_bytes)
+
+
+def _between(channels: dict[int, Columns], first: int, last: int) -> dict[int, Columns]:
+    """The messages of some updates; channels without any are left out."""
+    found = {}
+    for channel, columns in channels.items():
+        seqs = np.asarray(columns["seq"])
+        wanted = (first <= seqs) & (seqs <= last)
+        if wanted.any():
+            found[channel] = take(columns, wanted)
+    return found

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from typing import TYPE_CHECKING
 
 from hullcast.network.link.dialer import Dialer
-from hullcast.network.link.endpoints import is_loopback
+from hullcast.network.link.endpoints import ways_up
 from hullcast.network.link.listener import Listener
-from hullcast.network.link.overlay import ways_up
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
-from hullcast.network.node.shares import Shares
 from hullcast.network.routing.router import Router
 from hullcast.network.wire import bodies
-from hullcast.network.wire.errors import BadFrame, TooLarge, Unavailable, to_wire
-from hullcast.network.wire.frames import Deliver, Directory, Interest, Progress, Reply, Request, Reset, decode, encode
+from hullcast.network.wire.errors import BadFrame, Overloaded, TooLarge, Unavailable, to_wire
+from hullcast.network.wire.frames import Advance, Deliver, Directory, Interest, Reply, Request, Reset, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,10 +35,13 @@ log = logging.getLogger(__name__)
 ROUND_S = 0.1
 #: Rounds between two reports to the server.
 ROUNDS_PER_REPORT = 10
+#: A client's part of the queue to the parent, and that of a node, which speaks for many.
+CLIENT_SHARE = 1 / 4
+NODE_SHARE = 1 / 2
 
 
 class Node:
-    """One node of the overlay. All its state is soft: whoever loses it subscribes again elsewhere.
+    """One node of the overlay. It keeps soft state only: clients that lose their node subscribe again elsewhere.
 
     `run` serves until cancelled; when it returns or raises, no task or socket is left.
     """
@@ -143,8 +145,8 @@ class Node:
             del self._untold[interest.channel]
 
     def _report(self) -> None:
-        """Tell the server how we are; when the way up is full, the next report tells it."""
-        body = bodies.encode(bodies.Report(self.status()))
+        """Send our statistics to the server; where the queue is full, this report is left out."""
+        body = bodies.encode(bodies.NodeReport(self.status()))
         try:
             self.dialer.send(encode(Request(0, (), None, body)))
         except (Unavailable, TooLarge):
@@ -184,7 +186,7 @@ class Node:
     # --- from the children -------------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, request: Request) -> None:
-        """Pass it on, behind what became of subscriptions before it: whoever closed one may then drop its table."""
+        """Pass it on, after the news of closed subscriptions: a client may close one and drop its table at once."""
         gone = self.children.router.unwanted()
         if gone:
             self._tell_interests(gone)
@@ -229,11 +231,11 @@ class Node:
     def on_frame(self, payload: bytes) -> None:
         match decode(payload):
             case Deliver(through, channels):
-                self.children.deliver(through, channels)
+                self.children.deliver(through, channels, payload)
             case Reply() as reply:
                 if reply.route:
                     self.children.answer(reply)
-            case Progress(through):
+            case Advance(through):
                 self.children.through = max(self.children.through, through)
             case Reset(code, text):
                 self._untold.clear()
@@ -243,14 +245,57 @@ class Node:
             case frame:
                 raise BadFrame(f"a {type(frame).__name__} does not come from a parent")
 
-    def _may_dial(self, endpoint: str) -> bool:
-        return self.settings.security.key is not None or self.settings.security.insecure or is_loopback(endpoint)
-
     def _take_directory(self, epoch: bytes, path: tuple[tuple[bytes, str], ...], nodes: tuple[NodeEntry, ...]) -> None:
         self.path = path
         if any(node == self.id for node, _ in path):  # our parent hangs below us: nobody in this ring has a server
             log.warning("ring in the overlay", extra={"parent": self.dialer.endpoint})
-            self.dialer.redial(path[0][1], "ring in the overlay", in_vain=True)
+            server = path[0][1] if self.dialer.may_dial(path[0][1]) else None
+            self.dialer.redial(server, "ring in the overlay", in_vain=True)
             return
-        self.dialer.endpoints = ways_up(self.settings.parent, path, self._may_dial)
+        self.dialer.endpoints = ways_up(self.settings.parent, path, self.dialer.may_dial)
         self.children.tell_directory(Directory(epoch, (*path, (self.id, self.endpoint)), nodes))
+
+
+class Shares:
+    """How much of the way up each child takes, so that no child fills it for the others: what was sent up for it and is
+    not yet acknowledged by the parent's link.
+
+    A child with nothing on its way may always send one request, however large; the link itself judges that. A request
+    counts for `least` bytes at least, since the queue has a limit in frames too.
+    """
+
+    def __init__(self, queue_bytes: int, queue_frames: int) -> None:
+        self._queue_bytes = queue_bytes
+        self._least = queue_bytes // queue_frames
+        self._flying: deque[tuple[int, int, int]] = deque()  # number of the frame on the link, child, bytes
+        self._bytes: dict[int, int] = {}
+        self.refused = 0
+
+    def check(self, child: int, size: int, *, speaks_for_many: bool, acknowledged: int) -> None:
+        """Overloaded if this child has its share on the way already. The link has acknowledged frames up to that."""
+        while self._flying and self._flying[0][0] <= acknowledged:
+            _, arrived, taken = self._flying.popleft()
+            left = self._bytes[arrived] - taken
+            if left:
+                self._bytes[arrived] = left
+            else:
+                del self._bytes[arrived]
+        most = int(self._queue_bytes * (NODE_SHARE if speaks_for_many else CLIENT_SHARE))
+        held = self._bytes.get(child, 0)
+        if held and held + max(size, self._least) > most:
+            self.refused += 1
+            raise Overloaded("bytes from one client or node on their way to the server", most)
+
+    def took(self, child: int, size: int, number: int) -> None:
+        """The link took a frame for this child, as its number `number`."""
+        taken = max(size, self._least)
+        self._flying.append((number, child, taken))
+        self._bytes[child] = self._bytes.get(child, 0) + taken
+
+    def clear(self) -> None:
+        """A fresh link: nothing is on its way."""
+        self._flying.clear()
+        self._bytes.clear()
+
+    def __len__(self) -> int:
+        return len(self._bytes)

@@ -17,7 +17,7 @@ def _check_parents(parents: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings(ProcessSettings):
-    """Where a node listens, whom it follows, and how much it takes on."""
+    """Where a node listens, which parents it follows, and how much it takes on."""
 
     section: ClassVar[str] = "node"
 

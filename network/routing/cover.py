@@ -34,14 +34,14 @@ HUGE = 1e300  # in place of infinity where two are added
 #: Boxes in a block: one around all of them is asked first.
 BLOCK = 8
 
-#: So many boxes too many are joined with others one by one; for more, all are carved anew.
+#: So many boxes too many are joined with others one by one; for more, the whole cover is carved again.
 FEW = 8
 
 
 class Cover:
     """A bounded number of closed boxes around points that only ever become more; infinities are allowed.
 
-    To become fewer, a cover is replaced by one made anew. Made from many points at once it is good (`covering`); one
+    To become fewer, a cover is replaced by a new one. Made from many points at once it is good (`covering`); one
     by one, the two boxes whose union costs least make room for the next (`absorb`).
 
     Invariants (`check` tests R2; the property tests check R1 against every point ever given):

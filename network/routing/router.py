@@ -1,7 +1,7 @@
 """Router: which neighbour gets which messages. It owns all routing state of one process, and does no I/O.
 
 down     install(peer, *installs)    a reply with new subscriptions passes
-         route(channel, columns)     messages pass: who gets which rows
+         route(channel, columns)     messages pass: which neighbour gets which rows
 up       withdraw, leave             subscriptions go
          interest(peer, ..)          a node below has fewer left
          interests()                 what to tell the parent, so that it sends less
@@ -59,7 +59,7 @@ class RouterStatistics:
     routed: int
     routed_to: Mapping[int, int]
     filtered: int
-    unknown: int  # messages of channels that nobody wants (any more)
+    unknown: int  # messages of channels that no neighbour wants
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Router:
         self._neighbours: dict[int, _Neighbour] = {}
         self._tables: dict[int, ChannelTable] = {}
         self._told: dict[int, _Told] = {}
-        self._unwanted: set[int] = set()  # channels that nobody below wants since the parent was told last
+        self._unwanted: set[int] = set()  # channels that nobody below wants, and the parent does not know it yet
         self._heard = 0
         self._messages = self._filtered = self._unknown = self._routed = 0
         self._routed_to: dict[int, int] = {}
@@ -152,7 +152,7 @@ class Router:
         self._forget_if_unwanted(install.channel)
 
     def withdraw(self, peer: int, group: int, members: Ints | None = None) -> None:
-        """A client gives up a group, or the members with these numbers; what it does not have is no matter."""
+        """A client closes a group, or the members with these numbers; those it does not have are ignored."""
         neighbour = self._neighbours.get(peer)
         channel = neighbour.groups.get(group) if neighbour is not None else None
         if neighbour is None or channel is None:
@@ -172,7 +172,7 @@ class Router:
         if table is None:
             return  # from before the installs were declared void
         if interest.lows.shape[1] != table.coordinates or not (interest.lows <= interest.highs).all():
-            raise BadFrame(f"an Interest in channel {interest.channel} whose boxes are none")
+            raise BadFrame(f"the boxes of an Interest in channel {interest.channel} do not fit the channel")
         table.replace(peer, interest.heard, interest.lows, interest.highs)
         self._forget_if_unwanted(interest.channel)
 
@@ -196,11 +196,11 @@ class Router:
         return routed
 
     def interests(self) -> list[Interest]:
-        """What the parent should know: channels that nobody below wants any more, or fewer than half as much."""
+        """What the parent should know: channels that nobody below wants now, or of which fewer than half as much."""
         news = self.unwanted()
         for channel, told in list(self._told.items()):
             table = self._tables.get(channel)
-            if table is None:  # whoever asked for it had left before the reply came
+            if table is None:  # the client that asked for it left before the reply came
                 news.append(self._nothing(channel))
             elif 2 * (points := table.points) < told.points:
                 told.points = points
@@ -220,7 +220,7 @@ class Router:
         return Interest(channel, self._heard, nothing, nothing)
 
     def clear(self, *, fresh_link: bool = True) -> None:
-        """All installs are void, here and above. Neighbours stay. A fresh link to the parent begins to count anew."""
+        """All installs are void, here and above. Neighbours stay. On a fresh link replies are counted from 0."""
         self._tables.clear()
         self._told.clear()
         self._unwanted.clear()

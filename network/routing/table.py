@@ -1,4 +1,4 @@
-"""ChannelTable: who among the neighbours wants what of one channel."""
+"""ChannelTable: which neighbours want which messages of one channel."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hullcast.network.compiled import kernel
+from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.messages import RECTANGLES, dimensions_of, unreachable
-from hullcast.network.matching.search import count_many
+from hullcast.network.matching.search import count_many, report_some
 from hullcast.network.routing.carve import Space
 from hullcast.network.routing.cover import Cover
-from hullcast.network.routing.hits import rows_by_owner
-from hullcast.network.routing.pool import Pool
 from hullcast.network.routing.subtree import Subtree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
+
+    from hullcast.network.matching.tree import Tree
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
 
 #: A neighbour with so many points has an index of its own; with half as many, it returns into the crowd's.
 MANY = 64
+#: A pool gives new numbers to all its points when fewer than one number in SPARSE is in use (of more than FEW).
+SPARSE = 4
+FEW = 256
+#: Hits of the crowd's index gathered at a time, and bits of a word they are gathered in.
+PORTION = 1 << 17
+WORD = 64
 
 NOBODY = -1
 
@@ -40,6 +48,67 @@ class Holding:
     points: int = 0
     own: Pool | None = None  # None: they are in the crowd's
     slot: int = NOBODY  # in the crowd
+
+
+class Pool:
+    """Points of one neighbour or of many in one PointIndex: it chooses the ids, and knows an owner for each.
+
+    Ids of points that went are used again, so memory follows the largest number of points at a time; after a crowd
+    has gone, `compact` gives the rest new ids and frees what it had used.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        self.index = PointIndex(dimensions)
+        self.owners: Ints = np.empty(16, np.int64)  # by id
+        self._free: list[int] = []
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used - len(self._free)
+
+    def add(self, points: Floats, owner: int) -> Ints:
+        """Take in points; their ids."""
+        n = len(points)
+        again = self._free[max(0, len(self._free) - n) :]
+        del self._free[len(self._free) - len(again) :]
+        ids = np.empty(n, np.int64)
+        ids[: len(again)] = again
+        fresh = n - len(again)
+        ids[len(again) :] = np.arange(self._used, self._used + fresh)
+        self._used += fresh
+        if self._used > len(self.owners):
+            owners = np.empty(max(self._used, 2 * len(self.owners)), np.int64)
+            owners[: len(self.owners)] = self.owners
+            self.owners = owners
+        self.owners[ids] = owner
+        self.index.insert(ids, points)
+        return ids
+
+    def remove(self, ids: Ints) -> None:
+        """Let points go."""
+        self.index.delete(ids)
+        self._free.extend(ids.tolist())
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether so many points went that `compact` pays."""
+        return self._used > max(FEW, SPARSE * len(self))
+
+    def compact(self) -> Ints:
+        """Give all points new ids, close together; for each old id the new one."""
+        old = np.flatnonzero(self.index.arrays.place_of >= 0)
+        new = np.arange(len(old))
+        index = PointIndex(self.index.dimensions)
+        index.insert(new, self.index.points_of(old))
+        renamed = np.full(self._used, -1, np.int64)
+        renamed[old] = new
+        self.index, self.owners = index, self.owners[old]
+        self._free, self._used = [], len(old)
+        return renamed
+
+    def memory_bytes(self) -> int:
+        """Bytes held by index and owners."""
+        return self.index.memory_bytes() + self.owners.nbytes
 
 
 class ChannelTable:
@@ -119,7 +188,7 @@ class ChannelTable:
         return left
 
     def _remove(self, peer: int, holding: Holding, ids: Ints) -> None:
-        """Take points that are in no group any more out of the index, and return what has become too large."""
+        """Take points that have left their group out of the index, and free memory that is no longer needed."""
         holding.points -= len(ids)
         if holding.groups or holding.own is None:
             (holding.own or self._crowd).remove(ids)
@@ -217,10 +286,13 @@ class ChannelTable:
         """Which neighbours any of the messages concern, and which ones."""
         n = len(boxes[0][0])
         for peer, subtree in self._subtrees.items():
+            if everything:
+                yield peer, None
+                continue
             mask = np.zeros(n, np.bool_)
-            for lows, highs in () if everything else boxes:
+            for lows, highs in boxes:
                 subtree.cover.mark(lows, highs, mask)
-            yield from _chosen(peer, mask | everything)
+            yield from _chosen(peer, mask)
         for peer, holding in self._holdings.items():
             if holding.own is not None:
                 mask = np.zeros(n, np.bool_)
@@ -305,7 +377,61 @@ def _rename(holding: Holding, renamed: Ints) -> None:
         ids[present] = renamed[ids[present]]
 
 
-def _chosen(peer: int, mask: Booleans) -> Iterator[tuple[int, Ints | None]]:
-    rows = np.flatnonzero(mask)
-    if len(rows):
-        yield peer, None if len(rows) == len(mask) else rows
+def _chosen(peer: int, mask: Booleans) -> tuple[Routed, ...]:
+    rows = mask.nonzero()[0]
+    return ((peer, None if len(rows) == len(mask) else rows),) if len(rows) else ()
+
+
+def rows_by_owner(
+    tree: Tree, owners: Ints, slots: int, boxes: Sequence[tuple[Floats, Floats]]
+) -> tuple[Ints, Ints, Ints]:
+    """For owners below `slots`: how many of the messages concern each, where its rows begin, and the rows of all.
+
+    Rows of one owner rise. The rows of an owner that all messages concern are left out.
+
+    A message may concern everybody, several times over (by its old and its new place, by several points of one
+    neighbour). So hits are gathered as one bit per neighbour and message, which cost the same however many hits there
+    are, and count nobody twice: 10,000 neighbours and 2,000 messages are 2.5 MB, a list of hits could have 20 million
+    pairs.
+    """
+    n = len(boxes[0][0])
+    bits = np.zeros((slots, (n + WORD - 1) // WORD), np.int64)
+    for lows, highs in boxes:
+        start = 0
+        while start < n:
+            start, rows, ids = report_some(tree, lows, highs, start, n, PORTION)
+            mark_bits(bits, owners, rows, ids)
+    return listed(bits, n)
+
+
+@kernel
+def mark_bits(bits: Ints, owners: Ints, rows: Ints, ids: Ints) -> None:
+    """Set the bit of every hit."""
+    for i in range(len(rows)):
+        bits[owners[ids[i]], rows[i] // WORD] |= np.int64(1) << (rows[i] % WORD)
+
+
+@kernel
+def listed(bits: Ints, n: int) -> tuple[Ints, Ints, Ints]:
+    """The bits of each line counted, and listed as numbers; lines with all n bits set are only counted."""
+    counts, begins = np.zeros(len(bits), np.int64), np.zeros(len(bits) + 1, np.int64)
+    for slot in range(len(bits)):
+        for word in range(bits.shape[1]):
+            rest = bits[slot, word]
+            while rest != 0:
+                rest &= rest - 1
+                counts[slot] += 1
+        begins[slot + 1] = begins[slot] + (counts[slot] if counts[slot] < n else 0)
+    rows = np.empty(begins[-1] + 1, np.int64)  # the last write may be one too far
+    for slot in range(len(bits)):
+        if counts[slot] == n:
+            continue
+        place = begins[slot]
+        for word in range(bits.shape[1]):
+            rest = bits[slot, word]
+            if rest == 0:
+                continue
+            for bit in range(WORD):
+                rows[place] = word * WORD + bit
+                place += (rest >> bit) & 1
+    return counts, begins, rows[:-1]

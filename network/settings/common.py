@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hullcast.network.link.endpoints import parse_address, parse_endpoint
+from hullcast.network.link.endpoints import PROCESS_REMEDY, check_endpoint, parse_address, parse_endpoint
 from hullcast.network.link.limits import ACK_BYTES, LinkLimits
 from hullcast.network.settings.declaring import SettingsBase, option, part
 from hullcast.network.wire.errors import BadSetting
@@ -16,7 +16,6 @@ from hullcast.network.wire.errors import BadSetting
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 EVERY_ADDRESS = ("*", "0.0.0.0", "::")
-PLAIN = "other hosts can reach this, and links are plain text; use a key (`hullcast keygen`), or --insecure"
 UNGUARDED = (
     "give an allow list of the keys that may connect (--allow FILE; `hullcast keygen --allow FILE` adds keys to it), "
     "or --open to let every client do everything"
@@ -131,10 +130,8 @@ class SecuritySettings(SettingsBase):
 
     def check_plain(self, setting: str, endpoint: str, *, listening: bool) -> None:
         """Refuse an endpoint beyond loopback when links are plain text."""
-        if self.key is not None or self.insecure:
-            return
-        if not parse_endpoint(endpoint, listening=listening, setting=setting).is_loopback:
-            raise BadSetting(setting, endpoint, PLAIN)
+        private = self.key is not None or self.insecure
+        check_endpoint(endpoint, private=private, listening=listening, setting=setting, remedy=PROCESS_REMEDY)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,18 @@ A body is a MessagePack array, its type first. Only clients and the server look 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from typing import Any, TypeAlias, assert_never
+
+import numpy as np
 
 from hullcast.network.wire import columns as column_format
 from hullcast.network.wire import fields, packing
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import Matrix, array, integer, text
-from hullcast.network.wire.frames import Form, pack_channels, read_channels, read_form
+from hullcast.network.wire.frames import Form, Install, pack_channels, read_channels, read_form
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 from hullcast.network.wire.packing import Scalar
 from hullcast.network.wire.value_columns import (
@@ -79,7 +82,7 @@ class Query:
 class Group:
     """`count` subscriptions to one text: a column per `?`, or, for a single one, a scalar per `?`.
 
-    `channel` is the one it listened to, for who subscribes again; 0 for who does not know.
+    `channel` is the one it listened to, if it is subscribed again; else 0.
     """
 
     group: int
@@ -134,8 +137,8 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """A node's statistics; nobody answers."""
+class NodeReport:
+    """A node's statistics. It has no answer."""
 
     node: dict[str, Any]
 
@@ -154,7 +157,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class QueryAnswer:
     """A query's answer. Names may occur twice, so the columns stand in their order."""
 
     names: tuple[str, ...]
@@ -176,15 +179,18 @@ class Opened:
 
     A snapshot may be older than the reply: `as_of` then says in runs (members, seq) how old, and the replay has what
     came after. Of several groups one may have failed, and then says so here.
+
+    `points` is not part of the body: the points of a group travel once, as the install of the reply that every node on
+    the way reads too. `with_points` puts them here.
     """
 
     group: int
     channel: int
     columns: tuple[str, ...]
-    points: Matrix
     snapshot: Columns | None
     failed: Failed | None = None
     as_of: tuple[tuple[int, int], ...] = ()
+    points: Matrix = field(default_factory=lambda: np.empty((0, 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +202,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class AnswerPart:
     """Some rows of the snapshots of groups; a group's rows follow each other, from part to part."""
 
     snapshots: tuple[tuple[int, Columns], ...]
@@ -204,18 +210,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSpec:
-    """What a subscriber needs to know of a channel to understand its messages."""
+    """What a subscriber needs to know of a channel to understand its messages.
+
+    It travels as a map of these names. A field that has its default is left out, and one that a reader does not know is
+    ignored: so a new kind of subscription can add a field, and older peers still read the others.
+    """
 
     name: str
     kind: str
     form: Form
-    dimensions: int
-    partitioned: bool
-    function: int
-    y_type: str
-    key_types: tuple[str, ...]
-    row_names: tuple[str, ...]
-    row_types: tuple[str, ...]
+    dimensions: int = 0
+    partitioned: bool = False
+    function: int = 0
+    y_type: str = ""
+    key_types: tuple[str, ...] = ()
+    row_names: tuple[str, ...] = ()
+    row_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,6 +237,19 @@ class Subscribed:
     groups: tuple[Opened, ...]
     channels: dict[int, ChannelSpec] = field(default_factory=dict)
     replay: dict[int, Columns] = field(default_factory=dict)
+
+
+def with_points(body: Subscribed, installs: tuple[Install, ...]) -> Subscribed:
+    """The body of a reply together with the points of its groups, which are the reply's installs; or BadFrame."""
+    points = {(install.group, install.channel): install.points for install in installs}
+    try:
+        groups = tuple(
+            opened if opened.failed is not None else replace(opened, points=points[opened.group, opened.channel])
+            for opened in body.groups
+        )
+    except KeyError as error:
+        raise BadFrame("a Subscribed in a reply that does not install all of its groups") from error
+    return replace(body, groups=groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +277,12 @@ Body: TypeAlias = (
     | Status
     | Explain
     | Describe
-    | Report
+    | NodeReport
     | Done
-    | Rows
+    | QueryAnswer
     | Subscribed
     | Staged
-    | Part
+    | AnswerPart
     | Synced
     | Information
     | Failed
@@ -276,8 +299,9 @@ def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
     """The bytes of a body; TooLarge if no receiver would take them."""
     if isinstance(body, Subscribe) and len(body.groups) > limits.groups:
         raise TooLarge("groups in this subscribe", len(body.groups), limits.groups)
-    encoded = packing.pack(_listed(body))
-    packing.check_taken(type(body).__name__.lower(), encoded, limits.body_bytes, limits)
+    listed = _listed(body)
+    encoded = packing.pack(listed)
+    packing.check_taken(str(listed[0]), encoded, limits.body_bytes, limits)
     return encoded
 
 
@@ -303,17 +327,17 @@ def _listed(body: Body) -> list[object]:
             return ["explain", body.sql, body.parameters]
         case Sync() | Status() | Describe():
             return [type(body).__name__.lower()]
-        case Report():
+        case NodeReport():
             return ["report", body.node]
-        case Rows():
+        case QueryAnswer():
             return ["rows", body.names, [pack_values(column) for column in body.columns]]
         case Subscribed():
-            specs = [[channel, _listed_spec(spec)] for channel, spec in body.channels.items()]
+            specs = [[channel, _spec_map(spec)] for channel, spec in body.channels.items()]
             opened = [_listed_opened(opened) for opened in body.groups]
             return ["subscribed", body.seq, body.epoch, opened, specs, pack_channels(body.replay)]
         case Staged():
             return ["staged", body.ticket, body.parts]
-        case Part():
+        case AnswerPart():
             return ["part", [[group, column_format.pack(columns)] for group, columns in body.snapshots]]
         case Synced():
             return ["synced", body.seq]
@@ -330,8 +354,9 @@ def _listed_group(group: Group) -> list[object]:
     return [group.group, group.sql, parameters, group.count, group.channel]
 
 
-def _listed_spec(spec: ChannelSpec) -> list[object]:
-    return [getattr(spec, name) for name in ChannelSpec.__slots__]
+def _spec_map(spec: ChannelSpec) -> dict[str, object]:
+    found = ((one.name, getattr(spec, one.name), one.default) for one in dataclass_fields(ChannelSpec))
+    return {name: value for name, value, default in found if value != default}
 
 
 def _listed_opened(opened: Opened) -> list[object]:
@@ -339,7 +364,6 @@ def _listed_opened(opened: Opened) -> list[object]:
         opened.group,
         opened.channel,
         opened.columns,
-        fields.pack_matrix(opened.points),
         None if opened.snapshot is None else column_format.pack(opened.snapshot),
         None if opened.failed is None else [opened.failed.code, opened.failed.arguments],
         opened.as_of,
@@ -439,12 +463,12 @@ def _done(parts: list[Any], limits: WireLimits) -> Done:
     return Done(integer(parts[1], "first"), integer(parts[2], "last"), fields.optional(parts[3], integer, "deleted"))
 
 
-def _rows(parts: list[Any], limits: WireLimits) -> Rows:
+def _rows(parts: list[Any], limits: WireLimits) -> QueryAnswer:
     names = fields.texts(parts[1], "names")
     columns = fields.items(parts[2], "columns", lambda column: unpack_values(column, limits))
     if not len(names) == len(columns) <= limits.columns or len(set(map(len, columns))) > 1:
         raise BadFrame("as many columns as names, of one length")
-    return Rows(names, columns)
+    return QueryAnswer(names, columns)
 
 
 def _subscribed(parts: list[Any], limits: WireLimits) -> Subscribed:
@@ -465,29 +489,34 @@ def _subscribed(parts: list[Any], limits: WireLimits) -> Subscribed:
 
 
 def _spec(value: object) -> ChannelSpec:
-    name, kind, form, dimensions, partitioned, function, y_type, *types = array(value, "a channel's description", 10)
-    key_types, row_names, row_types = (fields.texts(item, "types and names") for item in types)
-    return ChannelSpec(
-        text(name, "a channel's name"),
-        text(kind, "a channel's kind"),
-        read_form(form),
-        integer(dimensions, "dimensions"),
-        fields.boolean(partitioned, "partitioned"),
-        integer(function, "a function", -1),
-        text(y_type, "a type"),
-        key_types,
-        row_names,
-        row_types,
-    )
+    given = _map(value, "a channel's description")
+    for name in ("name", "kind", "form"):
+        if name not in given:
+            raise BadFrame(f"a channel's description has no {name}")
+    known = {name: read(given[name], name) for name, read in _SPEC_READERS.items() if name in given}
+    return ChannelSpec(**known)
+
+
+_SPEC_READERS: dict[str, Callable[[object, str], Any]] = {
+    "name": text,
+    "kind": text,
+    "form": read_form,
+    "dimensions": integer,
+    "partitioned": fields.boolean,
+    "function": integer,
+    "y_type": text,
+    "key_types": fields.texts,
+    "row_names": fields.texts,
+    "row_types": fields.texts,
+}
 
 
 def _opened(value: object, limits: WireLimits) -> Opened:
-    group, channel, columns, points, snapshot, failed, as_of = array(value, "an opened group", 7)
+    group, channel, columns, snapshot, failed, as_of = array(value, "an opened group", 6)
     return Opened(
         integer(group, "a group"),
         integer(channel, "a channel"),
         fields.texts(columns, "columns"),
-        fields.matrix(points, "points", limits),
         fields.optional(snapshot, column_format.unpack, limits),
         fields.optional(failed, _error),
         fields.items(as_of, "runs", _run),
@@ -503,12 +532,12 @@ def _staged(parts: list[Any], limits: WireLimits) -> Staged:
     return Staged(fields.identity(parts[1], "a ticket"), integer(parts[2], "parts", 1, MOST_PARTS))
 
 
-def _part(parts: list[Any], limits: WireLimits) -> Part:
+def _part(parts: list[Any], limits: WireLimits) -> AnswerPart:
     def snapshot(value: object) -> tuple[int, Columns]:
         group, columns = array(value, "a group's rows", 2)
         return integer(group, "a group"), column_format.unpack(columns, limits)
 
-    return Part(fields.items(parts[1], "snapshots", snapshot))
+    return AnswerPart(fields.items(parts[1], "snapshots", snapshot))
 
 
 def _error(value: object) -> Failed:
@@ -530,7 +559,7 @@ def _synced(parts: list[Any], limits: WireLimits) -> Synced:
 
 def _map(value: object, what: str) -> Mapping[str, Any]:
     if type(value) is not dict:
-        raise BadFrame(f"{what} is a map")
+        raise BadFrame(f"{what} must be a map")
     return value
 
 
@@ -545,7 +574,7 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "status": (1, lambda parts, limits: Status()),
     "explain": (3, _explain),
     "describe": (1, lambda parts, limits: Describe()),
-    "report": (2, lambda parts, limits: Report(dict(_map(parts[1], "a report")))),
+    "report": (2, lambda parts, limits: NodeReport(dict(_map(parts[1], "a report")))),
     "done": (4, _done),
     "rows": (3, _rows),
     "subscribed": (6, _subscribed),

@@ -22,7 +22,7 @@ _WIDEST = 64  # columns of a matrix: dimensions of a point
 def array(value: object, what: str, size: int | None = None) -> list[Any]:
     """An array, of that many items if it says so."""
     if type(value) is not list or (size is not None and len(value) != size):
-        raise BadFrame(f"{what} is an array" + ("" if size is None else f" of {size}"))
+        raise BadFrame(f"{what} must be an array" + ("" if size is None else f" of {size}"))
     return value
 
 
@@ -34,28 +34,28 @@ def items(value: object, what: str, read: Callable[[Any], Item]) -> tuple[Item, 
 def integer(value: object, what: str, least: int = 0, most: int = MOST) -> int:
     """A whole number in a range."""
     if type(value) is not int or not least <= value <= most:
-        raise BadFrame(f"{what} is a whole number from {least} to {most}")
+        raise BadFrame(f"{what} must be a whole number from {least} to {most}")
     return value
 
 
 def boolean(value: object, what: str) -> bool:
     """True or false."""
     if type(value) is not bool:
-        raise BadFrame(f"{what} is true or false")
+        raise BadFrame(f"{what} must be true or false")
     return value
 
 
 def text(value: object, what: str) -> str:
     """A text."""
     if type(value) is not str:
-        raise BadFrame(f"{what} is a text")
+        raise BadFrame(f"{what} must be a text")
     return value
 
 
 def choice(value: object, what: str, *among: str) -> str:
     """One of some words."""
     if type(value) is not str or value not in among:
-        raise BadFrame(f"{what} is one of {', '.join(among)}")
+        raise BadFrame(f"{what} must be one of {', '.join(among)}")
     return value
 
 
@@ -63,21 +63,21 @@ def texts(value: object, what: str) -> tuple[str, ...]:
     """An array of texts."""
     found = array(value, what)
     if not set(map(type, found)) <= {str}:
-        raise BadFrame(f"{what} is an array of texts")
+        raise BadFrame(f"{what} must be an array of texts")
     return tuple(found)
 
 
 def data(value: object, what: str) -> bytes:
     """Bytes."""
     if type(value) is not bytes:
-        raise BadFrame(f"{what} is bytes")
+        raise BadFrame(f"{what} must be bytes")
     return value
 
 
 def identity(value: object, what: str) -> bytes:
     """A 16 byte id."""
     if type(value) is not bytes or len(value) != ID_BYTES:
-        raise BadFrame(f"{what} is {ID_BYTES} bytes")
+        raise BadFrame(f"{what} must be {ID_BYTES} bytes")
     return value
 
 

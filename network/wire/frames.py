@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from hullcast.network.wire import columns as column_format
 from hullcast.network.wire import fields, packing
-from hullcast.network.wire.columns import Columns
+from hullcast.network.wire.columns import Column, Columns
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import Matrix, array, integer, text
 from hullcast.network.wire.limits import DEFAULT, WireLimits
-from hullcast.network.wire.rectangles import are_rectangles, pack_rectangles, unpack_rectangles
 
 Form: TypeAlias = Literal["rectangles", "places"]
 
@@ -28,6 +27,13 @@ LONGEST_ROUTE = 64
 
 #: More than the fields of a request, a reply or an install take beside what is counted.
 _OVERHEAD_BYTES = 64
+
+#: The numbers of a MIN or MAX message as they travel: what the network mostly carries, and mostly one at a time. As
+#: columns with names and kinds a lone one is a frame of 123 bytes, of which 48 are numbers; as two blocks, of 69.
+_NUMBERS = ("il", "ir", "ol", "or", "best", "part")
+_PLAIN = frozenset(("seq", *_NUMBERS[:-1]))
+_PARTITIONED = frozenset(("seq", *_NUMBERS))
+_WHOLE, _REAL = np.dtype(np.int64), np.dtype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class Origin:
 class Request:
     """Up: a request. `route` are the numbers of the links it came by, the newest last.
 
-    The last two are about changes. They differ from one time a change is sent to the next, so they are no part of the
+    The last two are about changes. They differ from one time a change is sent to the next, so they are not part of the
     body, whose bytes the log keeps.
     """
 
@@ -56,7 +62,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Up: a client tells its gateway that a group of subscriptions, or some members of it, are no more."""
+    """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it."""
 
     group: int
     members: NDArray[np.int64] | None
@@ -64,7 +70,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interest:
-    """Up: replaces what the sender wants of a channel by these boxes, but for installs after the first `heard`."""
+    """Up: the sender now wants only these boxes of a channel, and what replies after the first `heard` installed."""
 
     channel: int
     heard: int
@@ -74,7 +80,7 @@ class Interest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Install:
-    """Part of a reply: every node on the way takes note of these points for the link the reply leaves by."""
+    """Part of a reply: every node on the way notes these points for the link on which it sends the reply on."""
 
     group: int
     channel: int
@@ -95,15 +101,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deliver:
-    """Down: messages. When it was sent, all up to `through` that concerns this link was."""
+    """Down: messages. With it, all messages up to `through` that concern this link have been sent."""
 
     through: int
     channels: dict[int, Columns] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Down: a Deliver without messages."""
+class Advance:
+    """Down: the same as a Deliver without messages."""
 
     through: int
 
@@ -135,15 +141,16 @@ class Directory:
     nodes: tuple[NodeEntry, ...]
 
 
-Frame: TypeAlias = Request | Leave | Interest | Reply | Deliver | Progress | Reset | Directory
+Frame: TypeAlias = Request | Leave | Interest | Reply | Deliver | Advance | Reset | Directory
 
 
 def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
     """The bytes of a frame; TooLarge if no receiver would take them."""
     if isinstance(frame, Reply | Request):
         check_size(frame, limits)
-    encoded = packing.pack(_listed(frame))
-    packing.check_taken(type(frame).__name__.lower(), encoded, limits.frame_bytes, limits)
+    listed = _listed(frame)
+    encoded = packing.pack(listed)
+    packing.check_taken(str(listed[0]), encoded, limits.frame_bytes, limits)
     return encoded
 
 
@@ -197,7 +204,7 @@ def _listed(frame: Frame) -> list[object]:
         case Interest():
             boxes = [fields.pack_matrix(frame.lows), fields.pack_matrix(frame.highs)]
             return ["interest", frame.channel, frame.heard, *boxes]
-        case Progress():
+        case Advance():
             return ["progress", frame.through]
         case Reset():
             return ["reset", frame.code, frame.text]
@@ -215,7 +222,7 @@ def _listed_install(install: Install) -> list[object]:
 def pack_channels(channels: Mapping[int, Columns]) -> list[object]:
     """Columns by channel number, as arrays that begin with it: MessagePack maps of ours have texts for keys."""
     return [
-        [channel, *pack_rectangles(columns)] if are_rectangles(columns) else [channel, column_format.pack(columns)]
+        [channel, *_pack_rectangles(columns)] if _are_rectangles(columns) else [channel, column_format.pack(columns)]
         for channel, columns in channels.items()
     ]
 
@@ -228,12 +235,44 @@ def read_channels(value: object, limits: WireLimits) -> dict[int, Columns]:
             case [channel, columns]:
                 channels[integer(channel, "a channel")] = column_format.unpack(columns, limits)
             case [channel, seqs, numbers]:
-                channels[integer(channel, "a channel")] = unpack_rectangles(seqs, numbers, limits)
+                channels[integer(channel, "a channel")] = _unpack_rectangles(seqs, numbers, limits)
             case other:
                 raise BadFrame(f"a channel with its messages is an array of 2 or 3, not of {len(other)}")
     if len(channels) < len(cast("list[Any]", value)):
         raise BadFrame("a channel twice")
     return channels
+
+
+def _are_rectangles(columns: Mapping[str, Column]) -> bool:
+    """Whether these columns can travel as two blocks: the names and types of a MIN or MAX, and at least a row."""
+    names = columns.keys()
+    if (names != _PLAIN and names != _PARTITIONED) or not len(columns["seq"]):
+        return False
+    arrays = cast("Mapping[str, np.ndarray[Any, Any]]", columns)
+    return all(arrays[name].dtype == (_WHOLE if name == "seq" else _REAL) for name in names)
+
+
+def _pack_rectangles(columns: Mapping[str, Column]) -> list[object]:
+    """The two blocks as MessagePack takes them."""
+    arrays = cast("Mapping[str, np.ndarray[Any, Any]]", columns)
+    numbers = np.concatenate([arrays[name] for name in _NUMBERS[: len(columns) - 1]])
+    return [column_format.raw(arrays["seq"], np.dtype("<i8")), column_format.raw(numbers, np.dtype("<f8"))]
+
+
+def _unpack_rectangles(seqs: object, numbers: object, limits: WireLimits) -> Columns:
+    """The columns of two blocks, or BadFrame: each writable and contiguous."""
+    if type(seqs) is not bytes or type(numbers) is not bytes:
+        raise BadFrame("rectangles are two blocks of bytes")
+    seq = column_format.array_of("i8", seqs, limits)
+    if not len(seq):
+        raise BadFrame("blocks of no rectangle")
+    width = len(_NUMBERS) if len(numbers) == len(_NUMBERS) * len(seqs) else len(_NUMBERS) - 1
+    if len(numbers) != width * len(seqs):
+        raise BadFrame(f"{len(seq)} rectangles of 5 or 6 numbers are not {len(numbers)} bytes")
+    table = np.frombuffer(numbers, "<f8").astype(np.float64).reshape(width, len(seq))
+    columns: Columns = {"seq": seq}
+    columns.update(zip(_NUMBERS, table, strict=False))  # `part` is left out where there is none
+    return columns
 
 
 def _request(parts: list[Any], limits: WireLimits) -> Request:
@@ -307,17 +346,17 @@ def _install(value: object, limits: WireLimits) -> Install:
     )
 
 
-def read_form(value: object) -> Form:
+def read_form(value: object, what: str = "a form") -> Form:
     """The form of a channel's messages, or BadFrame."""
-    return cast("Form", fields.choice(value, "a form", "rectangles", "places"))
+    return cast("Form", fields.choice(value, what, "rectangles", "places"))
 
 
 def _deliver(parts: list[Any], limits: WireLimits) -> Deliver:
     return Deliver(integer(parts[1], "through"), read_channels(parts[2], limits))
 
 
-def _progress(parts: list[Any], limits: WireLimits) -> Progress:
-    return Progress(integer(parts[1], "through"))
+def _progress(parts: list[Any], limits: WireLimits) -> Advance:
+    return Advance(integer(parts[1], "through"))
 
 
 def _reset(parts: list[Any], limits: WireLimits) -> Reset:

@@ -1,6 +1,6 @@
 """What a receiver takes at most: judged before anything is built from a stranger's bytes.
 
-A frame may come from anybody who can reach the port. Its size bounds its columns (they are raw bytes), but not
+Anything that can reach the port may send a frame. Its size bounds its columns (they are raw bytes), but not
 what its structure costs: 64 MB of empty lists would be gigabytes of Python objects, and a value of an extension
 type costs a call. So the headers are walked first (`network/wire/packing.py`), and only then decoded.
 """

@@ -46,7 +46,7 @@ _SURELY_FINE_BYTES = 4096  # no limit is reached with fewer
 class Foreign:
     """Stands for a value that no receiver takes: all that is left of it is the name of its type.
 
-    The refusal is then worded by the receiver, who knows row, column and what is accepted there; it reads as it would
+    The receiver words the refusal, since it knows row, column and what is accepted there; it reads as it would
     have in one process, if it names types by `type_name`.
     """
 

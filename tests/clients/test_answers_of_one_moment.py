@@ -137,7 +137,8 @@ class World:
 
     def subscribe(self, body: bodies.Subscribe, changing: bool = True) -> bodies.Subscribed | None:
         """The reply, with what was fetched; None: come again later."""
-        reply, fetching = self.ask(body, changing).reply, None
+        outcome, fetching = self.ask(body, changing), None
+        reply = outcome.reply
         if isinstance(reply, bodies.Staged):
             fetching = Fetching(reply)
             for _ in range(reply.parts):
@@ -145,9 +146,10 @@ class World:
                 part = self.ask(bodies.decode(fetching.next(body))).reply
                 assert isinstance(part, bytes), part
                 decoded = bodies.decode(part)
-                assert isinstance(decoded, bodies.Part)
+                assert isinstance(decoded, bodies.AnswerPart)
                 fetching.take(decoded)
-            reply = self.ask(bodies.decode(fetching.next(body)), changing).reply
+            outcome = self.ask(bodies.decode(fetching.next(body)), changing)
+            reply = outcome.reply
         if isinstance(reply, bodies.Failed):
             assert isinstance(from_wire(reply.code, reply.arguments), Unavailable), reply
             return None
@@ -155,6 +157,7 @@ class World:
         decoded_reply = bodies.decode(bodies.encode(reply))
         assert isinstance(decoded_reply, bodies.Subscribed)
         assert decoded_reply.seq == self.engine.seq
+        decoded_reply = bodies.with_points(decoded_reply, outcome.installs)
         return decoded_reply if fetching is None else fetching.complete(decoded_reply)
 
     def open(self) -> None:

@@ -6,7 +6,10 @@ import asyncio
 import logging
 from pathlib import Path
 
+import msgpack  # type: ignore[import-untyped]  # has no types
 import pytest
+import zmq
+import zmq.asyncio
 
 import hullcast
 from hullcast import BadSetting
@@ -15,11 +18,13 @@ from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.sdk.connecting import configure
 from hullcast.clients.sdk.gate import Gate
 from hullcast.clients.sdk.testing import serving
+from hullcast.network.link.header import VERSION
 from hullcast.network.security.authenticator import LOGGED_MOST
 from hullcast.network.security.curve import Curve
 from hullcast.network.security.keys import KeyPair, make_pair, write_pair
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import SecuritySettings
+from hullcast.network.wire.errors import VersionMismatch
 
 
 def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_default(
@@ -57,13 +62,6 @@ def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_d
 def test_what_cannot_work_is_refused_before_anything_is_dialled(url: object, settings: object, says: str) -> None:
     with pytest.raises(BadSetting, match=says):
         configure(url, **settings)  # type: ignore[arg-type]  # that is the point
-
-
-def test_what_others_tell_is_dialled_only_where_the_settings_would_allow_it() -> None:
-    assert configure().may_dial("tcp://127.0.0.1:5")
-    assert not configure().may_dial("tcp://10.0.0.1:5")
-    assert configure(insecure=True).may_dial("tcp://10.0.0.1:5")
-    assert not configure(insecure=True).may_dial("nonsense")
 
 
 async def test_keys_open_an_encrypted_connection_and_rights_hold(tmp_path: Path) -> None:
@@ -151,3 +149,26 @@ async def test_a_gate_lets_so_many_pass_in_the_order_they_came_and_a_cancelled_o
     assert passed == ["a", "b", "d", "large"]
     async with gate.passing(1):
         pass
+
+
+@pytest.mark.parametrize(("theirs", "remedy"), [(1, "upgrade the other side"), (3, "upgrade this side")])
+@pytest.mark.parametrize("says", [["bye", "version", "no"], ["welcome", {}]])
+async def test_a_server_of_another_version_is_named_as_such_at_once(
+    theirs: int, remedy: str, says: list[object]
+) -> None:
+    context = zmq.asyncio.Context()
+    with context.socket(zmq.ROUTER) as old:
+        port = old.bind_to_random_port("tcp://127.0.0.1")
+
+        async def answer() -> None:
+            while True:
+                identity, _ = await old.recv_multipart()
+                await old.send_multipart([identity, msgpack.packb([theirs, *says])])
+
+        answering = asyncio.create_task(answer(), name="test.old server")
+        with pytest.raises(VersionMismatch, match=f"version 2, the other side {theirs}; {remedy}") as caught:
+            await hullcast.connect(f"tcp://127.0.0.1:{port}", timeout=30)
+        assert (caught.value.ours, caught.value.theirs) == (VERSION, theirs)
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+    context.term()

@@ -22,7 +22,7 @@ from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import Part, decode
+from hullcast.network.wire.bodies import AnswerPart, decode
 from hullcast.network.wire.columns import Columns, TextColumn, concatenate
 from tests.support.cluster import PATIENT, free_port
 
@@ -154,7 +154,7 @@ def test_parts_fit_a_frame_however_long_some_texts_are(monkeypatch: pytest.Monke
     assert max(map(len, parts)) < 110_000
     found: dict[int, list[Columns]] = {7: [], 8: []}
     for part in map(decode, parts):
-        assert isinstance(part, Part)
+        assert isinstance(part, AnswerPart)
         for group, columns in part.snapshots:
             found[group].append(columns)
     for group, expected_columns in whole.items():

@@ -84,7 +84,7 @@ def test_of_many_only_those_hear_of_a_snapshot_whose_answer_is_another_one() -> 
 
 def state(*sums: float) -> Columns:
     zeros = np.zeros(len(sums))
-    return {"s0": np.ones(len(sums)), "s1": np.array(sums), "s2": zeros, "s3": zeros}
+    return {"rows": np.ones(len(sums)), "high": np.array(sums), "low": zeros, "lost_bits": zeros}
 
 
 def values(*of: list[float]) -> Columns:
@@ -108,7 +108,7 @@ def test_sums_and_sets_are_compared_as_answers(
 
     def taken(asked: Subscribe, snapshot: Columns) -> Subscribed:
         points = np.tile([0.0, 10.0], (2, 1))
-        opened = Opened(asked.groups[0].group, CHANNEL, ("Y",), points, snapshot)
+        opened = Opened(asked.groups[0].group, CHANNEL, ("Y",), snapshot, points=points)
         return Subscribed(10, EPOCH, (opened,), {CHANNEL: spec}, {})
 
     _, effects = session.subscribe(many)
@@ -255,7 +255,7 @@ def test_who_comes_back_says_what_it_listened_to() -> None:
     session, one = session_with()
     number, asked = only_request(session.take(RESET))
     assert asked.groups[0].channel == CHANNEL
-    moved = Opened(one.number, 99, ("MIN(Y)",), np.array([[0.0, 10.0]]), {"best": np.array([8.0])})
+    moved = Opened(one.number, 99, ("MIN(Y)",), {"best": np.array([8.0])}, points=np.array([[0.0, 10.0]]))
     session.take(reply(number, Subscribed(1, OTHER, (moved,), {99: SPEC}, {})))
     assert only_request(session.take(RESET))[1].groups[0].channel == 99
 
@@ -307,7 +307,7 @@ def test_a_request_too_large_to_be_sent_is_divided_too(monkeypatch: pytest.Monke
     for _ in range(3):
         number, asked = only_request(effects)
         effects = session.take(
-            frames.encode(frames.Reply(number, (), (), encode(subscribed(asked, 12, 3.0)))),
+            reply(number, subscribed(asked, 12, 3.0)),
         )
     assert (len(session.groups), session.resuming, session.position) == (3, False, 12)
 
@@ -326,7 +326,7 @@ def test_a_portion_that_is_refused_ends_and_the_others_go_on() -> None:
 def test_one_group_of_several_that_is_too_large_is_asked_for_again_by_itself() -> None:
     session, (one, two) = session_of(2)
     number, asked = only_request(session.take(RESET))
-    bad = Opened(one.number, 0, (), np.empty((0, 1)), None, LARGE)
+    bad = Opened(one.number, 0, (), None, LARGE)
     good = subscribed(asked, 12, 3.0).groups[1]
     effects = session.take(reply(number, Subscribed(12, EPOCH, (bad, good), {CHANNEL: SPEC}, {})))
     number, asked = only_request(effects)
@@ -345,7 +345,7 @@ def test_without_subscriptions_the_numbers_are_those_of_the_server_that_is_there
         session.link_down()
         session.link_up(fresh=True)
         session.take(frames.encode(frames.Directory(epoch, ((b"i" * 16, "tcp://127.0.0.1:1"),), ())))
-        session.take(frames.encode(frames.Progress(through)))
+        session.take(frames.encode(frames.Advance(through)))
         assert session.position == position
 
 
@@ -354,7 +354,7 @@ def test_with_subscriptions_the_reply_says_which_server_is_there() -> None:
     session.link_down()
     number, asked = only_request(session.link_up(fresh=True))
     session.take(frames.encode(frames.Directory(OTHER, ((b"i" * 16, "tcp://127.0.0.1:1"),), ())))
-    session.take(frames.encode(frames.Progress(2)))
+    session.take(frames.encode(frames.Advance(2)))
     assert session.standing(one) == resuming.Standing(10, EPOCH)
     session.take(reply(number, subscribed(asked, 2, 4.0, epoch=OTHER)))
     assert session.standing(one) == resuming.Standing(2, OTHER)

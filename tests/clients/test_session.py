@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
 from hullcast.clients.sdk.groups import SubscriptionGroup
@@ -13,7 +15,15 @@ from hullcast.network.answers.events import Change, Resync
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.bodies import ChannelSpec, Failed, Group, Opened, Subscribe, Subscribed, Sync, Synced
 from hullcast.network.wire.columns import Columns
-from hullcast.network.wire.errors import ConnectionLost, LogBroken, OutOfTurn, Overloaded, UnknownTable, to_wire
+from hullcast.network.wire.errors import (
+    BadFrame,
+    ConnectionLost,
+    LogBroken,
+    OutOfTurn,
+    Overloaded,
+    UnknownTable,
+    to_wire,
+)
 
 EPOCH, OTHER = b"e" * 16, b"f" * 16
 SPEC = ChannelSpec("MIN(Y) FROM T OVER X", "MIN", "rectangles", 1, False, 0, "REAL", ("INTEGER",), (), ())
@@ -40,12 +50,20 @@ def only_request(effects: list[Effect]) -> tuple[int, Any]:
 
 
 def reply(number: int, body: bodies.Body) -> bytes:
-    return frames.encode(frames.Reply(number, (), (), bodies.encode(body)))
+    return frames.encode(frames.Reply(number, (), installs(body), bodies.encode(body)))
+
+
+def installs(body: bodies.Body) -> tuple[frames.Install, ...]:
+    """The points of a Subscribed, as its reply carries them."""
+    groups = body.groups if isinstance(body, Subscribed) else ()
+    return tuple(
+        frames.Install(one.group, one.channel, "rectangles", False, one.points) for one in groups if one.failed is None
+    )
 
 
 def opened(of: Group, best: float | None) -> Opened:
     snapshot: Columns | None = None if best is None else {"best": np.full(of.count, best)}
-    return Opened(of.group, CHANNEL, ("MIN(Y)",), np.tile([0.0, 10.0], (of.count, 1)), snapshot)
+    return Opened(of.group, CHANNEL, ("MIN(Y)",), snapshot, points=np.tile([0.0, 10.0], (of.count, 1)))
 
 
 def subscribed(
@@ -114,7 +132,7 @@ def test_answers_follow_what_is_delivered_and_the_position_what_was_gone_through
     assert session.position == 15
     assert one.listening.answer(int(one.listeners[0])) == 2.0
     assert events(one) == [(Change, 12, 3.0), (Change, 14, 2.0)]
-    session.take(frames.encode(frames.Progress(20)))
+    session.take(frames.encode(frames.Advance(20)))
     assert session.position == 20
 
 
@@ -324,7 +342,7 @@ def test_a_group_that_the_server_does_not_take_again_ends_and_the_others_go_on()
     number, asked = only_request(effects)
     session.take(reply(number, subscribed(asked, 10, 4.0)))
     number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
-    bad = Opened(one.number, 0, (), np.empty((0, 1)), None, failed(UnknownTable("T")))
+    bad = Opened(one.number, 0, (), None, failed(UnknownTable("T")))
     good = opened(asked.groups[1], None)
     (ended,) = session.take(reply(number, Subscribed(10, EPOCH, (bad, good), {CHANNEL: SPEC}, {})))
     assert isinstance(ended, Ended)
@@ -364,10 +382,31 @@ def test_members_that_left_are_left_out_when_subscribing_again_and_those_leaving
 def test_partitions_numbered_anew_by_another_server_are_followed() -> None:
     session, one = session_with()
     number, asked = only_request(session.take(frames.encode(frames.Reset("parent", "gone"))))
-    moved = Opened(one.number, 99, ("MIN(Y)",), np.array([[4.0, 6.0]]), {"best": np.array([8.0])})
+    moved = Opened(one.number, 99, ("MIN(Y)",), {"best": np.array([8.0])}, points=np.array([[4.0, 6.0]]))
     session.take(reply(number, Subscribed(1, OTHER, (moved,), {99: SPEC}, {})))
     session.take(deliver(2, (2, 1.0)))  # the old channel's number means nothing now
     assert one.listening.answer(int(one.listeners[0])) == 8.0
     session.take(frames.encode(frames.Deliver(3, {99: best_is((3, 2.0))})))
     assert one.listening.answer(int(one.listeners[0])) == 2.0
     assert asked.groups[0].group == one.number
+
+
+def test_a_group_without_its_install_is_refused() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    _, effects = session.subscribe(group())
+    number, asked = only_request(effects)
+    body = subscribed(asked, 10, 4.0)
+    (install,) = installs(body)
+    for wrong in ((), (replace(install, group=99),), (replace(install, channel=99),)):
+        session._sent[number] = next(iter(session._calls.values()))
+        with pytest.raises(BadFrame, match="does not install all of its groups"):
+            session.take(frames.encode(frames.Reply(number, (), wrong, bodies.encode(body))))
+
+
+def test_points_reach_a_client_once() -> None:
+    asked = Subscribe((Group(1, "SELECT MIN(Y) FROM T WHERE X BETWEEN ? AND ?", (), 25_000),))
+    body = subscribed(asked, 10, 4.0)
+    (install,) = installs(body)
+    size = len(reply(1, body))
+    assert install.points.nbytes + 25_000 * 8 < size < install.points.nbytes + 25_000 * 8 + 1000  # and an answer each

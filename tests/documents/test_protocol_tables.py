@@ -43,12 +43,14 @@ def split(fields: str) -> list[str]:
 
 FRAMES = {name: (frames, name) for name in frames._READERS}
 BODIES = {name: (bodies, name) for name in bodies._READERS}
+#: Classes with another name than on the wire, since something else in the project has that one.
+CLASSES = {"progress": "Advance", "report": "NodeReport", "rows": "QueryAnswer", "part": "AnswerPart"}
 
 
 @pytest.mark.parametrize("name", [*FRAMES, *BODIES])
 def test_a_frame_or_body_has_the_fields_that_the_page_lists(name: str) -> None:
     module = frames if name in FRAMES else bodies
-    declared = names_of(getattr(module, name.capitalize()))
+    declared = names_of(getattr(module, CLASSES.get(name, name.capitalize())))
     assert name in LISTED, f'PROTOCOL.md: add **{name}** `["{name}", {", ".join(declared)}]`'
     items = split(LISTED[name])
     assert len(items) == len(declared) == module._READERS[name][0] - 1, (
@@ -73,7 +75,10 @@ def test_frames_stand_under_their_direction() -> None:
     ("what", "declared"),
     [
         ("A group is", names_of(bodies.Group)),
-        ("An opened group is", names_of(bodies.Opened)),
+        (
+            "An opened group is",
+            [name for name in names_of(bodies.Opened) if name != "points"],
+        ),  # these come as installs
         ("An install is", names_of(frames.Install)),
         ("nodes are", names_of(frames.NodeEntry)),
         ("origin to", names_of(frames.Origin)),

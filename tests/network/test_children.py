@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from hullcast.network.link.dialer import Dialer
 from hullcast.network.link.listener import Listener
 from hullcast.network.link.peer import Peer
+from hullcast.network.node import children as children_module
 from hullcast.network.node.children import Children
 from hullcast.network.routing.router import Router
 from hullcast.network.security.rights import Rights
@@ -32,6 +33,7 @@ from hullcast.network.wire.frames import (
     decode,
     encode,
 )
+from hullcast.network.wire.limits import WireLimits
 from tests.support.links import QUICK, Child, running_dialer, wait_until
 
 LITTLE = replace(QUICK, message_bytes=4096)
@@ -165,3 +167,87 @@ async def test_a_child_that_takes_next_to_nothing_does_not_end_its_parent() -> N
             children.reset("moved", "x" * 2000, fresh_link=True)
             await wait_until(lambda: child.downs)
             assert child.downs[0].startswith("protocol")
+
+
+async def test_children_that_want_the_same_rows_share_one_frame_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[Deliver] = []
+
+    def counting(frame: Deliver) -> bytes:
+        encoded.append(frame)
+        return encode(frame)
+
+    router = Router()
+    names = ["all", "all too", "half", "half too", "other half"]
+    async with parent(router) as children, AsyncExitStack() as dialers:
+        below = [(await dialers.enter_async_context(dialing(children, "client", name=name)))[1] for name in names]
+        numbers = [await _number(children, name) for name in names]
+        for number, (low, high) in zip(
+            numbers, [(0.0, 9.0), (0.0, 9.0), (0.0, 4.0), (0.0, 4.0), (5.0, 9.0)], strict=True
+        ):
+            points = np.array([[low, high]])
+            children.answer(Reply(1, (number,), (Install(1, 5, "places", False, points),), b""))
+        columns = messages(10, 4) | {"new.0": np.array([1.0, 2.0, 6.0, 7.0])}
+        monkeypatch.setattr(children_module, "encode", counting)
+        children.deliver(10, {5: columns})
+        sent = [children.peers[number].session._flying[-1] for number in numbers]
+        assert sent[0] is sent[1]
+        assert sent[2] is sent[3]
+        assert [len(frame.channels[5]["seq"]) for frame in encoded] == [4, 2, 2]
+        await wait_until(lambda: all(len(child.frames) == 2 for child in below))
+        heard_places = [frame.channels[5]["new.0"] for frame in map(last_deliver, below)]
+        assert [np.asarray(places).tolist() for places in heard_places] == [
+            [1.0, 2.0, 6.0, 7.0], [1.0, 2.0, 6.0, 7.0], [1.0, 2.0], [1.0, 2.0], [6.0, 7.0],
+        ]  # fmt: skip
+
+
+async def test_what_no_frame_holds_is_encoded_once_for_all_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[Frame] = []
+
+    def little(frame: Frame) -> bytes:
+        tried.append(frame)
+        return encode(frame, WireLimits(frame_bytes=10_000))
+
+    async with parent(Router()) as children, AsyncExitStack() as dialers:
+        names = ["a", "b", "c"]
+        below = [(await dialers.enter_async_context(dialing(children, "client", name=name)))[1] for name in names]
+        for name in names:
+            children.answer(Reply(1, (await _number(children, name),), (install(1, 5),), b""))
+        monkeypatch.setattr(children_module, "encode", little)
+        children.deliver(10, {5: messages(10, 1000)})
+        assert [type(frame) for frame in tried] == [Deliver, Reset, Reset, Reset]
+        await wait_until(lambda: all(len(child.frames) == 2 for child in below))
+        assert all(isinstance(heard(child)[1], Reset) for child in below)
+
+
+async def test_received_bytes_go_on_as_they_are_to_a_child_that_wants_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    router = Router()
+    async with (
+        parent(router) as children,
+        dialing(children, "node", name="all") as (_, everything),
+        dialing(children, "client", name="some") as (_, some),
+    ):
+        whole, part = await _number(children, "all"), await _number(children, "some")
+        children.answer(Reply(1, (whole,), (install(1, 5), install(2, 6)), b""))
+        children.answer(Reply(1, (part,), (install(1, 5),), b""))
+        payload = encode(Deliver(10, {5: messages(10), 6: messages(10)}))
+        # the same frame in bytes that nobody here writes (10 in nine bytes), so that encoding it again would show
+        assert payload[9] == 10
+        received = payload[:9] + b"\xcf" + (10).to_bytes(8) + payload[10:]
+        frame = decode(received)
+        assert isinstance(frame, Deliver)
+        children.deliver(frame.through, frame.channels, received)
+        assert children.peers[whole].session._flying[-1] is received
+        monkeypatch.setattr(children_module, "encode", None)  # whoever wants all of a frame needs none
+        children.deliver(11, {5: messages(11)}, alone := encode(Deliver(11, {5: messages(11)})))
+        assert children.peers[whole].session._flying[-1] is children.peers[part].session._flying[-1] is alone
+        await wait_until(lambda: len(everything.frames) == len(some.frames) == 3)
+        assert everything.frames[1:] == [received, alone]
+        assert some.frames[1:] == [encode(Deliver(10, {5: messages(10)})), alone]
+
+
+def last_deliver(child: Child) -> Deliver:
+    frame = heard(child)[-1]
+    assert isinstance(frame, Deliver)
+    return frame

@@ -7,7 +7,7 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.network.link.endpoints import Endpoint, is_loopback, parse_address, parse_endpoint
+from hullcast.network.link.endpoints import Endpoint, check_endpoint, parse_address, parse_endpoint
 from hullcast.network.wire.errors import BadSetting
 
 
@@ -17,8 +17,7 @@ from hullcast.network.wire.errors import BadSetting
         ("tcp://127.0.0.1:7600", Endpoint("tcp", "127.0.0.1", 7600)),
         ("tcp://[::1]:7600", Endpoint("tcp", "::1", 7600)),
         ("tcp://db-1.example.org:65535", Endpoint("tcp", "db-1.example.org", 65535)),
-        ("inproc://a name", Endpoint("inproc", path="a name")),
-        ("ipc:///run/hullcast.sock", Endpoint("ipc", path="/run/hullcast.sock")),
+        ("inproc://a name", Endpoint("inproc", name="a name")),
     ],
 )
 def test_an_endpoint_is_read_and_written_back(text: str, expected: Endpoint) -> None:
@@ -29,7 +28,7 @@ def test_an_endpoint_is_read_and_written_back(text: str, expected: Endpoint) -> 
 @pytest.mark.parametrize("text", ["tcp://*:7600", "tcp://127.0.0.1:0", "tcp://127.0.0.1:*", "tcp://*:*"])
 def test_stars_and_port_0_are_for_listening_only(text: str) -> None:
     parse_endpoint(text, listening=True)
-    with pytest.raises(BadSetting, match="one cannot dial"):
+    with pytest.raises(BadSetting, match="for listening only"):
         parse_endpoint(text)
 
 
@@ -56,9 +55,8 @@ def test_stars_and_port_0_are_for_listening_only(text: str) -> None:
         ("tcp://a b:7600", "not a host name"),
         ("tcp://-a:7600", "not a host name"),
         ("tcp://a..b:7600", "not a host name"),
-        ("ipc://", "needs a path"),
+        ("ipc:///run/hullcast.sock", "write tcp://"),
         ("inproc://", "needs a name"),
-        ("ipc://" + "x" * 200, "107 bytes"),
     ],
 )
 def test_a_bad_endpoint_is_refused_with_the_part_that_is_wrong(text: str, what: str) -> None:
@@ -77,7 +75,6 @@ def test_a_bad_endpoint_is_refused_with_the_part_that_is_wrong(text: str, what: 
         ("tcp://[::1]:1", True),
         ("tcp://[::ffff:127.0.0.1]:1", True),
         ("inproc://x", True),
-        ("ipc://x", True),
         ("tcp://*:1", False),
         ("tcp://0.0.0.0:1", False),
         ("tcp://[::]:1", False),
@@ -87,7 +84,13 @@ def test_a_bad_endpoint_is_refused_with_the_part_that_is_wrong(text: str, what: 
     ],
 )
 def test_loopback_is_what_nobody_outside_can_reach(text: str, expected: bool) -> None:
-    assert is_loopback(text) is expected
+    assert parse_endpoint(text, listening=True).is_loopback is expected
+    check_endpoint(text, private=True, listening=True)
+    if expected:
+        check_endpoint(text, private=False, listening=True)
+    else:
+        with pytest.raises(BadSetting, match=r"^listen.*must be encrypted"):
+            check_endpoint(text, private=False, listening=True, setting="listen")
 
 
 def test_addresses_of_the_monitor_have_no_scheme() -> None:

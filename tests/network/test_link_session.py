@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from hullcast.network.link.header import Ack, Data, Header, Resend, decode
 from hullcast.network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
-from hullcast.network.link.session import Deliver, Effect, Session, Silent, Transmit
+from hullcast.network.link.session import Effect, Received, Session, Silent, Transmit
 from hullcast.network.wire.errors import BadFrame, BadSetting, Overloaded, TooLarge
 
 LIMITS = LinkLimits(
@@ -31,7 +31,7 @@ class End:
         for effect in effects:
             if isinstance(effect, Transmit):
                 self.wire.append(effect)
-            elif isinstance(effect, Deliver):
+            elif isinstance(effect, Received):
                 self.delivered.append(effect.payload)
 
     def take(self, message: Transmit, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket as sockets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -30,6 +31,7 @@ from hullcast.network.link.socket import (
     stop_monitor,
 )
 from hullcast.network.security.curve import Curve
+from hullcast.network.security.keys import make_pair
 from hullcast.network.wire.errors import BadFrame, BadSetting, ConnectionLost, Overloaded, TooLarge
 from tests.support.links import QUICK, Child, Parent, descriptors, running_dialer, running_listener, wait_until
 from tests.support.proxy import running_proxy
@@ -269,6 +271,7 @@ async def test_a_paused_child_takes_nothing_and_misses_nothing() -> None:
         ([encode(Data(1, 0)), b"no hello before"], "protocol"),
         ([bytes(100_000)], "protocol"),
         ([msgpack.packb([VERSION + 1, "hello", {}])], "version"),
+        ([msgpack.packb([VERSION - 1, "hello", HELLO._asdict()])], "version"),
         ([encode(HELLO._replace(received=7))], "unknown"),
     ],
 )
@@ -281,6 +284,11 @@ async def test_a_stranger_is_told_why_and_cut(endpoint: str, message: list[bytes
         bye = decode((await answer(socket))[0])
         assert isinstance(bye, Bye)
         assert bye.code == code
+        if code == "version":
+            assert re.fullmatch(
+                f"this side speaks protocol version {VERSION}, the other (1; upgrade the other|3; upgrade this) side",
+                bye.text,
+            )
         await wait_until(lambda: listener.statistics().ignored == 2)  # told once
         assert listener.statistics().refused == {code: 1}
         if endpoint.startswith("tcp"):
@@ -599,3 +607,19 @@ async def test_what_came_before_the_connection_ended_is_read_whole() -> None:
         monitor.close()
         dealer.close()
         context.term()
+
+
+async def test_what_others_tell_is_dialled_only_where_the_settings_would_allow_it() -> None:
+    def dialer(**options: Any) -> Dialer:
+        return Dialer(["tcp://127.0.0.1:1"], role="client", name="x", **options)
+
+    assert dialer().may_dial("tcp://127.0.0.1:5")
+    assert not dialer().may_dial("tcp://10.0.0.1:5")
+    assert not dialer().may_dial("tcp://127.0.0.1:0")
+    assert dialer(insecure=True).may_dial("tcp://10.0.0.1:5")
+    assert not dialer(insecure=True).may_dial("nonsense")
+    keys = make_pair("x")
+    assert dialer(curve=Curve(keys.public, keys.secret, keys.public)).may_dial("tcp://10.0.0.1:5")
+    only_there = Curve(keys.public, keys.secret, servers={"tcp://10.0.0.1:5": keys.public})
+    assert dialer(curve=only_there).may_dial("tcp://10.0.0.1:5")
+    assert not dialer(curve=only_there).may_dial("tcp://10.0.0.1:6")

@@ -11,11 +11,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hullcast.network.matching.index import MANY, PointIndex
-from hullcast.network.matching.invariants import depth_of
-from hullcast.network.matching.tree import BLOCK_POINTS
+from hullcast.network.matching.tree import BLOCK_POINTS, LEFT, Tree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def depth_of(tree: Tree) -> int:
+    """Number of levels."""
+    deepest, todo = 0, [(0, 1)]
+    while todo:
+        node, level = todo.pop()
+        deepest = max(deepest, level)
+        left = int(tree.nodes[node, LEFT])
+        if left >= 0:
+            todo += [(left, level + 1), (left + 1, level + 1)]
+    return deepest
+
 
 GRID = [-np.inf, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, np.inf]
 coordinates = st.sampled_from(GRID)

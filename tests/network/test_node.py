@@ -20,7 +20,7 @@ from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import LinkSettings
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import Overloaded
-from hullcast.network.wire.frames import Directory, Install, Interest, Reply, Request, decode, encode
+from hullcast.network.wire.frames import Deliver, Directory, Install, Interest, Reply, Request, decode, encode
 from tests.support.links import QUICK, Parent, running_dialer, running_listener, wait_until
 
 LINK = LinkSettings(heartbeat_s=0.1, silence_s=1.5)
@@ -42,8 +42,8 @@ async def running_node(*parents: str, listen: str = "tcp://127.0.0.1:0", name: s
 
 def fill(node: Node) -> None:
     """Let the way up be as full as it may be."""
-    filler = encode(Request(0, (), None, bodies.encode(bodies.Report({"filler": "x" * 500_000}))))
-    small = encode(Request(0, (), None, bodies.encode(bodies.Report({}))))
+    filler = encode(Request(0, (), None, bodies.encode(bodies.NodeReport({"filler": "x" * 500_000}))))
+    small = encode(Request(0, (), None, bodies.encode(bodies.NodeReport({}))))
     for payload in (filler, small):
         with suppress(Overloaded):
             while True:
@@ -120,3 +120,37 @@ async def test_nodes_in_a_ring_dial_ever_less_often() -> None:
         before = first.dialer.statistics().attempts + second.dialer.statistics().attempts
         await asyncio.sleep(3.0)
         assert first.dialer.statistics().attempts + second.dialer.statistics().attempts - before < 35
+
+
+async def test_a_node_passes_on_the_bytes_that_came() -> None:
+    async with (
+        running_listener(limits=QUICK) as (above, parent),
+        running_node(above.endpoint) as node,
+        running_dialer(node.endpoint) as (_, child),
+    ):
+        await wait_until(lambda: parent.joined and node.children.peers)
+        (number,) = node.children.peers
+        install = Install(1, 5, "rectangles", False, np.array([[4.0, 6.0]]))
+        parent.joined[0].send(encode(Reply(1, (number,), (install,), b"")))
+        sides = {name: np.array([value]) for name, value in (("il", 4.0), ("ir", 6.0), ("ol", 3.0), ("or", 7.0))}
+        payload = encode(Deliver(10, {5: {"seq": np.array([10]), **sides, "best": np.array([1.0])}}))
+        received = payload[:9] + b"\xcf" + (10).to_bytes(8) + payload[10:]  # as nobody here would encode it
+        assert payload[9] == 10
+        parent.joined[0].send(received)
+        await wait_until(lambda: len(child.frames) >= 2)
+        assert child.frames[1] == received
+
+
+async def test_a_directory_with_an_endpoint_that_is_none_ends_no_node() -> None:
+    async with (
+        running_listener(limits=QUICK) as (above, parent),
+        running_node(above.endpoint) as node,
+        running_dialer(node.endpoint) as (_, child),
+    ):
+        await wait_until(lambda: parent.joined and node.children.peers)
+        bad = ((b"s" * 16, "tcp://nowhere"), (b"p" * 16, "tcp://127.0.0.1:0"))
+        parent.joined[0].send(encode(Directory(bytes(16), bad, ())))
+        await wait_until(lambda: child.frames)
+        assert node.dialer.endpoints == (above.endpoint,)
+        parent.joined[0].send(encode(Directory(bytes(16), ((b"s" * 16, "tcp://nowhere"), (node.id, "")), ())))
+        await wait_until(lambda: node.reattached == 1)  # a ring, and the server's endpoint is of no use

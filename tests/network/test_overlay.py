@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hullcast.network.link.overlay import ways_in, ways_up
+from hullcast.network.link.endpoints import ways_in, ways_up
 from hullcast.network.wire.frames import NodeEntry
 
 PATH = ((b"s" * 16, "tcp://127.0.0.1:1"), (b"r" * 16, "tcp://127.0.0.1:2"))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.network.routing.portions import portions
+from hullcast.network.node.children import portions
 from hullcast.network.wire.columns import Columns, size_bytes
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+import msgpack  # type: ignore[import-untyped]  # has no types
 import pytest
 
+from hullcast.broker.reformulate.channel import RECTANGULAR
 from hullcast.broker.sql.query import Kind
 from hullcast.broker.tables.schema import ColumnType
-from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, HIGH, LOST_BITS, LOW, ROWS, SUM
+from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, STATE, SUM
 from hullcast.network.link import header
 from hullcast.network.wire import bodies, errors, frames
 from hullcast.network.wire.limits import DEFAULT
@@ -25,7 +27,7 @@ LAYERS: dict[str, Any] = {"header": header, "frame": frames, "body": bodies}
 def test_an_example_decodes_and_encodes_to_the_same_bytes(layer: str, name: str, note: str, digits: str) -> None:
     data = bytes.fromhex(digits.replace("\n", ""))
     value = LAYERS[layer].decode(data)
-    assert type(value).__name__.lower() == name
+    assert msgpack.unpackb(data)[1 if layer == "header" else 0] == name
     assert LAYERS[layer].encode(value) == data
 
 
@@ -77,7 +79,7 @@ def test_what_a_spec_holds_is_explained_field_by_field_and_value_by_value() -> N
     assert table("| kind | a subscription is |") == [kind.value for kind in Kind]
     assert table("| kind | snapshot |") == [kind.value for kind in Kind]
     assert table("| function | the answer |") == [str(one) for one in (COUNT, SUM, EXACT_SUM, AVG)]
-    assert table("| number | holds |") == [f"s{i}" for i in (ROWS, HIGH, LOW, LOST_BITS)]
+    assert table("| number | holds |") == list(STATE)
     assert table("| type | in an `f8` column |") == [kind.value for kind in ColumnType]
 
 
@@ -91,3 +93,36 @@ def test_the_examples_show_channels_that_there_are() -> None:
     assert specs
     assert {spec.kind for spec in specs} <= {kind.value for kind in Kind}
     assert {kind for spec in specs for kind in (spec.y_type, *spec.key_types)} <= {kind.value for kind in ColumnType}
+
+
+def test_the_version_is_that_of_the_code() -> None:
+    said = [
+        *re.findall(r"(?:The protocol, version|protocol's version,) (\d+)", TEXT),
+        *re.findall(r"^\| `\[(\d+), ", TEXT, re.MULTILINE),
+    ]
+    assert set(said) == {str(header.VERSION)}
+    assert len(said) == 2 + len(header._DECODERS)
+
+
+def rows_of(first: str) -> list[list[str]]:
+    """The rows of the table whose head begins with that, without quotes."""
+    (found,) = re.findall(rf"^\| {first} \|.*\n\|[- |]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+    return [[cell.strip().strip("`") for cell in line.strip("|").split(" | ")] for line in found.splitlines()]
+
+
+def test_the_fields_of_a_spec_are_those_of_the_code() -> None:
+    defaults = {"none": MISSING, "0": 0, "false": False}
+    said = {name.strip(): kind for name, kind, *_ in rows_of("field of a spec")}
+    of_code = {field.name: field for field in fields(bodies.ChannelSpec)}
+    assert said.keys() == of_code.keys() == bodies._SPEC_READERS.keys()
+    types = {"text": "str", "integer": "int", "boolean": "bool", "array of texts": "tuple[str, ...]"}
+    for name, kind, default, _, used_by in rows_of("field of a spec"):
+        field = of_code[name]
+        assert field.type in (types[kind], "Form")
+        assert field.default == defaults.get(default, "" if kind == "text" else ())
+        assert used_by == "all kinds" or set(used_by.split(", ")) <= {kind.value for kind in Kind}
+
+
+def test_the_forms_of_kinds_are_those_of_the_code() -> None:
+    kinds = {kind: form for kind, _, form in rows_of(r"kind \| a subscription is")}
+    assert kinds == {kind.value: "rectangles" if kind in RECTANGULAR else "places" for kind in Kind}

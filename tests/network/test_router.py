@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.network.matching.messages import unreachable
 from hullcast.network.node.settings import NodeSettings
-from hullcast.network.routing import carve, cover, hits
+from hullcast.network.routing import carve, cover, table
 from hullcast.network.routing.router import BUDGET, Router
 from hullcast.network.routing.table import MANY
 from hullcast.network.wire.columns import take
@@ -461,7 +461,7 @@ def test_every_kernel_of_routing_is_compiled_once() -> None:
         router.leave(0)
         for interest in router.interests():
             router.interest(2, interest)
-    for module in (carve, cover, hits):
+    for module in (carve, cover, table):
         for value in vars(module).values():
             assert len(getattr(value, "signatures", ())) <= 1, value
 

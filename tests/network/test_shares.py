@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hullcast.network.node.shares import CLIENT_SHARE, NODE_SHARE, Shares
+from hullcast.network.node.node import CLIENT_SHARE, NODE_SHARE, Shares
 from hullcast.network.wire.errors import Overloaded
 
 

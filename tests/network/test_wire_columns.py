@@ -419,8 +419,8 @@ def test_answers_travel_with_names_that_occur_twice() -> None:
     engine.upsert("whole", [{"k": f"{i}", "r": float(i), "t": INSTANT if i % 2 else None} for i in range(12)])
     rows = engine.query("SELECT k, r, t, i, x'00' AS b FROM whole")
     names, columns = table_of(rows)
-    received = bodies.decode(bodies.encode(bodies.Rows((*names, "k"), (*columns, columns[0]))))
-    assert isinstance(received, bodies.Rows)
+    received = bodies.decode(bodies.encode(bodies.QueryAnswer((*names, "k"), (*columns, columns[0]))))
+    assert isinstance(received, bodies.QueryAnswer)
     assert received.names == ("k", "r", "t", "i", "b", "k")
     assert [row[:5] for row in rows_of(received.columns)] == [tuple(row) for row in rows]
     assert table_of([], ["a"])[0] == ("a",)
@@ -432,8 +432,8 @@ def test_instants_come_back_in_utc_however_many_rows_there_are(count: int) -> No
     engine.execute(TABLES["whole"])
     engine.upsert("whole", [{"k": f"{i}", "r": 0.0, "t": INSTANT if i % 3 else None} for i in range(count)])
     rows = engine.query("SELECT k, t FROM whole ORDER BY k")
-    received = bodies.decode(bodies.encode(bodies.Rows(*table_of(rows))))
-    assert isinstance(received, bodies.Rows)
+    received = bodies.decode(bodies.encode(bodies.QueryAnswer(*table_of(rows))))
+    assert isinstance(received, bodies.QueryAnswer)
     assert rows_of(received.columns) == [tuple(row) for row in rows]  # a naive datetime equals no aware one
     assert {value.tzinfo for _, value in rows_of(received.columns) if value is not None} <= {UTC}
 

@@ -126,6 +126,14 @@ def matrix(*rows: tuple[float, ...]) -> list[object]:
 
 
 ID = bytes(range(16))
+SPEC: dict[str, object] = {"name": "MIN(Y)", "kind": "MIN", "form": "rectangles"}
+
+
+def subscribed(spec: object) -> list[object]:
+    """A Subscribed with a channel of that description."""
+    return ["subscribed", 1, ID, [], [[7, spec]], []]
+
+
 F8 = ["f8", struct.pack("<d", 1.5)]
 
 
@@ -139,7 +147,7 @@ F8 = ["f8", struct.pack("<d", 1.5)]
         (["progress", True], "whole number"),
         (["progress", 2**63], "whole number"),
         (["progress", 1.0], "whole number"),
-        (["reset", "a", b"b"], "is a text"),
+        (["reset", "a", b"b"], "must be a text"),
         (["request", 1, [1] * 65, None, b"", 0, False], "65 links"),
         (["request", 1, [-1], None, b"", 0, False], "route"),
         (["request", 1, [], ["key"], b"", 0, False], "origin"),
@@ -188,11 +196,11 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
         (["publish", "t", {"a": [*F8, b""]}, None, ID, 1], "marks of NULL"),
         (["publish", "t", {"a": ["v", [[1]]]}, None, ID, 1], "scalar"),
         (["publish", "t", {"a": ["v", [msgpack.ExtType(3, b"x")] * 2]}, None, ID, 1], "more than one foreign"),
-        (["publish", "t", {"a": ["v", [msgpack.ExtType(9, b"x")]]}, None, ID, 1], "not one of this protocol"),
+        (["publish", "t", {"a": ["v", [msgpack.ExtType(9, b"x")]]}, None, ID, 1], "not one of"),
         (["publish", "t", {"a": ["v", [msgpack.ExtType(1, b"\xff" * 7 + b"\x7f")]]}, None, ID, 1], "out of range"),
         (
             ["publish", "t", {"a": ["v", [msgpack.ExtType(4, b"M" + bytes(8) + b"xx")]]}, None, ID, 1],
-            "not one of this protocol",
+            "not one of",
         ),
         (["publish", "t", {}, None, b"short", 1], "16 bytes"),
         (["subscribe", [[1, "sql", [F8], 2, 0]], None, None, None], "1 values of a parameter for 2"),
@@ -203,13 +211,54 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
         (["part", [[1]]], "array of 2"),
         (["rows", ["a", "b"], [F8]], "as many columns"),
         (["rows", ["a", "b"], [F8, ["v", []]]], "one length"),
-        (["report", []], "is a map"),
+        (["report", []], "must be a map"),
+        (subscribed(["MIN(Y)", "MIN", "rectangles", 1, False, 0, "REAL", [], [], []]), "description must be a map"),
+        (subscribed({"name": "x", "form": "places"}), "has no kind"),
+        (subscribed({**SPEC, "form": "circles"}), "form must be one of"),
+        (subscribed({**SPEC, "dimensions": -1}), "dimensions must be a whole number"),
+        (subscribed({**SPEC, "partitioned": 0}), "partitioned must be true or false"),
+        (subscribed({**SPEC, "key_types": ["TEXT", 1]}), "key_types must be an array of texts"),
+        (["subscribed", 1, ID, [], [[1, SPEC], [1, SPEC]], []], "a channel twice"),
         (["failed", "code", [[1]]], "texts"),
     ],
 )
 def test_a_malformed_body_is_refused_with_a_reason(parts: list[object], reason: str) -> None:
     with pytest.raises(BadFrame, match=reason):
         bodies.decode(msgpack.packb(parts))
+
+
+def spec_of(parts: list[object]) -> bodies.ChannelSpec:
+    body = bodies.decode(msgpack.packb(parts))
+    assert isinstance(body, bodies.Subscribed)
+    return body.channels[7]
+
+
+@given(st.dictionaries(st.text(min_size=1).filter(lambda name: name not in bodies._SPEC_READERS), anything))
+def test_fields_of_a_spec_that_a_reader_does_not_know_are_ignored(unknown: dict[str, object]) -> None:
+    known: dict[str, object] = {**SPEC, "dimensions": 1, "y_type": "REAL"}
+    assert spec_of(subscribed({**unknown, **known})) == spec_of(subscribed(known))
+
+
+def test_fields_of_a_spec_that_are_missing_have_their_defaults_and_are_not_sent() -> None:
+    spec = spec_of(subscribed(SPEC))
+    assert spec == bodies.ChannelSpec("MIN(Y)", "MIN", "rectangles", 0, False, 0, "", (), (), ())
+    sent = bodies.encode(bodies.Subscribed(1, ID, (), {7: spec}))
+    assert msgpack.unpackb(sent)[4] == [[7, SPEC]]
+
+
+@given(st.dictionaries(st.sampled_from(sorted(bodies._SPEC_READERS)), anything, max_size=10))
+def test_random_specs_are_read_or_refused(spec: dict[str, object]) -> None:
+    refused(bodies.decode, msgpack.packb(subscribed(spec)))
+    refused(bodies.decode, msgpack.packb(subscribed({**SPEC, **spec})))
+
+
+def test_what_a_spec_holds_beside_the_known_fields_is_within_the_limits_too() -> None:
+    deep: object = 0
+    for _ in range(DEFAULT.nesting):
+        deep = [deep]
+    for more, reason in ((deep, "nested deeper"), ([[]] * DEFAULT.containers, "more than 131072 arrays and maps")):
+        with pytest.raises(BadFrame, match=reason):
+            bodies.decode(msgpack.packb(subscribed({**SPEC, "new": more})))
 
 
 def test_limits_hold_before_anything_is_built() -> None:

@@ -116,7 +116,7 @@ any_frame: SearchStrategy[frames.Frame] = st.one_of(
     boxes(),
     st.builds(frames.Reply, numbers, routes, st.lists(installs, max_size=2).map(tuple), data),
     st.builds(frames.Deliver, numbers, channels),
-    st.builds(frames.Progress, numbers),
+    st.builds(frames.Advance, numbers),
     st.builds(frames.Reset, names, names),
     st.builds(
         frames.Directory,
@@ -149,7 +149,7 @@ def groups(draw: st.DrawFn) -> bodies.Group:
 
 several_names = st.lists(names, max_size=3).map(tuple)
 specs = st.builds(
-    bodies.ChannelSpec, names, names, forms, numbers, st.booleans(), st.integers(-1, 9), names,
+    bodies.ChannelSpec, names, names, forms, numbers, st.booleans(), st.integers(0, 9), names,
     several_names, several_names, several_names,
 )  # fmt: skip
 failures = st.builds(bodies.Failed, names, st.lists(scalars | several_names, max_size=3).map(tuple))
@@ -158,14 +158,13 @@ opened = st.builds(
     numbers,
     numbers,
     several_names,
-    matrices(),
     st.none() | tables(arrays),
     st.none() | failures,
     st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
 )
 answers = st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(
     lambda shape: st.builds(
-        bodies.Rows,
+        bodies.QueryAnswer,
         st.tuples(*[names] * shape[0]),
         st.tuples(*[values(shape[1])] * shape[0]),
     )
@@ -185,10 +184,10 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     ),
     st.builds(bodies.Fetch, ids, numbers),
     st.builds(bodies.Staged, ids, st.integers(1, 9)),
-    st.builds(bodies.Part, st.lists(st.tuples(numbers, tables(arrays)), max_size=2).map(tuple)),
+    st.builds(bodies.AnswerPart, st.lists(st.tuples(numbers, tables(arrays)), max_size=2).map(tuple)),
     st.sampled_from([bodies.Sync(), bodies.Status(), bodies.Describe()]),
     st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple)),
-    st.builds(bodies.Report, maps),
+    st.builds(bodies.NodeReport, maps),
     st.builds(bodies.Done, numbers, numbers, st.none() | numbers),
     answers,
     st.builds(

@@ -157,7 +157,7 @@ async def test_what_is_no_greeting_is_refused_with_a_reason() -> None:
 
 #: What only a parent sends, and what only the other role may.
 DOWNWARD = (
-    frames.Deliver(1, {}), frames.Progress(1), frames.Reset("moved", "x"), frames.Reply(1, (), (), b""),
+    frames.Deliver(1, {}), frames.Advance(1), frames.Reset("moved", "x"), frames.Reply(1, (), (), b""),
     frames.Directory(bytes(16), (), ()),
 )  # fmt: skip
 FOR_NODES = (frames.Interest(1, 0, np.zeros((1, 2)), np.ones((1, 2))),)

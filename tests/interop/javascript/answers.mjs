@@ -1,8 +1,19 @@
 // What messages mean for a subscription (PROTOCOL.md, section 7): whom they concern, and how they change an answer.
 
 /** A channel's spec. The only place that knows its form on the wire. */
-export function readSpec([name, kind, form, dimensions, partitioned, fn, yType, keyTypes, rowNames, rowTypes]) {
-  return { name, kind, form, dimensions, partitioned, function: fn, yType, keyTypes, rowNames, rowTypes };
+export function readSpec(spec) {
+  return {
+    name: spec.name,
+    kind: spec.kind,
+    form: spec.form,
+    dimensions: spec.dimensions ?? 0,
+    partitioned: spec.partitioned ?? false,
+    function: spec.function ?? 0,
+    yType: spec.y_type ?? "",
+    keyTypes: spec.key_types ?? [],
+    rowNames: spec.row_names ?? [],
+    rowTypes: spec.row_types ?? [],
+  };
 }
 
 /**
@@ -91,9 +102,9 @@ const [COUNT, SUM, EXACT_SUM, AVG] = [0, 1, 2, 3]; // a spec's function
 
 /** COUNT, SUM and AVG: the number of rows, and their sum as high + low, so that rows may come and go without drift. */
 class Sum {
-  constructor(spec, { s0, s1, s2 }) {
+  constructor(spec, { rows, high, low }) {
     this.function = spec.function;
-    [this.rows, this.high, this.low] = [s0[0], s1[0], s2[0]];
+    [this.rows, this.high, this.low] = [rows[0], high[0], low[0]];
   }
 
   get value() {

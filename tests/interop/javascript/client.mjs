@@ -116,8 +116,8 @@ export class Client {
   subscribe(sql, parameters = []) {
     this.#groups += 1;
     const subscription = new Subscription(this.#groups, sql, parameters);
-    return this.#request(["subscribe", [subscription.asked], null, null, null], (reply) => {
-      this.#subscribed(reply, new Map([[subscription.group, subscription]]), null);
+    return this.#request(["subscribe", [subscription.asked], null, null, null], (reply, installs) => {
+      this.#subscribed(reply, installs, new Map([[subscription.group, subscription]]), null);
       return subscription;
     });
   }
@@ -153,8 +153,8 @@ export class Client {
   #hear([kind, ...fields]) {
     switch (kind) {
       case "reply": {
-        const [id, , , body] = fields;
-        this.#replied(id, decode(body));
+        const [id, , installs, body] = fields;
+        this.#replied(id, decode(body), installs);
         break;
       }
       case "deliver": {
@@ -207,7 +207,7 @@ export class Client {
     this.#link.send(["request", id, [], null, encode(this.#pending.get(id).body), 0, false]);
   }
 
-  #replied(id, reply) {
+  #replied(id, reply, installs) {
     const request = this.#pending.get(id);
     if (request === undefined) return; // to what was asked before the way was lost, and has been asked again
     const [kind, code, args] = reply;
@@ -217,7 +217,7 @@ export class Client {
     }
     this.#pending.delete(id);
     if (kind === "failed") request.reject(new HullcastError(code, args));
-    else request.resolve(request.apply(reply));
+    else request.resolve(request.apply(reply, installs));
   }
 
   /** The way to the server is new: bring back all subscriptions from our position, then ask what was not answered. */
@@ -241,9 +241,9 @@ export class Client {
   #resume() {
     const since = this.#position;
     const groups = [...this.#subscriptions.values()].map((subscription) => subscription.asked);
-    const apply = (reply) => {
+    const apply = (reply, installs) => {
       this.#resuming = null;
-      this.#subscribed(reply, this.#subscriptions, since);
+      this.#subscribed(reply, installs, this.#subscriptions, since);
       this.#askAll();
     };
     const reject = (error) => {
@@ -260,16 +260,17 @@ export class Client {
     this.#ask(this.#resuming);
   }
 
-  #subscribed([kind, seq, epoch, opened, channels, replay], subscriptions, since) {
+  #subscribed([kind, seq, epoch, opened, channels, replay], installs, subscriptions, since) {
     if (kind !== "subscribed") throw new Error(`this client does not know ${kind} as an answer to subscribe`);
     const specs = new Map(channels.map(([channel, spec]) => [channel, readSpec(spec)]));
     const missed = new Map(replay.map(readMessages).map(({ channel, columns }) => [channel, columns]));
-    for (const [group, channel, , points, snapshot, failed, runs] of opened) {
+    const points = new Map(installs.map(([group, , , , matrix]) => [group, readMatrix(matrix)]));
+    for (const [group, channel, , snapshot, failed, runs] of opened) {
       if (failed !== null) throw new HullcastError(...failed);
       const subscription = subscriptions.get(group);
       const asOf = runs.length > 0 ? runs[0][1] : seq;
       const columns = snapshot === null ? null : readColumns(snapshot);
-      subscription.open(channel, specs.get(channel), readMatrix(points)[0], columns, asOf);
+      subscription.open(channel, specs.get(channel), points.get(group)[0], columns, asOf);
       if (missed.has(channel)) subscription.hear(after(columns === null ? since : asOf, missed.get(channel)));
       this.#subscriptions.set(group, subscription);
     }

@@ -11,7 +11,7 @@ import { randomBytes } from "node:crypto";
 import { decode, encode } from "@msgpack/msgpack";
 import { Dealer } from "zeromq";
 
-const VERSION = 1;
+const VERSION = 2;
 const MESSAGE_BYTES = 64 * 1024 * 1024;
 const WELCOME_WITHIN_MS = 3000;
 const NEVER_MS = 3_600_000;
