@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.sql.query import Kind
+from hullcast.broker.reformulate.messages import on_the_way
 from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.travel import Codes
+from hullcast.network.answers.answers import CollectionAnswers, SingleAnswers
 from hullcast.network.answers.audience import Audience
+from hullcast.network.answers.outbox import Outbox
 from hullcast.network.matching.duality import box_points
+from hullcast.network.matching.messages import RECTANGLES
+from hullcast.network.wire.bodies import ChannelSpec
+from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,14 +30,12 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.network.answers.answers import Answers
     from hullcast.network.wire.columns import Columns
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
-
-#: Kinds whose messages are rectangles over (x1, x2): without a range column, the range is everything.
-RECTANGULAR = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +65,25 @@ class Opening(NamedTuple):
     stores: tuple[TableStore, ...]  # of the tables it reads, left one first
     interner: Interner
     event_limit: int
+    share: Callable[[int, int | None, int | None, tuple[int, ...]], TreeKeeper]  # the tree of (side, x, y, groups)
 
 
 class Channel(ABC):
     """One query shape while somebody wants it: it keeps what the shape needs, and turns updates into messages.
 
     `update` comes before `tell`: the first describes (and is all that a server without local subscribers does), the
-    second matches the description with this process's own subscriptions.
+    second lets the answers of this process's own subscriptions hear it.
+
+    A kind's channel extends `SingleChannel` or `CollectionChannel`, as its answers do, and perhaps `Partitioned` of
+    boxes.py. It says what `update` makes of a batch and what first answers are (`capture`).
     """
 
     def __init__(self, opening: Opening) -> None:
-        self.name, self.shape, self.stores, self.interner, event_limit = opening
-        self.audience = Audience(self.coordinates(self.shape), event_limit)
+        self.name, self.shape, self.stores, self.interner, event_limit, self.share = opening
+        self.outbox = Outbox(event_limit)
+        self.audience = Audience(self.coordinates(self.shape), self.outbox)
+        self.spec = self._spec()
+        self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.anew)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
         self.attended = False  # subscribers elsewhere listen, as far as the server knows
         self.asked_elsewhere: Callable[[Floats], Booleans] | None = None  # which partitions they ask for
@@ -83,8 +94,34 @@ class Channel(ABC):
     @staticmethod
     def coordinates(shape: Shape) -> int:
         """Coordinates of a predicate in the matching index: two a range, one for the partition."""
-        dimensions = max(1, shape.dimensions) if shape.kind in RECTANGULAR else shape.dimensions
-        return 2 * dimensions + (1 if shape.partition else 0)
+        return 2 * Channel.dimensions(shape) + (1 if shape.partition else 0)
+
+    @staticmethod
+    def dimensions(shape: Shape) -> int:
+        """Ranges of a predicate in the matching index. Where messages are rectangles over (x1, x2) there is always one;
+        without a range column it is everything."""
+        return max(1, shape.dimensions) if shape.kind.answers.form == RECTANGLES else shape.dimensions
+
+    @property
+    def function(self) -> int:
+        """Which of the functions that share its answers this is, where several do."""
+        return 0
+
+    def _spec(self) -> ChannelSpec:
+        """What a subscriber needs to know of a channel to understand its messages."""
+        shape, tables = self.shape, self.tables
+        return ChannelSpec(
+            name=self.name,
+            kind=shape.kind.name,
+            form=shape.kind.answers.form,
+            dimensions=self.dimensions(shape),
+            partitioned=bool(shape.partition),
+            function=self.function,
+            y_type=tables[0].columns[shape.y.column].type.value if shape.y is not None else "",
+            key_types=tuple(table.key_column.type.value for table in tables),
+            row_names=tuple(self.column_name(ref) for ref in shape.projection),
+            row_types=tuple(tables[ref.side].columns[ref.column].type.value for ref in shape.projection),
+        )
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -102,13 +139,20 @@ class Channel(ABC):
     def absorb(self, side: int, updates: Updates) -> None:  # noqa: B027  (most channels keep no tree)
         """Take a batch while trees are being loaded: nothing is described."""
 
-    @abstractmethod
     def tell(self, messages: Messages) -> None:
-        """Match the messages of the latest `update` with the local subscriptions."""
+        """Let the local subscriptions hear the messages of the latest `update`."""
+        if not messages.complete:
+            self.outbox.lose(self.audience.everybody())
+        if len(self.audience) and len(messages):
+            self._told += self.answers.hear(self.audience, messages.codes)
 
-    @abstractmethod
     def admit(self, predicates: Predicates) -> Ints:
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
+        return self.audience.admit(self.points(predicates), predicates.never)
+
+    def anew(self, listeners: Ints) -> Columns:
+        """First answers of local subscriptions as of now, for kinds whose messages may leave an answer in doubt."""
+        raise InvariantBroken(f"{self.name}: answers of this kind are never taken anew")
 
     def first(self, predicates: Predicates) -> Columns:
         """The answers as of now of subscriptions elsewhere, as columns that travel (network/wire/PROTOCOL.md)."""
@@ -197,18 +241,18 @@ class Channel(ABC):
             messages=self._counted,
             subscriptions=len(self.audience),
             told=self._told,
-            waiting=len(self.audience.outbox),
+            waiting=len(self.outbox),
             memory_bytes=self.memory_bytes(),
         )
 
     def memory_bytes(self) -> int:
         """About what is held for this channel alone: its audience, and its tree where nobody shares it."""
-        return self.audience.index.memory_bytes() + self.audience.outbox.memory_bytes()
+        return self.audience.index.memory_bytes() + self.outbox.memory_bytes()
 
     def points(self, predicates: Predicates) -> Floats:
         """Predicates as points of the matching index."""
         low, high = predicates.low, predicates.high
-        if self.shape.kind in RECTANGULAR and not self.shape.ranges:
+        if self.dimensions(self.shape) > low.shape[1]:
             low, high = np.full((len(low), 1), -np.inf), np.full((len(low), 1), np.inf)
         return box_points(low, high, self.partition_of(predicates) if self.shape.partition else None)
 
@@ -248,24 +292,44 @@ class Attended(NamedTuple):
     columns: tuple[str, ...]
 
 
-class ScalarChannel(Channel):
+class SingleChannel(Channel):
     """A channel whose answers are single values, kept up to date by every message."""
 
-    @abstractmethod
-    def answer(self, listener: int) -> Any:
-        """A local subscription's answer now."""
+    answers: SingleAnswers
 
-    @abstractmethod
-    def read(self, value: float, rest: float) -> Any:
-        """An event's numbers as the answer they stand for."""
+    def admit(self, predicates: Predicates) -> Ints:
+        first = self.first(predicates)
+        ids = super().admit(predicates)
+        self.answers.start(ids, first)
+        return ids
+
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + self.answers.state.nbytes
 
 
 class CollectionChannel(Channel):
     """A channel whose answers are sets or rows, by key; its events carry the key and what is shown of it."""
 
+    answers: CollectionAnswers
+
     @abstractmethod
+    def selected(self, predicates: Predicates) -> Callable[[], Columns]:
+        """The codes of what predicates select from the rows as they are now, in two steps as in `capture`; column "of"
+        says which predicate selects each."""
+
+    @property
+    @abstractmethod
+    def types(self) -> Mapping[str, ColumnType]:
+        """The columns of `selected` and of messages that travel as values, and their types."""
+
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        texts, selected, types = self.interner.texts, self.selected(predicates), self.types
+        return lambda: on_the_way(selected(), types, texts)
+
     def contents(self, predicate: Predicates) -> dict[Any, Any]:
         """What one predicate selects now: key to what is shown."""
+        columns = self.selected(predicate)()
+        return dict(self.answers.entries(columns, np.arange(len(columns["of"]))))
 
 
 def column_name(tables: Sequence[Table], ref: Ref) -> str:

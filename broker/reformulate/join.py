@@ -85,11 +85,11 @@ class JoinChannel(RowsChannel):
     For a band join the server knows the widest band anybody asked for (never who asked), and probes just that far.
     """
 
-    def __init__(self, opening: Opening, keepers: tuple[TreeKeeper, TreeKeeper]) -> None:
+    def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
         shape = opening.shape
         assert shape.on is not None, "S3"
-        self.keepers = keepers
+        self.keepers = (self.share(0, shape.on.left, None, ()), self.share(1, shape.on.right, None, ()))
         self.band = shape.on.band
         self._columns = (shape.on.left, shape.on.right)
         kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
@@ -191,11 +191,6 @@ class JoinChannel(RowsChannel):
         messages = self.describe(rows + first_seq, before, after, old, new)
         messages.complete = all_of_them
         return messages
-
-    def tell(self, messages: Messages) -> None:
-        if not messages.complete:
-            self.audience.lose()
-        super().tell(messages)
 
     def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
         return [(keeper, store) for keeper, store in zip(self.keepers, self.stores, strict=True) if not keeper.loaded]

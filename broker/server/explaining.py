@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.reformulate.channel import RECTANGULAR, column_name
+from hullcast.broker.reformulate.channel import column_name
 from hullcast.broker.server.retention import concerned
 from hullcast.network.wire.columns import concatenate, size_bytes
 
@@ -31,13 +31,14 @@ def explain(engine: Engine, attendance: Attendance, retention: Retention, body: 
     channel is open already."""
     query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])
     shape, tables = query.shape, query.tables
-    rectangular = shape.kind in RECTANGULAR
+    form = shape.kind.answers.form
     told: dict[str, object] = {
         "channel": engine.channel_name(query),
-        "kind": shape.kind.value,
+        "kind": shape.kind.name,
+        "form": form,
         "tables": list(shape.tables),
         "answer": list(query.columns),
-        "becomes": _MEANING["rectangles" if rectangular else "places"],
+        "becomes": _MEANING[form],
         "ranges": [column_name(tables, ref) for ref in shape.ranges],
         "partitions": [column_name(tables, ref) for ref in shape.partition],
         "low": predicates.low[0].tolist(),

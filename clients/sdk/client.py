@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import zmq
 
     from hullcast.clients.sdk.connecting import Connection
-    from hullcast.clients.sdk.policy import Overflow
     from hullcast.clients.sdk.subscription import Callback
+    from hullcast.network.answers.answers import Overflow
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.containers import Nan

@@ -220,7 +220,7 @@ class Line:
         if not compiled.is_loaded():  # numba, for a client's first subscription: a while that others need not wait
             await asyncio.to_thread(compiled.load)
         token = group.token
-        since, epoch = (None, None) if token is None else (token.seq, token.epoch)
+        since, epoch = (None, None) if token is None else (token.stored.seq, token.epoch)
         opening = self.session.subscribe(group, since, epoch)
         self.owners[group.number] = owner
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,16 +10,14 @@ import numpy.typing as npt
 from hullcast.clients.sdk.policy import OVERSHOOT
 from hullcast.network.answers.aggregate import same
 from hullcast.network.answers.newest import settle, take_newest
-from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
-from hullcast.network.wire.errors import InvariantBroken
+from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
     from hullcast.clients.sdk.listening import Listening
-
-    Backlog = ScalarBacklog | CollectionBacklog
+    from hullcast.clients.sdk.policy import OverflowPolicy
+    from hullcast.network.answers.events import Change, Resync
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -40,8 +38,55 @@ class Attention:
         self.doubted: set[Listening] = set()  # sums must come anew, or have been asked for
 
 
-class Mailbox(Outbox):
-    """Takes the place of an engine's outbox, whose ring drops the oldest event of all subscriptions together.
+class Backlog(Protocol):
+    """The queue of a listener: its events in order, bounded, gaps among them marked. See single.py and collected.py."""
+
+    policy: OverflowPolicy
+    dropped: int
+
+    @property
+    def pending(self) -> int:
+        """Events that wait."""
+        ...
+
+    @property
+    def first_seq(self) -> int | None:
+        """The sequence number of the first event that waits."""
+        ...
+
+    @property
+    def conflated(self) -> int:
+        """Events that went into another one."""
+        ...
+
+    def hear(self, taken: Taken) -> None:
+        """Append events."""
+        ...
+
+    def take(self) -> Change | Resync | None:
+        """Remove and return the oldest event."""
+        ...
+
+    def keep(self, limit: int) -> None:
+        """Keep the newest events, so many of them."""
+        ...
+
+
+class Gap(NamedTuple):
+    """Events are missing: how many of them were dropped here, and why."""
+
+    lost: int
+    reason: str
+
+    def and_then(self, later: Gap | None) -> Gap:
+        """Two gaps with nothing in between."""
+        if later is None:
+            return self
+        return Gap(self.lost + later.lost, later.reason if self.reason == "overflow" else self.reason)
+
+
+class Mailbox:
+    """Takes the place of an engine's `Outbox`, whose ring drops the oldest event of all subscriptions together.
 
     Most listeners want the newest answer only. For them an event is three array cells (when, how many since one was
     taken, is somebody waiting), written for all listeners of a frame at once; Python sees an event only of listeners
@@ -52,7 +97,6 @@ class Mailbox(Outbox):
     """
 
     def __init__(self, open_backlog: Callable[[int], Backlog], attention: Attention | None = None) -> None:
-        super().__init__(1)
         self._open_backlog = open_backlog
         self._attention = attention or Attention()
         self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]] = []
@@ -174,14 +218,9 @@ class Mailbox(Outbox):
             if backlog is None:
                 backlog = self.backlogs[listener] = self._open_backlog(listener)
             self.trim(listener, backlog)
-            numbers = values[mine].tolist()
-            if len(places):
-                told = [items[place] for place in places[mine].tolist()]
-                _hear(backlog, Taken(seqs[mine].tolist(), numbers, [], told))
-            else:
-                more = rests[mine].tolist() if len(rests) else [0.0] * len(mine)
-                for event in zip(seqs[mine].tolist(), numbers, more, strict=True):
-                    _put(backlog, *event)
+            more = rests[mine].tolist() if len(rests) else [0.0] * len(mine)
+            told = [items[place] for place in places[mine].tolist()] if len(places) else []
+            backlog.hear(Taken(seqs[mine].tolist(), values[mine].tolist(), more, told))
             self.measure(listener, backlog)
 
     def queue(self, ids: Ints) -> None:
@@ -301,17 +340,6 @@ class Mailbox(Outbox):
         over, self._over = sorted(self._over), set()
         return over
 
-    def amend(self, subscription: int, seq: int, value: float, rest: float) -> None:
-        """Sums are not taken anew here, so nothing told is ever amended."""
-        raise InvariantBroken("mailbox: a client cannot take sums anew")
-
-    def retract(self, subscription: int, seq: int) -> None:
-        """The answer is as before, so nothing was told; see `amend`."""
-
-    def memory_bytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(getattr(self, name).nbytes for name in COLUMNS)
-
 
 def _some(
     part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]], rows: npt.NDArray[np.bool_]
@@ -325,11 +353,3 @@ def _some(
         places[rows] if len(places) else places,
         items,
     )
-
-
-def _hear(backlog: Backlog, taken: Taken) -> None:
-    backlog.hear(taken)  # type: ignore[union-attr]  # only collections have items
-
-
-def _put(backlog: Backlog, seq: int, value: float, rest: float) -> None:
-    backlog.put(seq, value, rest)  # type: ignore[union-attr]  # only single values have none

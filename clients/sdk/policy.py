@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from hullcast.network.answers.answers import Overflow
 from hullcast.network.wire.errors import BadSetting
-
-#: latest      only the newest answer waits; what it replaced is counted in `conflated`
-#: block       frames are heard no further while the queue is full: the gateway keeps what comes, for a while
-#: drop_oldest the oldest event goes, is counted in `dropped`, and a Resync stands where the gap is
-#: error       the subscription ends with SubscriptionOverflow
-Overflow = Literal["latest", "block", "drop_oldest", "error"]
 
 #: A queue that blocks holds back nobody while no event of it was ever taken: whoever subscribes only for `answer` need
 #: not take any. It then keeps so many times its buffer, and what the last frame brought; the oldest become a Resync.
@@ -20,7 +15,7 @@ OVERSHOOT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class OverflowPolicy:
     """A subscription's overflow policy; `buffer` is the number of events that may wait."""
 
     overflow: Overflow
@@ -43,8 +38,3 @@ class Policy:
         """Events that wait at most; beyond that the oldest becomes a Resync. Only "drop_oldest" has such a limit: for
         the others, what a frame brings waits in full, and no more frames are heard (or the subscription ends)."""
         return self.buffer if self.overflow == "drop_oldest" else sys.maxsize
-
-
-def default_overflow(kind: str) -> Overflow:
-    """A single value is worth no more than the newest; of sets and rows each change is told."""
-    return "latest" if kind in ("MIN", "MAX", "COUNT", "SUM", "AVG") else "block"

@@ -20,6 +20,7 @@ from hullcast.clients.sdk.effects import (
 )
 from hullcast.clients.sdk.groups import Groups, SubscriptionGroup, catch_up, moment_of
 from hullcast.clients.sdk.resuming import Resuming, Standing
+from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.bodies import (
     Delete,
@@ -36,7 +37,16 @@ from hullcast.network.wire.bodies import (
     Synced,
 )
 from hullcast.network.wire.columns import concatenate
-from hullcast.network.wire.errors import BadFrame, HullcastError, LogBroken, OutOfTurn, TooLarge, Unavailable, from_wire
+from hullcast.network.wire.errors import (
+    BadFrame,
+    HullcastError,
+    LogBroken,
+    OutOfTurn,
+    TooLarge,
+    Unavailable,
+    UsageError,
+    from_wire,
+)
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.listening import Listening
@@ -424,6 +434,12 @@ class ClientSession:
         opened = reply.groups[0]
         if opened.failed is not None:
             return [CallRefused(call.number, from_wire(opened.failed.code, opened.failed.arguments))]
+        spec = reply.channels.get(opened.channel)
+        if spec is not None and spec.kind not in KINDS:
+            error = UsageError(
+                f"this client does not know {spec.kind} subscriptions, the server does; update the client"
+            )
+            return [CallRefused(call.number, error), *self._leave_unknown(reply)]
         self.groups.open(group, opened, reply)
         self._stand(reply)
         return [GroupOpened(call.number, group), *self._ask_for_suspects()]

@@ -358,7 +358,7 @@ def test_members_that_left_are_left_out_when_subscribing_again_and_those_leaving
     assert leave.members is not None
     assert leave.members.tolist() == [1]
     assert many.listeners.tolist() == [keep[0], -1, keep[1]]
-    assert many.listening.answers(keep).tolist() == [3.0, 3.0]
+    assert many.listening.column(keep).tolist() == [3.0, 3.0]
 
 
 def test_partitions_numbered_anew_by_another_server_are_followed() -> None:
