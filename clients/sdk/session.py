@@ -436,9 +436,7 @@ class ClientSession:
             return [CallRefused(call.number, from_wire(opened.failed.code, opened.failed.arguments))]
         spec = reply.channels.get(opened.channel)
         if spec is not None and spec.kind not in KINDS:
-            error = UsageError(
-                f"this client does not know {spec.kind} subscriptions, the server does; update the client"
-            )
+            error = UsageError(f"this client does not know {spec.kind} subscriptions; use that of the server's version")
             return [CallRefused(call.number, error), *self._leave_unknown(reply)]
         self.groups.open(group, opened, reply)
         self._stand(reply)
