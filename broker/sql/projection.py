@@ -11,7 +11,7 @@ from hullcast.broker.sql.query import Ref
 from hullcast.broker.sql.refusals import refuse_expression
 from hullcast.broker.sql.scope import Scope
 from hullcast.broker.sql.text import check_only, refuse
-from hullcast.network.answers.kinds import KINDS, NUMBERS, ORDERED, Kind, functions_in_words
+from hullcast.network.answers.kinds import KINDS, NUMBERS, ORDERED, SubscriptionKind, functions_in_words
 from hullcast.network.wire.errors import SqlError
 
 MAXIMUM_PROJECTION: Final = 1024
@@ -23,7 +23,7 @@ _TYPES: Final = {NUMBERS: "numbers", ORDERED: "numbers and TIMESTAMPs"}  # in wo
 class Output:
     """The answer's form. `y` and `projection` are as in `Shape`."""
 
-    kind: Kind
+    kind: SubscriptionKind
     names: tuple[str, ...]
     y: Ref | None = None
     projection: tuple[Ref, ...] = ()
@@ -54,11 +54,11 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
 
 
 def _accepted() -> str:
-    stars = " or ".join(f"{kind.name}(*)" for kind in KINDS.values() if kind.takes_star)
+    stars = " or ".join(f"{kind.name}(*)" for kind in KINDS.values() if kind.star)
     return f"accepted: columns, *, DISTINCT column, one of {functions_in_words()} of a column, or {stars}"
 
 
-def _function(item: exp.Expr) -> Kind | None:
+def _function(item: exp.Expr) -> SubscriptionKind | None:
     """The kind whose function an item calls, if it does."""
     call = item.unalias()
     if not isinstance(call, exp.Func):
@@ -76,7 +76,7 @@ def _distinct(clause: exp.Expr, item: exp.Expr, scope: Scope) -> Output:
     return Output(KINDS["DISTINCT"], (item.alias or scope.column(y).name,), y)
 
 
-def _call(kind: Kind, item: exp.Expr, scope: Scope) -> Output:
+def _call(kind: SubscriptionKind, item: exp.Expr, scope: Scope) -> Output:
     call, name = item.unalias(), kind.name
     if isinstance(call, exp.Anonymous):  # a function that SQLite has not: its column is the only one of a list
         allowed, arguments = {"this", "expressions"}, call.expressions
@@ -86,7 +86,7 @@ def _call(kind: Kind, item: exp.Expr, scope: Scope) -> Output:
     if len(arguments) != 1:
         refuse(call, f"{name} takes one column", _accepted())
     argument = arguments[0]
-    if kind.takes_star and isinstance(argument, exp.Star):
+    if kind.star and isinstance(argument, exp.Star):
         check_only(argument, set(), "* takes no options", f"accepted: {name}(*)")
         return Output(kind, (item.alias or f"{name}(*)",))
     if isinstance(argument, exp.Distinct):

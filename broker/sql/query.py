@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from hullcast.network.answers.kinds import Kind
+    from hullcast.network.answers.kinds import SubscriptionKind
 
 
 class Ref(NamedTuple):
@@ -42,7 +42,7 @@ class Shape:
     S3  `projection` is set for SELECT and JOIN only; `on` for JOIN only.
     """
 
-    kind: Kind
+    kind: SubscriptionKind
     tables: tuple[str, ...]  # declared spelling
     ranges: tuple[Ref, ...]
     partition: tuple[Ref, ...]

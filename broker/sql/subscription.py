@@ -18,7 +18,7 @@ from hullcast.broker.sql.scope import Scope, read_scope
 from hullcast.broker.sql.terms import Given, Operand
 from hullcast.broker.sql.text import check_only, read_statement, refuse
 from hullcast.broker.tables.schema import ColumnType, Table, fold
-from hullcast.network.answers.kinds import Kind
+from hullcast.network.answers.kinds import SubscriptionKind
 from hullcast.network.matching.messages import RECTANGLES
 from hullcast.network.wire.errors import InvariantBroken, Remedy, SqlError
 
@@ -121,7 +121,7 @@ def _check_clauses(select: exp.Select) -> None:
     )
 
 
-def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+def _arrange(kind: SubscriptionKind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
     """Which compared columns are ranges and which are partitions.
 
     A column with an inequality is a range. One with equalities only is a partition, except that a query

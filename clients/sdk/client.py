@@ -10,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from hullcast.clients.sdk.connecting import configure, seconds
-from hullcast.clients.sdk.gate import Gate, Turn
 from hullcast.clients.sdk.groups import SubscriptionGroup
 from hullcast.clients.sdk.line import Line
-from hullcast.clients.sdk.publishing import PartlyPublished, counted_from, ranges, some_rows
+from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
 from hullcast.clients.sdk.session import receipt_of
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.clients.sdk.listening import Ints
-    from hullcast.clients.sdk.mailbox import Attention
-    from hullcast.clients.sdk.policy import OverflowPolicy
+    from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
     from hullcast.network.answers.answers import CollectionAnswers
     from hullcast.network.answers.outbox import Taken
     from hullcast.network.wire.bodies import ChannelSpec

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.clients.sdk.collected import CollectionListening
-from hullcast.clients.sdk.mailbox import Attention
+from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
 from hullcast.clients.sdk.pieces import taken
-from hullcast.clients.sdk.policy import OverflowPolicy
 from hullcast.clients.sdk.single import SingleListening
 from hullcast.network.answers.answers import SingleAnswers
 from hullcast.network.answers.kinds import KINDS

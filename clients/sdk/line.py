@@ -9,7 +9,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, SendFrame
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network import compiled
 from hullcast.network.link.dialer import Dialer
@@ -364,7 +364,7 @@ class Line:
         """Make the session's decisions happen."""
         for effect in effects:
             match effect:
-                case Send(payload):
+                case SendFrame(payload):
                     self._send(payload)
                 case CallAnswered(call, reply):
                     self._settle(call, reply, None)

@@ -15,8 +15,7 @@ from hullcast.network.answers.kinds import KINDS
 from hullcast.network.matching.index import PointIndex
 
 if TYPE_CHECKING:
-    from hullcast.clients.sdk.mailbox import Backlog
-    from hullcast.clients.sdk.policy import OverflowPolicy
+    from hullcast.clients.sdk.mailbox import Backlog, OverflowPolicy
     from hullcast.network.answers.answers import Answers
     from hullcast.network.answers.events import Change, Resync
     from hullcast.network.wire.bodies import ChannelSpec

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.clients.sdk.policy import OVERSHOOT
 from hullcast.network.answers.aggregate import same
+from hullcast.network.answers.answers import Overflow
 from hullcast.network.answers.newest import settle, take_newest
 from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS, Taken
+from hullcast.network.wire.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hullcast.clients.sdk.listening import Listening
-    from hullcast.clients.sdk.policy import OverflowPolicy
     from hullcast.network.answers.events import Change, Resync
 
 Floats = npt.NDArray[np.float64]
@@ -26,7 +28,36 @@ Ints = npt.NDArray[np.int64]
 GAPS = ("", "gap", "sum", "overflow")
 #: The arrays of a mailbox, a cell for each listener.
 COLUMNS = ("seqs", "fresh", "conflated", "gaps", "told", "told_rests", "queued", "wanted", "watched", "groups")
+#: A queue that blocks holds back nobody while no event of it was ever taken: whoever subscribes only for `answer` need
+#: not take any. It then keeps so many times its buffer, and what the last frame brought; the oldest become a Resync.
+OVERSHOOT = 8
 UNTAKEN = 64  # frames whose changes are listed one by one for whoever follows a group
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowPolicy:
+    """A subscription's overflow policy; `buffer` is the number of events that may wait."""
+
+    overflow: Overflow
+    buffer: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.overflow not in get_args(Overflow):
+            raise BadSetting("overflow", self.overflow, f"it takes one of {', '.join(get_args(Overflow))}")
+        given: object = self.buffer
+        if type(given) is not int or given < 1:
+            raise BadSetting("buffer", self.buffer, "it takes a whole number, 1 or more")
+
+    @property
+    def queues(self) -> bool:
+        """Whether single events wait, rather than the newest answer."""
+        return self.overflow != "latest"
+
+    @property
+    def limit(self) -> int:
+        """Events that wait at most; beyond that the oldest becomes a Resync. Only "drop_oldest" has such a limit: for
+        the others, what a frame brings waits in full, and no more frames are heard (or the subscription ends)."""
+        return self.buffer if self.overflow == "drop_oldest" else sys.maxsize
 
 
 class Attention:

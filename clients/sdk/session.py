@@ -16,7 +16,7 @@ from hullcast.clients.sdk.effects import (
     Failover,
     GroupOpened,
     RetryLater,
-    Send,
+    SendFrame,
 )
 from hullcast.clients.sdk.groups import Groups, SubscriptionGroup, catch_up, moment_of
 from hullcast.clients.sdk.resuming import Resuming, Standing
@@ -221,7 +221,7 @@ class ClientSession:
         members = self.groups.leave(group, listeners)
         if members is not None and not len(members):
             return []
-        return self._said([Send(frames.encode(frames.Leave(group.number, members)))])
+        return self._said([SendFrame(frames.encode(frames.Leave(group.number, members)))])
 
     def _said(self, effects: list[Effect]) -> list[Effect]:
         """What needs no reply: now, or when the link is back as it was. On a fresh one it has no meaning any more."""
@@ -274,7 +274,7 @@ class ClientSession:
         encoded = call.encoded
         if call.fetching is not None and isinstance(call.body, Subscribe):
             encoded = call.fetching.next(call.body)
-        return [Send(frames.encode(frames.Request(call.sent_as, (), None, encoded, after, call.lost)))]
+        return [SendFrame(frames.encode(frames.Request(call.sent_as, (), None, encoded, after, call.lost)))]
 
     # --- the link ------------------------------------------------------------------------------------------
 
@@ -472,7 +472,7 @@ class ClientSession:
             if self._resuming.refused_one(group, error):
                 effects += self._end([group], error)
         left = self.groups.gone(told)
-        effects += [Send(frames.encode(frames.Leave(number, members))) for number, members in left]
+        effects += [SendFrame(frames.encode(frames.Leave(number, members))) for number, members in left]
         return effects + self._leave_unknown(reply) + self._ask_for_more()
 
     def _end(self, groups: list[SubscriptionGroup], error: HullcastError) -> list[Effect]:
@@ -489,7 +489,7 @@ class ClientSession:
         if not unknown:
             return []
         pending = {call.group.number for call in self._calls.values() if call.group is not None}
-        return [Send(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
+        return [SendFrame(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
 
     # --- sums that must come anew ------------------------------------------------------------------------------
 
@@ -518,7 +518,7 @@ class ClientSession:
             here = np.where(present, listeners, -1)
             listening.restart(here, opened.snapshot, moment_of(opened, reply), "sum")
             catch_up(listening, here, opened, reply)
-        return self._said([Send(frames.encode(frames.Leave(opened.group, None)))])
+        return self._said([SendFrame(frames.encode(frames.Leave(opened.group, None)))])
 
 
 def _expected(reply: bodies.Body, kind: type[Subscribed]) -> Subscribed:

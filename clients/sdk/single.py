@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.clients.sdk.listening import Ints
-    from hullcast.clients.sdk.policy import OverflowPolicy
+    from hullcast.clients.sdk.mailbox import OverflowPolicy
     from hullcast.network.answers.answers import SingleAnswers
     from hullcast.network.answers.outbox import Taken
     from hullcast.network.wire.columns import Columns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from hullcast.network.answers.answers import SingleAnswers
-from hullcast.network.answers.pairs import end_of, next_message
+from hullcast.network.answers.audience import end_of, next_message
 from hullcast.network.compiled import kernel, part
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ COUNT, SUM, EXACT_SUM, AVG = 0, 1, 2, 3  # `function` of a channel's description
 
 
 ROWS, HIGH, LOW, LOST_BITS = 0, 1, 2, 3  # columns of a state
+STATE = ("s0", "s1", "s2", "s3")  # their names in first answers
 
 _SPLITTER = 2.0**27 + 1.0  # divides a float64 into two halves of its digits
 _HUGE, _TINY, _LEAST = 2.0**800, 2.0**-800, 2.0**-700
@@ -42,7 +43,7 @@ class AggregateAnswers(SingleAnswers):
     """
 
     form = "places"
-    columns = ("s0", "s1", "s2", "s3")  # ROWS, HIGH, LOW, LOST_BITS
+    columns = STATE
 
     def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
         super().__init__(spec, decoder, anew)
@@ -108,7 +109,7 @@ class AggregateAnswers(SingleAnswers):
 
 def first_answers(states: Floats) -> Columns:
     """States, a row for each listener, as first answers."""
-    return {name: np.ascontiguousarray(states[:, i]) for i, name in enumerate(AggregateAnswers.columns)}
+    return {name: np.ascontiguousarray(states[:, i]) for i, name in enumerate(STATE)}
 
 
 class Doubt(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS
+from hullcast.network.compiled import inlined
 from hullcast.network.matching.duality import in_rectangles
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import report_some
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 PAIRS = 1 << 18
 
 
-class Events(Protocol):
+class EventSink(Protocol):
     """Where the events of listeners go: the `Outbox` of an engine's channel, or the `Mailbox` of a client."""
 
     def reserve(self, subscriptions: int) -> None:
@@ -54,7 +55,7 @@ class Audience:
     Listeners have small numbers, reused after they leave, so that answers can live in plain arrays beside the index.
     """
 
-    def __init__(self, dimensions: int, outbox: Events) -> None:
+    def __init__(self, dimensions: int, outbox: EventSink) -> None:
         self.index = PointIndex(max(1, dimensions))
         self.outbox = outbox
         self._free: dict[int, None] = {}  # in the order they left
@@ -129,3 +130,22 @@ class Audience:
             if kept or len(now):
                 yield (was[:kept], who_was[:kept]), (now, who_is)
             start = stop
+
+
+@inlined
+def next_message(old_messages: Ints, a: int, new_messages: Ints, b: int) -> int:
+    """Of the two columns of pairs that `around` gives: the message that comes next, if old pairs are taken up to a and
+    new ones up to b; -1 at the end."""
+    if a == len(old_messages) and b == len(new_messages):
+        return -1
+    if b == len(new_messages) or (a < len(old_messages) and old_messages[a] <= new_messages[b]):
+        return int(old_messages[a])
+    return int(new_messages[b])
+
+
+@inlined
+def end_of(messages: Ints, start: int, message: int) -> int:
+    """Where the pairs of a message end that begin at `start`."""
+    while start < len(messages) and messages[start] == message:
+        start += 1
+    return start

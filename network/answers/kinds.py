@@ -24,14 +24,14 @@ ANY_TYPE = (*ORDERED, "TEXT")
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a row is itself: compared by identity
-class Kind:
+class SubscriptionKind:
     """One kind of subscription."""
 
     name: str  # on the wire, in resume tokens and for people; of a function, its name in SQL
     answers: type[Answers]  # what subscribers keep, in an engine as in a client
     channel: str  # what the server computes: "module:class", since nobody else needs it, nor may import it
     takes: tuple[str, ...] = ()  # types of the column that the SQL function of this name takes; none: no function
-    takes_star: bool = False  # whether `*` may stand for the column
+    star: bool = False  # whether `*` may stand for the column
 
     def load_channel(self) -> Any:
         """The channel's class."""
@@ -44,14 +44,14 @@ _CHANNELS = "hullcast.broker.reformulate"
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("MIN", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
-        Kind("MAX", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
-        Kind("COUNT", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", ANY_TYPE, takes_star=True),
-        Kind("SUM", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
-        Kind("AVG", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
-        Kind("DISTINCT", DistinctAnswers, f"{_CHANNELS}.distinct:DistinctChannel"),
-        Kind("SELECT", RowAnswers, f"{_CHANNELS}.selection:SelectionChannel"),
-        Kind("JOIN", RowAnswers, f"{_CHANNELS}.join:JoinChannel"),
+        SubscriptionKind("MIN", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
+        SubscriptionKind("MAX", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
+        SubscriptionKind("COUNT", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", ANY_TYPE, star=True),
+        SubscriptionKind("SUM", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
+        SubscriptionKind("AVG", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
+        SubscriptionKind("DISTINCT", DistinctAnswers, f"{_CHANNELS}.distinct:DistinctChannel"),
+        SubscriptionKind("SELECT", RowAnswers, f"{_CHANNELS}.selection:SelectionChannel"),
+        SubscriptionKind("JOIN", RowAnswers, f"{_CHANNELS}.join:JoinChannel"),
     )
 }
 

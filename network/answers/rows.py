@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hullcast.network.answers.answers import CollectionAnswers
+from hullcast.network.answers.audience import end_of, next_message
 from hullcast.network.answers.outbox import NO_RESTS
-from hullcast.network.answers.pairs import end_of, next_message
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.columns import some
 

@@ -9,7 +9,7 @@ import pytest
 from hullcast.broker.sql.query import Ref
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
 from hullcast.broker.tables.schema import Column, ColumnType, Table
-from hullcast.network.answers.kinds import KINDS, Kind
+from hullcast.network.answers.kinds import KINDS, SubscriptionKind
 from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
 
 _TYPES = {"T": ColumnType.TEXT, "R": ColumnType.REAL, "I": ColumnType.INTEGER, "D": ColumnType.TIMESTAMP}
@@ -46,7 +46,7 @@ def parse(sql: str) -> ParsedQuery:
         ("SELECT DISTINCT per AS p FROM Stock;", KINDS["DISTINCT"], PER, "p"),
     ],
 )
-def test_an_aggregate_has_a_kind_a_column_and_a_name(sql: str, kind: Kind, y: Ref | None, name: str) -> None:
+def test_a_function_has_a_kind_a_column_and_a_name(sql: str, kind: SubscriptionKind, y: Ref | None, name: str) -> None:
     query = parse(sql)
     assert (query.shape.kind, query.shape.y, query.columns) == (kind, y, (name,))
     assert (query.shape.tables, query.tables, query.shape.projection) == (("Stock",), (STOCK,), ())

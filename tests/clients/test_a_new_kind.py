@@ -19,7 +19,7 @@ import pytest
 import hullcast
 from hullcast import Change, Engine, Resync
 from hullcast.clients.cli.commands.explain import in_words
-from hullcast.network.answers.kinds import KINDS, Kind
+from hullcast.network.answers.kinds import KINDS, SubscriptionKind
 from tests.support.cluster import PATIENCE_S, cluster
 from tests.support.toy_answers import XorAnswers
 
@@ -32,7 +32,7 @@ ALL = "SELECT BIT_XOR(Y) FROM T"
 @pytest.fixture(autouse=True)
 def row_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     channel = "tests.support.toy_channel:XorChannel"
-    monkeypatch.setitem(KINDS, "BIT_XOR", Kind("BIT_XOR", XorAnswers, channel, takes=("INTEGER",)))
+    monkeypatch.setitem(KINDS, "BIT_XOR", SubscriptionKind("BIT_XOR", XorAnswers, channel, takes=("INTEGER",)))
 
 
 class Rows:

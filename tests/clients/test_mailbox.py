@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.clients.sdk.mailbox import UNTAKEN, Mailbox
-from hullcast.clients.sdk.policy import OverflowPolicy
+from hullcast.clients.sdk.mailbox import UNTAKEN, Mailbox, OverflowPolicy
 from hullcast.clients.sdk.single import SingleBacklog
 
 

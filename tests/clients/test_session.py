@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, SendFrame
 from hullcast.clients.sdk.groups import SubscriptionGroup
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network.answers.events import Change, Resync
@@ -27,7 +27,7 @@ def group(count: int = 1, overflow: Any = "block") -> SubscriptionGroup:
 
 
 def sent(effects: list[Effect]) -> list[frames.Frame]:
-    return [frames.decode(effect.payload) for effect in effects if isinstance(effect, Send)]
+    return [frames.decode(effect.payload) for effect in effects if isinstance(effect, SendFrame)]
 
 
 def requests(effects: list[Effect]) -> list[tuple[int, bodies.Body]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hullcast import BadSetting
 from hullcast.clients.sdk.collected import CollectionBacklog
-from hullcast.clients.sdk.policy import OverflowPolicy
+from hullcast.clients.sdk.mailbox import OverflowPolicy
 from hullcast.clients.sdk.single import SingleBacklog
 from hullcast.network.answers.answers import Overflow
 from hullcast.network.answers.events import Change, Resync
