@@ -34,6 +34,7 @@ class Subscription(ABC):
         self.channel = channel.name
         self.dropped = 0  # events lost because nobody drained them in time, over the whole life
         self._query = query
+        self._channel = channel
         self._outbox = channel.outbox
         self._listener = listener
         self._now = now
@@ -100,26 +101,17 @@ class Subscription(ABC):
 class SingleSubscription(Subscription):
     """An answer of one value."""
 
-    def __init__(
-        self,
-        query: ParsedQuery,
-        channel: SingleChannel,
-        listener: int,
-        now: Callable[[], int],
-        close: Callable[[Subscription], None],
-    ) -> None:
-        super().__init__(query, channel, listener, now, close)
-        self._answers = channel.answers
+    _channel: SingleChannel
 
     def _answer(self) -> Any:
-        return self._answers.answer(self._listener)
+        return self._channel.answers.answer(self._listener)
 
     def _changes(self) -> list[LocalEvent]:
         lost = self._outbox.take_lost(self._listener)
         taken = self._outbox.take(self._listener)
         if lost:
             return [self._resync(lost + len(taken.seqs), self._answer())]
-        values = map(self._answers.read, taken.values, taken.rests)
+        values = map(self._channel.answers.read, taken.values, taken.rests)
         return [Change(seq, partial(_same, value)) for seq, value in zip(taken.seqs, values, strict=True)]
 
 
@@ -128,6 +120,8 @@ class CollectionSubscription(Subscription):
 
     The contents are brought up to date from the events when somebody looks, not with every update.
     """
+
+    _channel: CollectionChannel
 
     def __init__(
         self,
@@ -139,7 +133,6 @@ class CollectionSubscription(Subscription):
         predicate: Predicates,
     ) -> None:
         super().__init__(query, channel, listener, now, close)
-        self._source = channel
         self._predicate = predicate
         shown = channel.answers.shown(query.columns)
         self._collection = Collection(channel.contents(predicate), shown, channel.outbox.limit)
@@ -151,7 +144,7 @@ class CollectionSubscription(Subscription):
         lost = self._outbox.take_lost(self._listener)
         if lost:
             lost += len(self._outbox.take(self._listener).seqs)
-            self._collection.lose(self._source.contents(self._predicate), lost)
+            self._collection.lose(self._channel.contents(self._predicate), lost)
         self._collection.hear(self._outbox.take(self._listener))
 
     def _answer(self) -> Any:

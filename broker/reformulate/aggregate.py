@@ -34,6 +34,6 @@ class AggregateChannel(ColumnChannel):
         """From the exact sums of the rows."""
         points = self.audience.index.points_of(listeners)
         d = len(self.shape.ranges)
-        equal = self.codes_of(points[:, -1]) if self.shape.partition else []
+        equal = self.grouping.columns(points[:, -1]) if self.shape.partition else []
         low, high = (np.column_stack((points[:, side : 2 * d : 2], *equal)) for side in (0, 1))
         return first_answers(states_in_boxes(*self.captured()(), Boxes.of(low, high), exact=True))

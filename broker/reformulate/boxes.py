@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.index.grouping import Grouping
 from hullcast.broker.reformulate.channel import Booleans, Channel, Floats, SingleChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured
 from hullcast.broker.reformulate.messages import Messages
@@ -49,6 +48,22 @@ class Places:
         self.columns, self.partition, self.there = columns, partition, there
         self.uppers = columns if uppers is None else uppers
 
+    @classmethod
+    def of(
+        cls,
+        channel: Channel,
+        cells: Sequence[Cells | Floats],
+        there: Booleans,
+        extra: Sequence[tuple[Floats, Floats]] = (),
+    ) -> Places:
+        """Where rows lie: each side's columns give the range columns; `extra` (lower, upper) follows them."""
+        columns = [cells[ref.side][ref.column] for ref in channel.shape.ranges]
+        partition = None
+        if channel.shape.partition:
+            partition = channel.grouping.numbers(channel.partition_columns(cells), len(there))
+        uppers = [*columns, *(upper for _, upper in extra)]
+        return cls([*columns, *(lower for lower, _ in extra)], partition, there, uppers)
+
     def take(self, rows: Booleans) -> Places:
         """Some of the points."""
         partition = None if self.partition is None else self.partition[rows]
@@ -67,47 +82,7 @@ class Places:
         return named
 
 
-class Partitioned(Channel):
-    """A channel that numbers its partitions itself."""
-
-    _grouping: Grouping | None = None
-
-    @property
-    def grouping(self) -> Grouping:
-        """Numbers of the partitions."""
-        if self._grouping is None:
-            self._grouping = Grouping(len(self.shape.partition))
-        return self._grouping
-
-    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
-        return self.grouping.numbers(columns, n)
-
-    def codes_of(self, partitions: Floats) -> list[Floats]:
-        return self.grouping.columns(partitions)
-
-    def partitions_numbered(self) -> Floats:
-        return self.grouping.known()
-
-    @property
-    def wants_sweep(self) -> bool:
-        return self.grouping.wants_sweep
-
-    def sweep(self) -> None:
-        self.grouping.sweep(self.partitions_asked())  # only subscriptions hold partitions: rows pass through
-
-    def places(
-        self, cells: Sequence[Cells | Floats], there: Booleans, extra: Sequence[tuple[Floats, Floats]] = ()
-    ) -> Places:
-        """Where rows lie: each side's columns give the range columns; `extra` (lower, upper) follows them."""
-        columns = [cells[ref.side][ref.column] for ref in self.shape.ranges]
-        partition = None
-        if self.shape.partition:
-            partition = self.grouping.numbers(self.partition_columns(cells), len(there))
-        uppers = [*columns, *(upper for _, upper in extra)]
-        return Places([*columns, *(lower for lower, _ in extra)], partition, there, uppers)
-
-
-class ColumnChannel(Partitioned, SingleChannel):
+class ColumnChannel(SingleChannel):
     """A function of one column y, or of `*`, over boxes: each message is a row's place and its y, before and after.
 
     A row whose y is NULL counts for nothing, and has no place.
@@ -129,7 +104,7 @@ class ColumnChannel(Partitioned, SingleChannel):
     def _side(self, cells: Floats, there: Booleans) -> tuple[Places, Floats]:
         """Where rows lie, and what they count for."""
         y = self.counting(np.where(there, 1.0, np.nan) if self.y is None else cells[self.y])
-        return self.places([cells], there & ~np.isnan(y)), y
+        return Places.of(self, [cells], there & ~np.isnan(y)), y
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         old, old_y = self._side(updates.old, updates.existed)

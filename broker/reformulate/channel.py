@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.broker.index.grouping import Grouping
 from hullcast.broker.reformulate.messages import on_the_way
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.travel import Codes
@@ -74,8 +75,8 @@ class Channel(ABC):
     `update` comes before `tell`: the first describes (and is all that a server without local subscribers does), the
     second lets the answers of this process's own subscriptions hear it.
 
-    A kind's channel extends `SingleChannel` or `CollectionChannel`, as its answers do, and perhaps `Partitioned` of
-    boxes.py. It says what `update` makes of a batch and what first answers are (`capture`).
+    A kind's channel extends `SingleChannel` or `CollectionChannel`, as its answers do. It says what `update` makes of a
+    batch and what first answers are (`capture`). The trees it needs are its `keepers`, one a table.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -83,6 +84,8 @@ class Channel(ABC):
         self.outbox = Outbox(event_limit)
         self.audience = Audience(self.coordinates(self.shape), self.outbox)
         self.spec = self._spec()
+        self.grouping = Grouping(len(self.shape.partition))  # numbers of the partitions
+        self.keepers: tuple[TreeKeeper, ...] = ()
         self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.anew)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
         self.attended = False  # subscribers elsewhere listen, as far as the server knows
@@ -134,10 +137,11 @@ class Channel(ABC):
 
     def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
         """The trees that do not have all rows yet: `update` must not be called before they do."""
-        return []
+        return [(keeper, store) for keeper, store in zip(self.keepers, self.stores, strict=False) if not keeper.loaded]
 
-    def absorb(self, side: int, updates: Updates) -> None:  # noqa: B027  (most channels keep no tree)
+    def absorb(self, side: int, updates: Updates) -> None:
         """Take a batch while trees are being loaded: nothing is described."""
+        self.keepers[side].update(updates)
 
     def tell(self, messages: Messages) -> None:
         """Let the local subscriptions hear the messages of the latest `update`."""
@@ -182,30 +186,18 @@ class Channel(ABC):
         equal = [codes.reshape(-1, 1) for codes in self.partition_codes(predicates)]
         return np.hstack((predicates.low, *equal)), np.hstack((predicates.high, *equal))
 
-    @abstractmethod
-    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
-        """The partition of n rows or predicates, given the partition columns' codes in the shape's order."""
-
     def live_codes(self) -> Floats:
         """Codes that local subscriptions compare partition columns with: their texts must not be forgotten."""
         if not self.shape.partition:
             return np.empty(0)
-        return np.concatenate(self.codes_of(np.unique(self.partitions_asked())))
-
-    @abstractmethod
-    def codes_of(self, partitions: Floats) -> list[Floats]:
-        """The partition columns' codes behind partition numbers."""
-
-    @abstractmethod
-    def partitions_numbered(self) -> Floats:
-        """The partition numbers given out so far, where combinations of columns are numbered."""
+        return np.concatenate(self.grouping.columns(np.unique(self.partitions_asked())))
 
     def partitions_asked(self) -> Floats:
         """The partitions that subscriptions ask for: those here, and those elsewhere as far as anybody knows."""
         here = self.audience.partitions()
         if self.asked_elsewhere is None:
             return here
-        candidates = self.partitions_numbered()
+        candidates = self.grouping.known()
         if len(self.shape.partition) == 1 and self._partition_types() == [ColumnType.TEXT]:
             candidates = self.interner.codes()
         return np.concatenate((here, candidates[self.asked_elsewhere(candidates)]))
@@ -217,13 +209,14 @@ class Channel(ABC):
         """Let go of what is shared with other channels."""
 
     @property
-    @abstractmethod
     def wants_sweep(self) -> bool:
         """Whether so many groups came that looking for dead ones pays."""
+        return self.grouping.wants_sweep
 
-    @abstractmethod
     def sweep(self) -> None:
-        """Forget the groups that no row and no subscription is in any more."""
+        """Forget the groups that no row and no subscription is in any more. Of most channels only subscriptions hold
+        some: rows pass through."""
+        self.grouping.sweep(self.partitions_asked())
 
     def count(self, messages: int, tally: Ints) -> None:
         """Add a batch to the statistics: its messages, and its updates by class (each update has one)."""
@@ -266,7 +259,7 @@ class Channel(ABC):
 
     def partition_of(self, predicates: Predicates) -> Floats:
         """The partition each predicate asks for. Texts that no row holds get a code: somebody waits for them."""
-        return self.partition_numbers(self.partition_codes(predicates), len(predicates.low))
+        return self.grouping.numbers(self.partition_codes(predicates), len(predicates.low))
 
     def partition_codes(self, predicates: Predicates) -> list[Floats]:
         """The codes that predicates ask for in the partition columns."""

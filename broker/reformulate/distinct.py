@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.index.grouping import Grouping
-from hullcast.broker.reformulate.channel import CollectionChannel, Floats, Opening
+from hullcast.broker.reformulate.channel import CollectionChannel, Opening
 from hullcast.broker.reformulate.first import Boxes, captured, values_in_boxes
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.kernel import BEST, INNER_L, OUTER_L, OUTER_R, UPDATE, rectangles
@@ -22,12 +21,12 @@ from hullcast.broker.reformulate.messages import Messages
 from hullcast.broker.tables.values import decode_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from hullcast.broker.reformulate.messages import Column
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.schema import ColumnType
-    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.columns import Columns
 
 
@@ -42,30 +41,21 @@ class DistinctChannel(CollectionChannel):
         self.x = shape.ranges[0].column if shape.ranges else None
         self._y_type = self.tables[0].columns[self.y].type
         self._partition = tuple(ref.column for ref in shape.partition)
-        self._partitions = Grouping(len(self._partition))
         self.keeper = TreeKeeper(self.x, None, (*self._partition, self.y), null_group=self.y)
         self.keeper.wanted = 1
         self.keeper.begin_load(self.stores[0])
+        self.keepers = (self.keeper,)
 
     def memory_bytes(self) -> int:
         return super().memory_bytes() + self.keeper.tree.memory_bytes()
 
     @property
     def wants_sweep(self) -> bool:
-        return self.keeper.grouping.wants_sweep or self._partitions.wants_sweep
+        return self.keeper.grouping.wants_sweep or super().wants_sweep
 
     def sweep(self) -> None:
         self.keeper.sweep(self.stores[0])
-        self._partitions.sweep(self.partitions_asked())
-
-    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
-        return self._partitions.numbers(columns, n)
-
-    def codes_of(self, partitions: Floats) -> list[Floats]:
-        return self._partitions.columns(partitions)
-
-    def partitions_numbered(self) -> Floats:
-        return self._partitions.known()
+        super().sweep()
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         raw, tally = self.keeper.update(updates)
@@ -93,14 +83,8 @@ class DistinctChannel(CollectionChannel):
 
         codes: Columns = {"seq": update + first_seq, **rectangles(fields), "appears": appears, "value": values}
         if self.shape.partition:
-            codes["part"] = np.ascontiguousarray(self._partitions.numbers(partition, len(update)))
+            codes["part"] = np.ascontiguousarray(self.grouping.numbers(partition, len(update)))
         return Messages(self.name, codes, columns, self.types, texts)
-
-    def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
-        return [] if self.keeper.loaded else [(self.keeper, self.stores[0])]
-
-    def absorb(self, side: int, updates: Updates) -> None:
-        self.keeper.update(updates)
 
     @cached_property
     def types(self) -> Mapping[str, ColumnType]:

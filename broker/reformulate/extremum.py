@@ -22,12 +22,11 @@ from hullcast.broker.reformulate.messages import Messages
 from hullcast.broker.tables.values import decode_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from hullcast.broker.reformulate.keeper import TreeKeeper
     from hullcast.broker.reformulate.messages import Column
     from hullcast.broker.sql.query import Predicates
-    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.columns import Columns
 
 
@@ -41,6 +40,7 @@ class ExtremumChannel(SingleChannel):
         self.sign = 1.0 if shape.kind.name == "MIN" else -1.0
         x = shape.ranges[0].column if shape.ranges else None
         self.keeper = self.share(0, x, shape.y.column, tuple(ref.column for ref in shape.partition))
+        self.keepers, self.grouping = (self.keeper,), self.keeper.grouping
         self.keeper.wanted |= self._bit
         self.keeper.askers.append(self.partitions_asked)
 
@@ -52,21 +52,8 @@ class ExtremumChannel(SingleChannel):
         self.keeper.wanted &= ~self._bit
         self.keeper.askers.remove(self.partitions_asked)
 
-    @property
-    def wants_sweep(self) -> bool:
-        return self.keeper.grouping.wants_sweep
-
     def sweep(self) -> None:
         self.keeper.sweep(self.stores[0])
-
-    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
-        return self.keeper.grouping.numbers(columns, n)
-
-    def codes_of(self, partitions: Floats) -> list[Floats]:
-        return self.keeper.grouping.columns(partitions)
-
-    def partitions_numbered(self) -> Floats:
-        return self.keeper.grouping.known()
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         raw, tally = self.keeper.update(updates)
@@ -82,7 +69,7 @@ class ExtremumChannel(SingleChannel):
 
     def _columns(self, fields: Floats) -> Callable[[], dict[str, Column]]:
         """Fields named as in Xie (2007); NEWMIN (NEWMAX) is an infinity where no row is left."""
-        partition = self.codes_of(fields[PARTITION]) if self.shape.partition else []
+        partition = self.grouping.columns(fields[PARTITION]) if self.shape.partition else []
         texts = self.interner.texts
 
         def columns() -> dict[str, Column]:
@@ -105,12 +92,6 @@ class ExtremumChannel(SingleChannel):
     def capture(self, predicates: Predicates) -> Callable[[], Columns]:
         best = self._best(self.points(predicates), predicates)  # the tree answers at once, and is not copied
         return lambda: {"best": best}
-
-    def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
-        return [] if self.keeper.loaded else [(self.keeper, self.stores[0])]
-
-    def absorb(self, side: int, updates: Updates) -> None:
-        self.keeper.update(updates)
 
     def _best(self, points: Floats, predicates: Predicates) -> Floats:
         """The answers as of now; an infinity stands for NULL."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.reformulate.boxes import Cells, Partitioned, Places
+from hullcast.broker.reformulate.boxes import Cells, Places
 from hullcast.broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, differs
 from hullcast.broker.reformulate.first import Boxes, captured, rows_in_boxes
 from hullcast.broker.reformulate.messages import Messages
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.columns import Columns
 
 
-class RowsChannel(Partitioned, CollectionChannel):
+class RowsChannel(CollectionChannel):
     """What selections and joins share: a row, before and after, matched with boxes and shown by its projection.
 
     A row here is a virtual one, made of one row per table; its key is the key of that row (of both, for a join).
@@ -133,8 +133,8 @@ class SelectionChannel(RowsChannel):
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         at = np.flatnonzero(self.changed(0, updates))
         before, after = self.taken(0, updates.old, at), self.taken(0, updates.new, at)
-        old = self.places([before], updates.existed[at])
-        new = self.places([after], updates.exists[at])
+        old = Places.of(self, [before], updates.existed[at])
+        new = Places.of(self, [after], updates.exists[at])
         self.count(len(at), np.array([len(updates) - len(at), len(at), 0]))
         return self.describe(at + first_seq, [before], [after], old, new)
 

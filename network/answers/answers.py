@@ -42,13 +42,8 @@ Overflow = Literal["latest", "block", "drop_oldest", "error"]
 class Decoder(Protocol):
     """How codes become the values that users see, by the name of the column's type."""
 
-    def value(self, kind: str, code: float) -> Any:
-        """The value of one code."""
-        ...
-
-    def values(self, kind: str, column: Column) -> list[Any]:
-        """The values of a column; None is NULL."""
-        ...
+    def value(self, kind: str, code: float) -> Any: ...
+    def values(self, kind: str, column: Column) -> list[Any]: ...
 
 
 class Answers(ABC):

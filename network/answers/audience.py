@@ -28,9 +28,7 @@ PAIRS = 1 << 18
 class EventSink(Protocol):
     """Where the events of listeners go: the `Outbox` of an engine's channel, or the `Mailbox` of a client."""
 
-    def reserve(self, subscriptions: int) -> None:
-        """Be ready for listener numbers below this."""
-        ...
+    def reserve(self, subscriptions: int) -> None: ...
 
     def put(
         self,
@@ -40,13 +38,9 @@ class EventSink(Protocol):
         rests: Floats = NO_RESTS,
         places: Ints = NO_PLACES,
         items: Sequence[object] = (),
-    ) -> None:
-        """Append events: a value and perhaps a rest each; with items, event k carries items[places[k]]."""
-        ...
+    ) -> None: ...
 
-    def forget(self, subscriptions: Ints) -> None:
-        """Drop what waits for listeners who leave; their numbers may be given to others."""
-        ...
+    def forget(self, subscriptions: Ints) -> None: ...
 
 
 class Audience:
