@@ -60,7 +60,8 @@ class Places:
         columns = [cells[ref.side][ref.column] for ref in channel.shape.ranges]
         partition = None
         if channel.shape.partition:
-            partition = channel.grouping.numbers(channel.partition_columns(cells), len(there))
+            equal = [cells[ref.side][ref.column] for ref in channel.shape.partition]
+            partition = channel.grouping.numbers(equal, len(there))
         uppers = [*columns, *(upper for _, upper in extra)]
         return cls([*columns, *(lower for lower, _ in extra)], partition, there, uppers)
 

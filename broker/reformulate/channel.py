@@ -82,8 +82,8 @@ class Channel(ABC):
     def __init__(self, opening: Opening) -> None:
         self.name, self.shape, self.stores, self.interner, event_limit, self.share = opening
         self.outbox = Outbox(event_limit)
-        self.audience = Audience(self.coordinates(self.shape), self.outbox)
         self.spec = self._spec()
+        self.audience = Audience(2 * self.spec.dimensions + self.spec.partitioned, self.outbox)
         self.grouping = Grouping(len(self.shape.partition))  # numbers of the partitions
         self.keepers: tuple[TreeKeeper, ...] = ()
         self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.anew)
@@ -94,17 +94,6 @@ class Channel(ABC):
         self._counted = 0
         self._told = 0
 
-    @staticmethod
-    def coordinates(shape: Shape) -> int:
-        """Coordinates of a predicate in the matching index: two a range, one for the partition."""
-        return 2 * Channel.dimensions(shape) + (1 if shape.partition else 0)
-
-    @staticmethod
-    def dimensions(shape: Shape) -> int:
-        """Ranges of a predicate in the matching index. Where messages are rectangles over (x1, x2) there is always one;
-        without a range column it is everything."""
-        return max(1, shape.dimensions) if shape.kind.answers.form == RECTANGLES else shape.dimensions
-
     @property
     def function(self) -> int:
         """Which of the functions that share its answers this is, where several do."""
@@ -112,12 +101,12 @@ class Channel(ABC):
 
     def _spec(self) -> ChannelSpec:
         """What a subscriber needs to know of a channel to understand its messages."""
-        shape, tables = self.shape, self.tables
+        shape, tables, form = self.shape, self.tables, self.shape.kind.answers.form
         return ChannelSpec(
             name=self.name,
             kind=shape.kind.name,
-            form=shape.kind.answers.form,
-            dimensions=self.dimensions(shape),
+            form=form,
+            dimensions=max(shape.dimensions, int(form == RECTANGLES)),  # without a range column, over all x
             partitioned=bool(shape.partition),
             function=self.function,
             y_type=tables[0].columns[shape.y.column].type.value if shape.y is not None else "",
@@ -198,12 +187,10 @@ class Channel(ABC):
         if self.asked_elsewhere is None:
             return here
         candidates = self.grouping.known()
-        if len(self.shape.partition) == 1 and self._partition_types() == [ColumnType.TEXT]:
+        types = [self.tables[ref.side].columns[ref.column].type for ref in self.shape.partition]
+        if types == [ColumnType.TEXT]:
             candidates = self.interner.codes()
         return np.concatenate((here, candidates[self.asked_elsewhere(candidates)]))
-
-    def _partition_types(self) -> list[ColumnType]:
-        return [self.tables[ref.side].columns[ref.column].type for ref in self.shape.partition]
 
     def release(self) -> None:  # noqa: B027  (most channels have nothing to hand back)
         """Let go of what is shared with other channels."""
@@ -245,9 +232,11 @@ class Channel(ABC):
     def points(self, predicates: Predicates) -> Floats:
         """Predicates as points of the matching index."""
         low, high = predicates.low, predicates.high
-        if self.dimensions(self.shape) > low.shape[1]:
+        if self.spec.dimensions > low.shape[1]:
             low, high = np.full((len(low), 1), -np.inf), np.full((len(low), 1), np.inf)
-        return box_points(low, high, self.partition_of(predicates) if self.shape.partition else None)
+        if not self.shape.partition:
+            return box_points(low, high)
+        return box_points(low, high, self.grouping.numbers(self.partition_codes(predicates), len(low)))
 
     def points_elsewhere(self, predicates: Predicates) -> Floats:
         """Predicates as points for indexes that know of no `never`: those lie where no message reaches."""
@@ -257,20 +246,14 @@ class Channel(ABC):
             points[predicates.never, 1::2] = -np.inf
         return points
 
-    def partition_of(self, predicates: Predicates) -> Floats:
-        """The partition each predicate asks for. Texts that no row holds get a code: somebody waits for them."""
-        return self.grouping.numbers(self.partition_codes(predicates), len(predicates.low))
-
     def partition_codes(self, predicates: Predicates) -> list[Floats]:
-        """The codes that predicates ask for in the partition columns."""
+        """The codes that predicates ask for in the partition columns. Texts that no row holds get one: somebody waits
+        for them."""
+        texts = [bool(values) and isinstance(values[0], str) for values in predicates.partition]
         return [
-            self.interner.encode(cast("list[str]", values)) if _is_text(values) else np.array(values, np.float64)
-            for values in predicates.partition
+            self.interner.encode(cast("list[str]", values)) if text else np.array(values, np.float64)
+            for text, values in zip(texts, predicates.partition, strict=True)
         ]
-
-    def partition_columns(self, cells: Sequence[Mapping[int, Floats] | Floats]) -> list[Floats]:
-        """The shape's partition columns out of each side's columns."""
-        return [cells[ref.side][ref.column] for ref in self.shape.partition]
 
     def column_name(self, ref: Ref) -> str:
         """A column's name, with its table's where there are two."""
@@ -330,10 +313,6 @@ def column_name(tables: Sequence[Table], ref: Ref) -> str:
     table = tables[ref.side]
     name = table.columns[ref.column].name
     return f"{table.name}.{name}" if len(tables) > 1 else name
-
-
-def _is_text(values: Sequence[object]) -> bool:
-    return bool(values) and isinstance(values[0], str)
 
 
 def differs(one: Floats, other: Floats) -> Booleans:

@@ -85,11 +85,6 @@ class CollectionListening(Listening):
     def answer(self, listener: int) -> Any:
         return self._collected(listener).collection.answer()
 
-    def column(self, ids: Ints) -> npt.NDArray[Any]:
-        answers = np.empty(len(ids), dtype=object)
-        answers[:] = [self.answer(listener) for listener in ids.tolist()]
-        return answers
-
     def take_changed(self, group: int) -> tuple[Ints, Ints]:
         mailbox = self.mailbox
         candidates = mailbox.take_noticed(group)

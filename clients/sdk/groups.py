@@ -16,7 +16,7 @@ from hullcast.network.answers.answers import SingleAnswers
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import take
-from hullcast.network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
+from hullcast.network.wire.errors import BadFrame, BadSetting, HullcastError, UsageError, from_wire
 from hullcast.network.wire.value_columns import is_values
 from hullcast.network.wire.values import to_list
 
@@ -181,7 +181,9 @@ class Groups:
                 raise BadFrame("no snapshot of a new subscription")
             first, seq = opened.snapshot, reply.seq
         else:
-            token.check_kind(listening.spec.kind)
+            if token.kind != listening.spec.kind:
+                reason = f"the token is of a {token.kind} subscription, this is a {listening.spec.kind}"
+                raise BadSetting("resume", "..", reason)
             first, seq = listening.first_of(token.stored), token.stored.seq
         group.listeners = listening.admit(group.number, opened.points, first, policy, opened.columns, seq)
         self._open[group.number] = group

@@ -79,10 +79,6 @@ class Listening(ABC):
         """A listener's answer now."""
 
     @abstractmethod
-    def column(self, ids: Ints) -> npt.NDArray[Any]:
-        """Many answers as a column."""
-
-    @abstractmethod
     def take_changed(self, group: int) -> tuple[Ints, Ints]:
         """The listeners of a watched group that have a new answer since last asked, by rising number, and of each why
         it is a Resync (a place in GAPS)."""
@@ -244,6 +240,12 @@ class Listening(ABC):
                 self.mailbox.held.pop(listener, None)
 
     # --- what users see ------------------------------------------------------------------------------------
+
+    def column(self, ids: Ints) -> npt.NDArray[Any]:
+        """Many answers as a column."""
+        answers = np.empty(len(ids), dtype=object)
+        answers[:] = [self.answer(listener) for listener in ids.tolist()]
+        return answers
 
     def take(self, listener: int) -> Change | Resync | None:
         """The next event of a listener, removed."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.listening import Listening
     from hullcast.network.answers.events import Change, Resync
 
+    EventColumns = tuple["Ints", "Ints", "Floats", "Floats", "Ints", Sequence[object]]  # as `put` takes them
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -113,7 +115,7 @@ class Mailbox:
     def __init__(self, open_backlog: Callable[[int], Backlog], attention: Attention | None = None) -> None:
         self._open_backlog = open_backlog
         self._attention = attention or Attention()
-        self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]] = []
+        self._parts: list[EventColumns] = []
         self.seqs: Ints = np.zeros(16, np.int64)  # of the last change
         self.fresh: Ints = np.zeros(16, np.int64)  # changes since one was taken
         self.conflated: Ints = np.zeros(16, np.int64)
@@ -212,15 +214,13 @@ class Mailbox:
                 self.woken.append(who[wanted])
                 self._attention.waking.add(self)
 
-    def _without_held(
-        self, part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]
-    ) -> tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]:
+    def _without_held(self, part: EventColumns) -> EventColumns:
         held = np.isin(part[0], np.fromiter(self.held, np.int64, len(self.held)))
         for listener in part[0][held].tolist():
             self.held[listener] += 1
         return _some(part, ~held)
 
-    def _enqueue(self, part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]) -> None:
+    def _enqueue(self, part: EventColumns) -> None:
         who, seqs, values, rests, places, items = part
         order = np.argsort(who, kind="stable")
         who = who[order]
@@ -355,9 +355,7 @@ class Mailbox:
         return over
 
 
-def _some(
-    part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]], rows: npt.NDArray[np.bool_]
-) -> tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]:
+def _some(part: EventColumns, rows: npt.NDArray[np.bool_]) -> EventColumns:
     who, seqs, values, rests, places, items = part
     return (
         who[rows],

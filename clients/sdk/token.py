@@ -37,11 +37,6 @@ class Token:
         fields = [VERSION, self.epoch, seq, self.subject, self.kind, *stored, told, self.channel]
         return base64.urlsafe_b64encode(zlib.compress(packing.pack(fields))).decode()
 
-    def check_kind(self, kind: str) -> None:
-        """BadSetting if the subscription is of another kind."""
-        if kind != self.kind:
-            raise BadSetting("resume", "..", f"the token is of a {self.kind} subscription, this is a {kind}")
-
 
 def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
     """The token of a text, or BadSetting."""
