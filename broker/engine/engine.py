@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.engine.subscription import CollectionSubscription, ScalarSubscription, Subscription
+from hullcast.broker.engine.subscription import CollectionSubscription, SingleSubscription, Subscription
 from hullcast.broker.engine.subscriptions import Subscriptions
 from hullcast.broker.queries.mirror import Mirror
-from hullcast.broker.reformulate.channel import Attended, CollectionChannel, ScalarChannel
+from hullcast.broker.reformulate.channel import Attended, CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels, channel_name
 from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.broker.scheduling.driver import finish
@@ -408,8 +408,8 @@ class Engine:
 
         number, close = int(listener[0]), close or leave
         match channel:
-            case ScalarChannel():
-                return ScalarSubscription(query, channel, number, now, close)
+            case SingleChannel():
+                return SingleSubscription(query, channel, number, now, close)
             case CollectionChannel():
                 return CollectionSubscription(query, channel, number, now, close, predicates)
         raise InvariantBroken(f"a channel of no known kind: {channel.name}")

@@ -6,16 +6,14 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from hullcast.broker.sql.query import Kind
 from hullcast.network.answers.collection import Collection
 from hullcast.network.answers.events import Change, LocalEvent, Resync
-from hullcast.network.answers.named import row_type
 from hullcast.network.wire.errors import SubscriptionClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.reformulate.channel import Channel, CollectionChannel, ScalarChannel
+    from hullcast.broker.reformulate.channel import Channel, CollectionChannel, SingleChannel
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.sql.subscription import ParsedQuery
 
@@ -36,7 +34,8 @@ class Subscription(ABC):
         self.channel = channel.name
         self.dropped = 0  # events lost because nobody drained them in time, over the whole life
         self._query = query
-        self._outbox = channel.audience.outbox
+        self._channel = channel
+        self._outbox = channel.outbox
         self._listener = listener
         self._now = now
         self._close: Callable[[Subscription], None] | None = close
@@ -99,37 +98,30 @@ class Subscription(ABC):
     def _changes(self) -> list[LocalEvent]: ...
 
 
-class ScalarSubscription(Subscription):
-    """MIN, MAX, COUNT, SUM or AVG."""
+class SingleSubscription(Subscription):
+    """An answer of one value."""
 
-    def __init__(
-        self,
-        query: ParsedQuery,
-        channel: ScalarChannel,
-        listener: int,
-        now: Callable[[], int],
-        close: Callable[[Subscription], None],
-    ) -> None:
-        super().__init__(query, channel, listener, now, close)
-        self._scalar = channel
+    _channel: SingleChannel
 
     def _answer(self) -> Any:
-        return self._scalar.answer(self._listener)
+        return self._channel.answers.answer(self._listener)
 
     def _changes(self) -> list[LocalEvent]:
         lost = self._outbox.take_lost(self._listener)
         taken = self._outbox.take(self._listener)
         if lost:
             return [self._resync(lost + len(taken.seqs), self._answer())]
-        values = map(self._scalar.read, taken.values, taken.rests)
+        values = map(self._channel.answers.read, taken.values, taken.rests)
         return [Change(seq, partial(_same, value)) for seq, value in zip(taken.seqs, values, strict=True)]
 
 
 class CollectionSubscription(Subscription):
-    """DISTINCT, a selection or a join: a set of values, or rows in the order of their keys.
+    """A set of values, or rows in the order of their keys.
 
     The contents are brought up to date from the events when somebody looks, not with every update.
     """
+
+    _channel: CollectionChannel
 
     def __init__(
         self,
@@ -141,10 +133,9 @@ class CollectionSubscription(Subscription):
         predicate: Predicates,
     ) -> None:
         super().__init__(query, channel, listener, now, close)
-        self._source = channel
         self._predicate = predicate
-        shown = None if query.shape.kind is Kind.DISTINCT else row_type(query.columns)
-        self._collection = Collection(channel.contents(predicate), shown, channel.audience.outbox.limit)
+        shown = channel.answers.shown(query.columns)
+        self._collection = Collection(channel.contents(predicate), shown, channel.outbox.limit)
         # One of many may be made long after it was admitted: what it missed till now is in the contents already.
         self._collection.lost = len(self._outbox.take(listener).seqs) + self._outbox.take_lost(listener)
 
@@ -153,7 +144,7 @@ class CollectionSubscription(Subscription):
         lost = self._outbox.take_lost(self._listener)
         if lost:
             lost += len(self._outbox.take(self._listener).seqs)
-            self._collection.lose(self._source.contents(self._predicate), lost)
+            self._collection.lose(self._channel.contents(self._predicate), lost)
         self._collection.hear(self._outbox.take(self._listener))
 
     def _answer(self) -> Any:

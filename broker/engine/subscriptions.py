@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from hullcast.broker.reformulate.extremum import ExtremumChannel
+from hullcast.network.answers.answers import SingleAnswers
 from hullcast.network.wire.errors import SubscriptionClosed
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class Subscriptions:
 
     @property
     def answers(self) -> npt.NDArray[Any]:
-        """All answers as a column: for MIN and MAX of numbers floats (NaN is NULL), of timestamps datetime64 (NaT is
-        NULL), for the rest objects. SubscriptionClosed if one of them was closed."""
+        """All answers as a column: floats (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), objects for the
+        rest. SubscriptionClosed if one of them was closed."""
         self._check_sound()
         if not self._open.all():
             raise SubscriptionClosed(self.sql)
-        if isinstance(self._channel, ExtremumChannel):
-            return self._channel.answer_column(self._listeners)
+        if isinstance(self._channel.answers, SingleAnswers):
+            return self._channel.answers.column(self._listeners)
         answers = np.empty(len(self), dtype=object)
         answers[:] = [subscription.answer for subscription in self]
         return answers

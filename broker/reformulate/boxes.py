@@ -1,18 +1,26 @@
-"""Channels matched point against box: what COUNT/SUM/AVG, selections and joins have in common."""
+"""Channels matched point against box: what functions of a column, selections and joins have in common."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.index.grouping import Grouping
-from hullcast.broker.reformulate.channel import Booleans, Channel, Floats
-from hullcast.network.matching.duality import around_points
+from hullcast.broker.reformulate.channel import Booleans, Channel, Floats, SingleChannel, differs
+from hullcast.broker.reformulate.first import Boxes, captured
+from hullcast.broker.reformulate.messages import Messages
+from hullcast.broker.tables.values import decode_column
 
 if TYPE_CHECKING:
-    from hullcast.network.wire.columns import Column
+    from collections.abc import Callable
+
+    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.columns import Columns
 
 #: Columns of some rows by their position in the table: just the columns that matter.
 Cells = Mapping[int, Floats]
@@ -40,15 +48,32 @@ class Places:
         self.columns, self.partition, self.there = columns, partition, there
         self.uppers = columns if uppers is None else uppers
 
+    @classmethod
+    def of(
+        cls,
+        channel: Channel,
+        cells: Sequence[Cells | Floats],
+        there: Booleans,
+        extra: Sequence[tuple[Floats, Floats]] = (),
+    ) -> Places:
+        """Where rows lie: each side's columns give the range columns; `extra` (lower, upper) follows them."""
+        columns = [cells[ref.side][ref.column] for ref in channel.shape.ranges]
+        partition = None
+        if channel.shape.partition:
+            equal = [cells[ref.side][ref.column] for ref in channel.shape.partition]
+            partition = channel.grouping.numbers(equal, len(there))
+        uppers = [*columns, *(upper for _, upper in extra)]
+        return cls([*columns, *(lower for lower, _ in extra)], partition, there, uppers)
+
     def take(self, rows: Booleans) -> Places:
         """Some of the points."""
         partition = None if self.partition is None else self.partition[rows]
         uppers = [column[rows] for column in self.uppers]
         return Places([column[rows] for column in self.columns], partition, self.there[rows], uppers)
 
-    def wire(self, side: str, uppers: bool) -> dict[str, Column]:
-        """The places as columns that travel; with `uppers` the last one's upper neighbours too."""
-        named: dict[str, Column] = {f"{side}.there": self.there}
+    def codes(self, side: str, *, uppers: bool = False) -> Columns:
+        """The places as columns of messages; with `uppers` the last one's upper neighbours too."""
+        named: Columns = {f"{side}.there": self.there}
         for i, column in enumerate(self.columns):
             named[f"{side}.{i}"] = column
         if uppers:
@@ -57,46 +82,76 @@ class Places:
             named[f"{side}.part"] = self.partition
         return named
 
-    def queries(self) -> tuple[Floats, Floats]:
-        """The query boxes that find the subscriptions around each point; empty boxes where there is none."""
-        return around_points(self.columns, self.partition, self.there, self.uppers)
 
+class ColumnChannel(SingleChannel):
+    """A function of one column y, or of `*`, over boxes: each message is a row's place and its y, before and after.
 
-class Partitioned(Channel):
-    """A channel that numbers its partitions itself."""
+    A row whose y is NULL counts for nothing, and has no place.
+    """
 
-    _grouping: Grouping | None = None
+    @cached_property
+    def y(self) -> int | None:
+        """The column; None for `*`."""
+        return None if self.shape.y is None else self.shape.y.column
 
-    @property
-    def grouping(self) -> Grouping:
-        """Numbers of the partitions."""
-        if self._grouping is None:
-            self._grouping = Grouping(len(self.shape.partition))
-        return self._grouping
+    def counting(self, y: Floats) -> Floats:
+        """What values of y count for; NaN is NULL."""
+        return y
 
-    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
-        return self.grouping.numbers(columns, n)
+    @abstractmethod
+    def first_in(self, columns: list[Floats], y: Floats, boxes: Boxes) -> Columns:
+        """First answers of boxes over rows with these range and partition columns, and this y; in any thread."""
 
-    def codes_of(self, partitions: Floats) -> list[Floats]:
-        return self.grouping.columns(partitions)
+    def _side(self, cells: Floats, there: Booleans) -> tuple[Places, Floats]:
+        """Where rows lie, and what they count for."""
+        y = self.counting(np.where(there, 1.0, np.nan) if self.y is None else cells[self.y])
+        return Places.of(self, [cells], there & ~np.isnan(y)), y
 
-    def partitions_numbered(self) -> Floats:
-        return self.grouping.known()
+    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
+        old, old_y = self._side(updates.old, updates.existed)
+        new, new_y = self._side(updates.new, updates.exists)
+        changed = (old.there != new.there) | (old_y != new_y)
+        for before, after in zip(old.columns, new.columns, strict=True):
+            changed |= differs(before, after)
+        if old.partition is not None and new.partition is not None:
+            changed |= differs(old.partition, new.partition)
+        matters = (old.there | new.there) & changed
+        if not matters.all():
+            old, new, old_y, new_y = old.take(matters), new.take(matters), old_y[matters], new_y[matters]
+        n = len(old_y)
+        self.count(n, np.array([len(updates) - n, n, 0]))
+        at = np.flatnonzero(matters)
+        texts = self.interner.texts
+        sides = (("old", old, old_y, updates.old), ("new", new, new_y, updates.new))
 
-    @property
-    def wants_sweep(self) -> bool:
-        return self.grouping.wants_sweep
+        def columns() -> dict[str, Column]:
+            named: dict[str, Column] = {}
+            for prefix, places, y, cells in sides:
+                for ref, column in zip(self.shape.ranges, places.columns, strict=True):
+                    named[f"{prefix}.{self.column_name(ref)}"] = np.where(places.there, column, np.nan)
+                for ref in self.shape.partition:
+                    declared = self.tables[0].columns[ref.column]
+                    values = decode_column(declared.type, cells[ref.column, at], texts)
+                    named[f"{prefix}.{declared.name}"] = np.array(values, dtype=object)
+                named[f"{prefix.upper()}_Y"] = np.where(places.there, y, np.nan)
+            return named
 
-    def sweep(self) -> None:
-        self.grouping.sweep(self.partitions_asked())  # only subscriptions hold partitions: rows pass through
+        seqs = at + first_seq
+        codes = {"seq": seqs, **old.codes("old"), **new.codes("new"), "old.y": old_y, "new.y": new_y}
+        return Messages(self.name, codes, columns)
 
-    def places(
-        self, cells: Sequence[Cells | Floats], there: Booleans, extra: Sequence[tuple[Floats, Floats]] = ()
-    ) -> Places:
-        """Where rows lie: each side's columns give the range columns; `extra` (lower, upper) follows them."""
-        columns = [cells[ref.side][ref.column] for ref in self.shape.ranges]
-        partition = None
-        if self.shape.partition:
-            partition = self.grouping.numbers(self.partition_columns(cells), len(there))
-        uppers = [*columns, *(upper for _, upper in extra)]
-        return Places([*columns, *(lower for lower, _ in extra)], partition, there, uppers)
+    def captured(self) -> Callable[[], tuple[list[Floats], Floats]]:
+        """The range and partition columns, and what rows count for, as they are now; in two steps as in `capture`."""
+        columns = [ref.column for ref in (*self.shape.ranges, *self.shape.partition)]
+        taken = captured(self.stores[0], {*columns, *([] if self.y is None else [self.y])})
+
+        def rows() -> tuple[list[Floats], Floats]:
+            live = taken.live()
+            y = np.ones(int(taken.alive.sum())) if self.y is None else live[self.y]
+            return [live[column] for column in columns], self.counting(y)
+
+        return rows
+
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        rows, (low, high) = self.captured(), self.bounds(predicates)
+        return lambda: self.first_in(*rows(), Boxes.of(low, high, predicates.never))

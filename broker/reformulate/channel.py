@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.sql.query import Kind
+from hullcast.broker.index.grouping import Grouping
+from hullcast.broker.reformulate.messages import on_the_way
 from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.travel import Codes
+from hullcast.network.answers.answers import CollectionAnswers, SingleAnswers
 from hullcast.network.answers.audience import Audience
+from hullcast.network.answers.outbox import Outbox
 from hullcast.network.matching.duality import box_points
+from hullcast.network.matching.messages import RECTANGLES
+from hullcast.network.wire.bodies import ChannelSpec
+from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,14 +31,12 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.network.answers.answers import Answers
     from hullcast.network.wire.columns import Columns
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
-
-#: Kinds whose messages are rectangles over (x1, x2): without a range column, the range is everything.
-RECTANGULAR = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +66,27 @@ class Opening(NamedTuple):
     stores: tuple[TableStore, ...]  # of the tables it reads, left one first
     interner: Interner
     event_limit: int
+    share: Callable[[int, int | None, int | None, tuple[int, ...]], TreeKeeper]  # the tree of (side, x, y, groups)
 
 
 class Channel(ABC):
     """One query shape while somebody wants it: it keeps what the shape needs, and turns updates into messages.
 
     `update` comes before `tell`: the first describes (and is all that a server without local subscribers does), the
-    second matches the description with this process's own subscriptions.
+    second lets the answers of this process's own subscriptions hear it.
+
+    A kind's channel extends `SingleChannel` or `CollectionChannel`, as its answers do. It says what `update` makes of a
+    batch and what first answers are (`capture`). The trees it needs are its `keepers`, one a table.
     """
 
     def __init__(self, opening: Opening) -> None:
-        self.name, self.shape, self.stores, self.interner, event_limit = opening
-        self.audience = Audience(self.coordinates(self.shape), event_limit)
+        self.name, self.shape, self.stores, self.interner, event_limit, self.share = opening
+        self.outbox = Outbox(event_limit)
+        self.spec = self._spec()
+        self.audience = Audience(2 * self.spec.dimensions + self.spec.partitioned, self.outbox)
+        self.grouping = Grouping(len(self.shape.partition))  # numbers of the partitions
+        self.keepers: tuple[TreeKeeper, ...] = ()
+        self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.anew)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
         self.attended = False  # subscribers elsewhere listen, as far as the server knows
         self.asked_elsewhere: Callable[[Floats], Booleans] | None = None  # which partitions they ask for
@@ -80,11 +94,26 @@ class Channel(ABC):
         self._counted = 0
         self._told = 0
 
-    @staticmethod
-    def coordinates(shape: Shape) -> int:
-        """Coordinates of a predicate in the matching index: two a range, one for the partition."""
-        dimensions = max(1, shape.dimensions) if shape.kind in RECTANGULAR else shape.dimensions
-        return 2 * dimensions + (1 if shape.partition else 0)
+    @property
+    def function(self) -> int:
+        """Which of the functions that share its answers this is, where several do."""
+        return 0
+
+    def _spec(self) -> ChannelSpec:
+        """What a subscriber needs to know of a channel to understand its messages."""
+        shape, tables, form = self.shape, self.tables, self.shape.kind.answers.form
+        return ChannelSpec(
+            name=self.name,
+            kind=shape.kind.name,
+            form=form,
+            dimensions=max(shape.dimensions, int(form == RECTANGLES)),  # without a range column, over all x
+            partitioned=bool(shape.partition),
+            function=self.function,
+            y_type=tables[0].columns[shape.y.column].type.value if shape.y is not None else "",
+            key_types=tuple(table.key_column.type.value for table in tables),
+            row_names=tuple(self.column_name(ref) for ref in shape.projection),
+            row_types=tuple(tables[ref.side].columns[ref.column].type.value for ref in shape.projection),
+        )
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -97,18 +126,26 @@ class Channel(ABC):
 
     def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
         """The trees that do not have all rows yet: `update` must not be called before they do."""
-        return []
+        return [(keeper, store) for keeper, store in zip(self.keepers, self.stores, strict=False) if not keeper.loaded]
 
-    def absorb(self, side: int, updates: Updates) -> None:  # noqa: B027  (most channels keep no tree)
+    def absorb(self, side: int, updates: Updates) -> None:
         """Take a batch while trees are being loaded: nothing is described."""
+        self.keepers[side].update(updates)
 
-    @abstractmethod
     def tell(self, messages: Messages) -> None:
-        """Match the messages of the latest `update` with the local subscriptions."""
+        """Let the local subscriptions hear the messages of the latest `update`."""
+        if not messages.complete:
+            self.outbox.lose(self.audience.everybody())
+        if len(self.audience) and len(messages):
+            self._told += self.answers.hear(self.audience, messages.codes)
 
-    @abstractmethod
     def admit(self, predicates: Predicates) -> Ints:
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
+        return self.audience.admit(self.points(predicates), predicates.never)
+
+    def anew(self, listeners: Ints) -> Columns:
+        """First answers of local subscriptions as of now, for kinds whose messages may leave an answer in doubt."""
+        raise InvariantBroken(f"{self.name}: answers of this kind are never taken anew")
 
     def first(self, predicates: Predicates) -> Columns:
         """The answers as of now of subscriptions elsewhere, as columns that travel (network/wire/PROTOCOL.md)."""
@@ -138,48 +175,35 @@ class Channel(ABC):
         equal = [codes.reshape(-1, 1) for codes in self.partition_codes(predicates)]
         return np.hstack((predicates.low, *equal)), np.hstack((predicates.high, *equal))
 
-    @abstractmethod
-    def partition_numbers(self, columns: Sequence[Floats], n: int) -> Floats:
-        """The partition of n rows or predicates, given the partition columns' codes in the shape's order."""
-
     def live_codes(self) -> Floats:
         """Codes that local subscriptions compare partition columns with: their texts must not be forgotten."""
         if not self.shape.partition:
             return np.empty(0)
-        return np.concatenate(self.codes_of(np.unique(self.partitions_asked())))
-
-    @abstractmethod
-    def codes_of(self, partitions: Floats) -> list[Floats]:
-        """The partition columns' codes behind partition numbers."""
-
-    @abstractmethod
-    def partitions_numbered(self) -> Floats:
-        """The partition numbers given out so far, where combinations of columns are numbered."""
+        return np.concatenate(self.grouping.columns(np.unique(self.partitions_asked())))
 
     def partitions_asked(self) -> Floats:
         """The partitions that subscriptions ask for: those here, and those elsewhere as far as anybody knows."""
         here = self.audience.partitions()
         if self.asked_elsewhere is None:
             return here
-        candidates = self.partitions_numbered()
-        if len(self.shape.partition) == 1 and self._partition_types() == [ColumnType.TEXT]:
+        candidates = self.grouping.known()
+        types = [self.tables[ref.side].columns[ref.column].type for ref in self.shape.partition]
+        if types == [ColumnType.TEXT]:
             candidates = self.interner.codes()
         return np.concatenate((here, candidates[self.asked_elsewhere(candidates)]))
-
-    def _partition_types(self) -> list[ColumnType]:
-        return [self.tables[ref.side].columns[ref.column].type for ref in self.shape.partition]
 
     def release(self) -> None:  # noqa: B027  (most channels have nothing to hand back)
         """Let go of what is shared with other channels."""
 
     @property
-    @abstractmethod
     def wants_sweep(self) -> bool:
         """Whether so many groups came that looking for dead ones pays."""
+        return self.grouping.wants_sweep
 
-    @abstractmethod
     def sweep(self) -> None:
-        """Forget the groups that no row and no subscription is in any more."""
+        """Forget the groups that no row and no subscription is in any more. Of most channels only subscriptions hold
+        some: rows pass through."""
+        self.grouping.sweep(self.partitions_asked())
 
     def count(self, messages: int, tally: Ints) -> None:
         """Add a batch to the statistics: its messages, and its updates by class (each update has one)."""
@@ -197,20 +221,22 @@ class Channel(ABC):
             messages=self._counted,
             subscriptions=len(self.audience),
             told=self._told,
-            waiting=len(self.audience.outbox),
+            waiting=len(self.outbox),
             memory_bytes=self.memory_bytes(),
         )
 
     def memory_bytes(self) -> int:
         """About what is held for this channel alone: its audience, and its tree where nobody shares it."""
-        return self.audience.index.memory_bytes() + self.audience.outbox.memory_bytes()
+        return self.audience.index.memory_bytes() + self.outbox.memory_bytes()
 
     def points(self, predicates: Predicates) -> Floats:
         """Predicates as points of the matching index."""
         low, high = predicates.low, predicates.high
-        if self.shape.kind in RECTANGULAR and not self.shape.ranges:
+        if self.spec.dimensions > low.shape[1]:
             low, high = np.full((len(low), 1), -np.inf), np.full((len(low), 1), np.inf)
-        return box_points(low, high, self.partition_of(predicates) if self.shape.partition else None)
+        if not self.shape.partition:
+            return box_points(low, high)
+        return box_points(low, high, self.grouping.numbers(self.partition_codes(predicates), len(low)))
 
     def points_elsewhere(self, predicates: Predicates) -> Floats:
         """Predicates as points for indexes that know of no `never`: those lie where no message reaches."""
@@ -220,20 +246,14 @@ class Channel(ABC):
             points[predicates.never, 1::2] = -np.inf
         return points
 
-    def partition_of(self, predicates: Predicates) -> Floats:
-        """The partition each predicate asks for. Texts that no row holds get a code: somebody waits for them."""
-        return self.partition_numbers(self.partition_codes(predicates), len(predicates.low))
-
     def partition_codes(self, predicates: Predicates) -> list[Floats]:
-        """The codes that predicates ask for in the partition columns."""
+        """The codes that predicates ask for in the partition columns. Texts that no row holds get one: somebody waits
+        for them."""
+        texts = [bool(values) and isinstance(values[0], str) for values in predicates.partition]
         return [
-            self.interner.encode(cast("list[str]", values)) if _is_text(values) else np.array(values, np.float64)
-            for values in predicates.partition
+            self.interner.encode(cast("list[str]", values)) if text else np.array(values, np.float64)
+            for text, values in zip(texts, predicates.partition, strict=True)
         ]
-
-    def partition_columns(self, cells: Sequence[Mapping[int, Floats] | Floats]) -> list[Floats]:
-        """The shape's partition columns out of each side's columns."""
-        return [cells[ref.side][ref.column] for ref in self.shape.partition]
 
     def column_name(self, ref: Ref) -> str:
         """A column's name, with its table's where there are two."""
@@ -248,24 +268,44 @@ class Attended(NamedTuple):
     columns: tuple[str, ...]
 
 
-class ScalarChannel(Channel):
+class SingleChannel(Channel):
     """A channel whose answers are single values, kept up to date by every message."""
 
-    @abstractmethod
-    def answer(self, listener: int) -> Any:
-        """A local subscription's answer now."""
+    answers: SingleAnswers
 
-    @abstractmethod
-    def read(self, value: float, rest: float) -> Any:
-        """An event's numbers as the answer they stand for."""
+    def admit(self, predicates: Predicates) -> Ints:
+        first = self.first(predicates)
+        ids = super().admit(predicates)
+        self.answers.start(ids, first)
+        return ids
+
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + self.answers.state.nbytes
 
 
 class CollectionChannel(Channel):
     """A channel whose answers are sets or rows, by key; its events carry the key and what is shown of it."""
 
+    answers: CollectionAnswers
+
     @abstractmethod
+    def selected(self, predicates: Predicates) -> Callable[[], Columns]:
+        """The codes of what predicates select from the rows as they are now, in two steps as in `capture`; column "of"
+        says which predicate selects each."""
+
+    @property
+    @abstractmethod
+    def types(self) -> Mapping[str, ColumnType]:
+        """The columns of `selected` and of messages that travel as values, and their types."""
+
+    def capture(self, predicates: Predicates) -> Callable[[], Columns]:
+        texts, selected, types = self.interner.texts, self.selected(predicates), self.types
+        return lambda: on_the_way(selected(), types, texts)
+
     def contents(self, predicate: Predicates) -> dict[Any, Any]:
         """What one predicate selects now: key to what is shown."""
+        columns = self.selected(predicate)()
+        return dict(self.answers.entries(columns, np.arange(len(columns["of"]))))
 
 
 def column_name(tables: Sequence[Table], ref: Ref) -> str:
@@ -273,10 +313,6 @@ def column_name(tables: Sequence[Table], ref: Ref) -> str:
     table = tables[ref.side]
     name = table.columns[ref.column].name
     return f"{table.name}.{name}" if len(tables) > 1 else name
-
-
-def _is_text(values: Sequence[object]) -> bool:
-    return bool(values) and isinstance(values[0], str)
 
 
 def differs(one: Floats, other: Floats) -> Booleans:

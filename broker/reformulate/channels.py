@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from hullcast.broker.reformulate.aggregate import AggregateChannel
 from hullcast.broker.reformulate.channel import Opening
-from hullcast.broker.reformulate.distinct import DistinctChannel
-from hullcast.broker.reformulate.extremum import ExtremumChannel
-from hullcast.broker.reformulate.join import JoinChannel
 from hullcast.broker.reformulate.keeper import TreeKeeper
-from hullcast.broker.reformulate.selection import SelectionChannel
-from hullcast.broker.sql.query import Kind, Ref
+from hullcast.broker.sql.query import Ref
 from hullcast.network.wire.errors import UnknownChannel
 
 if TYPE_CHECKING:
@@ -96,28 +92,22 @@ class Channels:
 
     def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
         name = channel_name(shape, [store.table for store in stores])
-        opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit)
-        match shape.kind:
-            case Kind.MIN | Kind.MAX:
-                assert shape.y is not None, "S2"
-                x = shape.ranges[0].column if shape.ranges else None
-                groups = tuple(ref.column for ref in shape.partition)
-                return ExtremumChannel(opening, self._keeper(shape, stores[0], x, shape.y.column, groups))
-            case Kind.DISTINCT:
-                return DistinctChannel(opening)
-            case Kind.COUNT | Kind.SUM | Kind.AVG:
-                return AggregateChannel(opening)
-            case Kind.SELECT:
-                return SelectionChannel(opening)
-            case Kind.JOIN:
-                assert shape.on is not None, "S3"
-                left = self._keeper(shape, stores[0], shape.on.left, None, ())
-                right = self._keeper(shape, stores[1], shape.on.right, None, ())
-                return JoinChannel(opening, (left, right))
+        share = partial(self._keeper, shape, stores)
+        opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit, share)
+        channel: Channel = shape.kind.load_channel()(opening)
+        return channel
 
     def _keeper(
-        self, shape: Shape, store: TableStore, x: int | None, y: int | None, groups: tuple[int, ...]
+        self,
+        shape: Shape,
+        stores: Sequence[TableStore],
+        side: int,
+        x: int | None,
+        y: int | None,
+        groups: tuple[int, ...],
     ) -> TreeKeeper:
+        """A tree over one of the tables, shared by the channels that ask for the same one."""
+        store = stores[side]
         key = (store.table.name, x, y, groups)
         if key not in self._keepers:
             keeper = TreeKeeper(x, y, groups)
@@ -136,13 +126,10 @@ def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
         column = quoted(tables[ref.side].columns[ref.column].name)
         return f"{quoted(tables[ref.side].name)}.{column}" if len(tables) > 1 else column
 
-    match shape.kind:
-        case Kind.SELECT | Kind.JOIN:
-            what = f"SELECT {', '.join(map(name, shape.projection))}"
-        case Kind.DISTINCT:
-            what = f"DISTINCT {name(shape.y)}" if shape.y else ""
-        case _:
-            what = f"{shape.kind.value}({name(shape.y) if shape.y else '*'})"
+    y = name(shape.y) if shape.y else "*"
+    what = f"{shape.kind.name}({y})" if shape.kind.takes else f"{shape.kind.name} {y}"
+    if shape.projection:
+        what = f"SELECT {', '.join(map(name, shape.projection))}"
     text = f"{what} FROM {quoted(tables[0].name)}"
     if shape.on is not None:
         left, right = name(Ref(0, shape.on.left)), name(Ref(1, shape.on.right))

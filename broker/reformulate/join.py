@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.index.nodes import COUNT, NEXT, ROW, X, seek
+from hullcast.broker.reformulate.boxes import Places
 from hullcast.broker.reformulate.channel import Floats, Ints, Opening
 from hullcast.broker.reformulate.first import FIRST_ROWS, MOST_LOOKS, Boxes, check_work, expanded, pairs_in_box
 from hullcast.broker.reformulate.selection import RowsChannel
@@ -23,11 +24,10 @@ from hullcast.network.compiled import kernel
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hullcast.broker.reformulate.boxes import Cells, Places
-    from hullcast.broker.reformulate.keeper import TreeKeeper
+    from hullcast.broker.reformulate.boxes import Cells
     from hullcast.broker.reformulate.messages import Messages
     from hullcast.broker.sql.query import Predicates
-    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.store import Updates
 
 OLD, NEW = 1, 2  # a pair was, or is, within the band
 
@@ -85,11 +85,11 @@ class JoinChannel(RowsChannel):
     For a band join the server knows the widest band anybody asked for (never who asked), and probes just that far.
     """
 
-    def __init__(self, opening: Opening, keepers: tuple[TreeKeeper, TreeKeeper]) -> None:
+    def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
         shape = opening.shape
         assert shape.on is not None, "S3"
-        self.keepers = keepers
+        self.keepers = (self.share(0, shape.on.left, None, ()), self.share(1, shape.on.right, None, ()))
         self.band = shape.on.band
         self._columns = (shape.on.left, shape.on.right)
         kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
@@ -184,24 +184,13 @@ class JoinChannel(RowsChannel):
         if side == 1:
             before.reverse()
             after.reverse()
-        old: Places = self.places(before, flags & OLD != 0, self._difference(before))
-        new: Places = self.places(after, flags & NEW != 0, self._difference(after))
+        old = Places.of(self, before, flags & OLD != 0, self._difference(before))
+        new = Places.of(self, after, flags & NEW != 0, self._difference(after))
         heard = len(np.unique(which))
         self.count(len(which), np.array([len(updates) - heard, heard, 0]))
         messages = self.describe(rows + first_seq, before, after, old, new)
         messages.complete = all_of_them
         return messages
-
-    def tell(self, messages: Messages) -> None:
-        if not messages.complete:
-            self.audience.lose()
-        super().tell(messages)
-
-    def loading(self) -> list[tuple[TreeKeeper, TableStore]]:
-        return [(keeper, store) for keeper, store in zip(self.keepers, self.stores, strict=True) if not keeper.loaded]
-
-    def absorb(self, side: int, updates: Updates) -> None:
-        self.keepers[side].update(updates)
 
     def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:
         """Box by box: the rows of each side that it admits, then the pairs among them that meet."""

@@ -378,3 +378,8 @@ def reformulate(
             tally[3 * side + _class_of(mars_max if side else mars_min, count - before, own)] += 1
         update += 1
     return update, out, count
+
+
+def rectangles(fields: Floats) -> dict[str, Floats]:
+    """The sides of messages, given as columns of fields, by their names on the wire."""
+    return {"il": fields[INNER_L], "ir": fields[INNER_R], "ol": fields[OUTER_L], "or": fields[OUTER_R]}

@@ -5,41 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.broker.tables.travel import travelling
+
 if TYPE_CHECKING:
-    from hullcast.network.wire.columns import Column as WireColumn
+    from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.schema import ColumnType
+    from hullcast.network.wire.columns import Columns as WireColumns
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]
 
+NO_TYPES: Mapping[str, ColumnType] = {}
+
 
 class Messages:
     """The messages of one channel for one batch, in the order of the updates.
 
-    `columns` is what goes out: `seq` and, by kind of channel, the fields named in ARCHITECTURE.md. Columns of the
+    `codes` is what they say, for machines: `seq`, codes and partition numbers, by the names of
+    network/wire/PROTOCOL.md. Nodes route by them, and the answers of subscriptions here and elsewhere take them in.
+    Elsewhere texts need their words: `wire` has them, for the columns of `types`.
+
+    `columns` is the same for people: `seq` and, by kind of channel, the fields named in ARCHITECTURE.md. Columns of the
     user's tables have a prefix (`by.`, `old.`, `new.`, `row.`), so that no name of theirs can be taken for one of
     ours. Made when first asked for, because most batches are only matched, not looked at.
-
-    `wire` is the same for machines: what nodes route by and subscribers elsewhere take in (network/wire/PROTOCOL.md).
     """
 
     def __init__(
         self,
         channel: str,
-        seqs: Ints,
+        codes: WireColumns,
         columns: Callable[[], dict[str, Column]],
-        wire: Callable[[], dict[str, WireColumn]],
+        types: Mapping[str, ColumnType] = NO_TYPES,
+        texts: Texts | None = None,
     ) -> None:
         self.channel = channel
-        self.seqs = seqs
+        self.seqs = cast("Ints", codes["seq"])
+        self.codes = codes
         self.complete = True  # False: there are more than can be told, so whoever listens must begin again
         self._columns = columns
-        self._wire = wire
+        self._types, self._texts = types, texts
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -49,12 +59,23 @@ class Messages:
         """Name to column; all of the same length."""
         return {"seq": self.seqs, **self._columns()}
 
-    def wire(self) -> dict[str, WireColumn]:
-        """The columns as they travel: codes and partition numbers, texts with their words."""
-        return {"seq": self.seqs, **self._wire()}
+    def wire(self) -> WireColumns:
+        """The columns as they travel."""
+        return on_the_way(self.codes, self._types, self._texts)
 
     def __repr__(self) -> str:
         return f"Messages({self.channel!r}, {len(self)})"
+
+
+def on_the_way(codes: WireColumns, types: Mapping[str, ColumnType], texts: Texts | None) -> WireColumns:
+    """Columns of codes as they travel: those of `types` as values of that type."""
+    if not types:
+        return dict(codes)
+    assert texts is not None, "values need their texts"
+    return {
+        name: travelling(types[name], cast("Floats", column), texts) if name in types else column
+        for name, column in codes.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hullcast.broker.reformulate.aggregate import AggregateChannel
-from hullcast.broker.reformulate.channel import RECTANGULAR
 from hullcast.broker.tables.schema import fold
-from hullcast.network.wire.bodies import ChannelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.engine import Engine
     from hullcast.broker.reformulate.channel import Channel
+    from hullcast.network.wire.bodies import ChannelSpec
 
     Asked = Callable[[int, npt.NDArray[np.float64]], npt.NDArray[np.bool_]]
 
@@ -70,7 +68,7 @@ class Attendance:
         if known is not None:
             known.deserted_at = None
             return known, False
-        attending = Attending(self._next, channel, spec_of(channel))
+        attending = Attending(self._next, channel, channel.spec)
         self._next += 1
         self._by_name[channel.name] = self._by_number[attending.number] = attending
         if channel.shape.partition:
@@ -107,21 +105,3 @@ class Attendance:
     def _close(self, attending: Attending) -> None:
         del self._by_name[attending.channel.name], self._by_number[attending.number]
         self._engine.forsake(attending.channel.name)
-
-
-def spec_of(channel: Channel) -> ChannelSpec:
-    """What a subscriber needs to know of a channel to understand its messages."""
-    shape, tables = channel.shape, channel.tables
-    rectangular = shape.kind in RECTANGULAR
-    return ChannelSpec(
-        name=channel.name,
-        kind=shape.kind.value,
-        form="rectangles" if rectangular else "places",
-        dimensions=max(1, shape.dimensions) if rectangular else shape.dimensions,
-        partitioned=bool(shape.partition),
-        function=channel.answers.function if isinstance(channel, AggregateChannel) else 0,
-        y_type=tables[0].columns[shape.y.column].type.value if shape.y is not None else "",
-        key_types=tuple(table.key_column.type.value for table in tables),
-        row_names=tuple(channel.column_name(ref) for ref in shape.projection),
-        row_types=tuple(tables[ref.side].columns[ref.column].type.value for ref in shape.projection),
-    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import RecordKind
-from hullcast.broker.reformulate.channel import RECTANGULAR, column_name
+from hullcast.broker.reformulate.channel import column_name
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import Limits, Subscribing
@@ -303,13 +303,14 @@ def explain(engine: Engine, attendance: Attendance, retention: Retention, body: 
     channel is open already."""
     query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])
     shape, tables = query.shape, query.tables
-    rectangular = shape.kind in RECTANGULAR
+    form = shape.kind.answers.form
     facts: dict[str, object] = {
         "channel": engine.channel_name(query),
-        "kind": shape.kind.value,
+        "kind": shape.kind.name,
+        "form": form,
         "tables": list(shape.tables),
         "answer": list(query.columns),
-        "becomes": _MEANING["rectangles" if rectangular else "places"],
+        "becomes": _MEANING[form],
         "ranges": [column_name(tables, ref) for ref in shape.ranges],
         "partitions": [column_name(tables, ref) for ref in shape.partition],
         "low": predicates.low[0].tolist(),

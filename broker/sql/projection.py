@@ -7,29 +7,23 @@ from typing import Final
 
 from sqlglot import exp
 
-from hullcast.broker.sql.query import Kind, Ref
+from hullcast.broker.sql.query import Ref
 from hullcast.broker.sql.refusals import refuse_expression
 from hullcast.broker.sql.scope import Scope
 from hullcast.broker.sql.text import check_only, refuse
+from hullcast.network.answers.kinds import KINDS, NUMBERS, ORDERED, SubscriptionKind, functions_in_words
 from hullcast.network.wire.errors import SqlError
 
 MAXIMUM_PROJECTION: Final = 1024
 
-_LIST_HINT = "accepted: columns, *, DISTINCT column, or one of MIN, MAX, SUM, AVG, COUNT of a column or COUNT(*)"
-_AGGREGATES: Final[dict[type[exp.Expr], Kind]] = {
-    exp.Min: Kind.MIN,
-    exp.Max: Kind.MAX,
-    exp.Count: Kind.COUNT,
-    exp.Sum: Kind.SUM,
-    exp.Avg: Kind.AVG,
-}
+_TYPES: Final = {NUMBERS: "numbers", ORDERED: "numbers and TIMESTAMPs"}  # in words, where there are shorter ones
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
     """The answer's form. `y` and `projection` are as in `Shape`."""
 
-    kind: Kind
+    kind: SubscriptionKind
     names: tuple[str, ...]
     y: Ref | None = None
     projection: tuple[Ref, ...] = ()
@@ -39,10 +33,10 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
     """The SELECT list, with its types checked."""
     items = select.expressions
     if not items:
-        refuse(select, "nothing is selected", _LIST_HINT)
+        refuse(select, "nothing is selected", _accepted())
     distinct: exp.Expr | None = select.args.get("distinct")
-    aggregates = [item for item in items if type(item.unalias()) in _AGGREGATES]
-    if aggregates or distinct:
+    functions = [kind for kind in map(_function, items) if kind is not None]
+    if functions or distinct:
         if len(scope.tables) > 1:
             refuse(
                 items[0],
@@ -54,9 +48,23 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
             refuse(select, "an aggregate or DISTINCT must be the only item after SELECT", hint)
     if distinct:
         return _distinct(distinct, items[0], scope)
-    if aggregates:
-        return _aggregate(items[0], scope)
+    if functions:
+        return _call(functions[0], items[0], scope)
     return _columns(items, scope)
+
+
+def _accepted() -> str:
+    stars = " or ".join(f"{kind.name}(*)" for kind in KINDS.values() if kind.star)
+    return f"accepted: columns, *, DISTINCT column, one of {functions_in_words()} of a column, or {stars}"
+
+
+def _function(item: exp.Expr) -> SubscriptionKind | None:
+    """The kind whose function an item calls, if it does."""
+    call = item.unalias()
+    if not isinstance(call, exp.Func):
+        return None
+    kind = KINDS.get(call.name.upper() if isinstance(call, exp.Anonymous) else call.sql_name())
+    return kind if kind is not None and kind.takes else None
 
 
 def _distinct(clause: exp.Expr, item: exp.Expr, scope: Scope) -> Output:
@@ -65,28 +73,33 @@ def _distinct(clause: exp.Expr, item: exp.Expr, scope: Scope) -> Output:
     if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
         refuse(item, "DISTINCT takes one column", "accepted: SELECT DISTINCT column")
     y = scope.resolve(column)
-    return Output(Kind.DISTINCT, (item.alias or scope.column(y).name,), y)
+    return Output(KINDS["DISTINCT"], (item.alias or scope.column(y).name,), y)
 
 
-def _aggregate(item: exp.Expr, scope: Scope) -> Output:
-    call = item.unalias()
-    kind = _AGGREGATES[type(call)]
-    check_only(call, {"this", "big_int"}, f"{kind.value} takes one column", _LIST_HINT)
-    argument = call.this
-    if kind is Kind.COUNT and isinstance(argument, exp.Star):
-        check_only(argument, set(), "* takes no options", "accepted: COUNT(*)")
-        return Output(kind, (item.alias or "COUNT(*)",))
+def _call(kind: SubscriptionKind, item: exp.Expr, scope: Scope) -> Output:
+    call, name = item.unalias(), kind.name
+    if isinstance(call, exp.Anonymous):  # a function that SQLite has not: its column is the only one of a list
+        allowed, arguments = {"this", "expressions"}, call.expressions
+    else:
+        allowed, arguments = {"this", "big_int"}, [call.this]
+    check_only(call, allowed, f"{name} takes one column", _accepted())
+    if len(arguments) != 1:
+        refuse(call, f"{name} takes one column", _accepted())
+    argument = arguments[0]
+    if kind.star and isinstance(argument, exp.Star):
+        check_only(argument, set(), "* takes no options", f"accepted: {name}(*)")
+        return Output(kind, (item.alias or f"{name}(*)",))
     if isinstance(argument, exp.Distinct):
-        refuse(call, f"{kind.value}(DISTINCT ..) is not supported", "accepted: SELECT DISTINCT column")
+        refuse(call, f"{name}(DISTINCT ..) is not supported", "accepted: SELECT DISTINCT column")
     if not isinstance(argument, exp.Column) or isinstance(argument.this, exp.Star):
-        refuse(call, f"{kind.value} takes a plain column", _LIST_HINT)
+        refuse(call, f"{name} takes a plain column", _accepted())
     y = scope.resolve(argument)
     column = scope.column(y)
-    if kind in (Kind.MIN, Kind.MAX) and not column.type.ordered:
-        refuse(call, f"{kind.value} of {scope.label(y)} is not supported", "MIN and MAX take numbers and TIMESTAMPs")
-    if kind in (Kind.SUM, Kind.AVG) and not column.type.numeric:
-        refuse(call, f"{kind.value} of {scope.label(y)} is not supported", "SUM and AVG take numbers")
-    return Output(kind, (item.alias or f"{kind.value}({column.name})",), y)
+    if column.type.value not in kind.takes:
+        same = " and ".join(other.name for other in KINDS.values() if other.takes == kind.takes)
+        types = _TYPES.get(kind.takes, " and ".join(kind.takes))
+        refuse(call, f"{name} of {scope.label(y)} is not supported", f"{same} take {types}")
+    return Output(kind, (item.alias or f"{name}({column.name})",), y)
 
 
 def _columns(items: list[exp.Expr], scope: Scope) -> Output:
@@ -98,7 +111,7 @@ def _columns(items: list[exp.Expr], scope: Scope) -> Output:
         names += [item.alias] if isinstance(item, exp.Alias) else [scope.column(ref).name for ref in refs]
         if len(projection) > MAXIMUM_PROJECTION:
             raise SqlError("SELECT", f"more than {MAXIMUM_PROJECTION} columns are selected", "name fewer columns")
-    kind = Kind.JOIN if len(scope.tables) > 1 else Kind.SELECT
+    kind = KINDS["JOIN" if len(scope.tables) > 1 else "SELECT"]
     return Output(kind, tuple(names), projection=tuple(projection))
 
 
@@ -110,7 +123,7 @@ def _refs(node: exp.Expr, scope: Scope) -> list[Ref]:
     if isinstance(node, exp.Column):
         return [scope.resolve(node)]
     if isinstance(node, exp.Placeholder | exp.Literal):
-        refuse(node, "constants are not supported after SELECT", _LIST_HINT)
+        refuse(node, "constants are not supported after SELECT", _accepted())
     if isinstance(node, exp.Binary | exp.Unary | exp.Func) and not isinstance(node, exp.AggFunc):
-        refuse(node, "expressions are not supported after SELECT", _LIST_HINT)
-    refuse_expression(node, _LIST_HINT)
+        refuse(node, "expressions are not supported after SELECT", _accepted())
+    refuse_expression(node, _accepted())

@@ -8,25 +8,13 @@ shape's range columns and one value per partition column.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-
-class Kind(Enum):
-    """What a subscription computes. JOIN is a selection over the join of two tables."""
-
-    MIN = "MIN"
-    MAX = "MAX"
-    DISTINCT = "DISTINCT"
-    COUNT = "COUNT"
-    SUM = "SUM"
-    AVG = "AVG"
-    SELECT = "SELECT"
-    JOIN = "JOIN"
+    from hullcast.network.answers.kinds import SubscriptionKind
 
 
 class Ref(NamedTuple):
@@ -49,12 +37,12 @@ class JoinOn:
 class Shape:
     """The identity of a channel.
 
-    S1  `ranges` and `partition` are sorted and disjoint; MIN, MAX and DISTINCT have at most one range.
-    S2  `y` is set for MIN, MAX, DISTINCT, SUM, AVG and COUNT(y); None for COUNT(*), SELECT, JOIN.
+    S1  `ranges` and `partition` are sorted and disjoint; kinds whose messages are rectangles have at most one range.
+    S2  `y` is set for DISTINCT and functions of a column; None for COUNT(*), SELECT, JOIN.
     S3  `projection` is set for SELECT and JOIN only; `on` for JOIN only.
     """
 
-    kind: Kind
+    kind: SubscriptionKind
     tables: tuple[str, ...]  # declared spelling
     ranges: tuple[Ref, ...]
     partition: tuple[Ref, ...]

@@ -13,11 +13,13 @@ from hullcast.broker.sql.bounds import INFINITY, Comparison, Edge, edge_at
 from hullcast.broker.sql.conditions import Condition, ConditionReader, read_conditions
 from hullcast.broker.sql.encode import ParameterColumn
 from hullcast.broker.sql.projection import read_output
-from hullcast.broker.sql.query import Kind, Predicates, Ref, Shape
+from hullcast.broker.sql.query import Predicates, Ref, Shape
 from hullcast.broker.sql.scope import Scope, read_scope
 from hullcast.broker.sql.terms import Given, Operand
 from hullcast.broker.sql.text import check_only, read_statement, refuse
 from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.network.answers.kinds import SubscriptionKind
+from hullcast.network.matching.messages import RECTANGLES
 from hullcast.network.wire.errors import InvariantBroken, Remedy, SqlError
 
 MAXIMUM_RANGES: Final = 8
@@ -42,7 +44,6 @@ _CLAUSES: Final = {
     "windows": ("windows are not supported in a subscription", "aggregate a range with WHERE"),
     "with_": ("WITH is not supported in a subscription", "make one subscription for each query"),
 }
-_ONE_RANGE = (Kind.MIN, Kind.MAX, Kind.DISTINCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def _check_clauses(select: exp.Select) -> None:
     )
 
 
-def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+def _arrange(kind: SubscriptionKind, reader: ConditionReader, scope: Scope) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
     """Which compared columns are ranges and which are partitions.
 
     A column with an inequality is a range. One with equalities only is a partition, except that a query
@@ -128,9 +129,9 @@ def _arrange(kind: Kind, reader: ConditionReader, scope: Scope) -> tuple[tuple[R
     band = reader.on is not None and reader.on.band  # the difference is a dimension already
     if not ranges and not band:
         ranges |= set([ref for ref in equal if scope.column(ref).type is not ColumnType.TEXT][:1])
-    if kind in _ONE_RANGE and len(ranges) > 1:
+    if kind.answers.form == RECTANGLES and len(ranges) > 1:
         names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
-        raise SqlError(names, f"{kind.value} supports a range on one column only", "use = on the others")
+        raise SqlError(names, f"{kind.name} supports a range on one column only", "use = on the others")
     if len(ranges) > MAXIMUM_RANGES:
         names = ", ".join(scope.column(ref).name for ref in sorted(ranges))
         raise SqlError(names, f"ranges on {len(ranges)} columns", f"at most {MAXIMUM_RANGES} are supported")

@@ -10,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from hullcast.clients.sdk.connecting import configure, seconds
-from hullcast.clients.sdk.gate import Gate, Turn
 from hullcast.clients.sdk.groups import SubscriptionGroup
 from hullcast.clients.sdk.line import Line
-from hullcast.clients.sdk.publishing import PartlyPublished, counted_from, ranges, some_rows
+from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
 from hullcast.clients.sdk.session import receipt_of
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     import zmq
 
     from hullcast.clients.sdk.connecting import Connection
-    from hullcast.clients.sdk.policy import Overflow
     from hullcast.clients.sdk.subscription import Callback
+    from hullcast.network.answers.answers import Overflow
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.containers import Nan

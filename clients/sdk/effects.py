@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendFrame:
     """Hand this to the link."""
 
     payload: bytes
@@ -65,4 +65,4 @@ class Failover:
     directory: frames.Directory
 
 
-Effect: TypeAlias = Send | CallAnswered | GroupOpened | CallRefused | RetryLater | Ended | Failover
+Effect: TypeAlias = SendFrame | CallAnswered | GroupOpened | CallRefused | RetryLater | Ended | Failover

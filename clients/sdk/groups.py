@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.clients.sdk.listening import Listening
-from hullcast.clients.sdk.mailbox import Attention
-from hullcast.clients.sdk.policy import Overflow, Policy, default_overflow
+from hullcast.clients.sdk.collected import CollectionListening
+from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
+from hullcast.clients.sdk.single import SingleListening
+from hullcast.network.answers.answers import SingleAnswers
+from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import take
-from hullcast.network.wire.errors import BadFrame, HullcastError, UsageError, from_wire
+from hullcast.network.wire.errors import BadFrame, BadSetting, HullcastError, UsageError, from_wire
 from hullcast.network.wire.value_columns import is_values, taken
 from hullcast.network.wire.values import to_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hullcast.clients.sdk.listening import Listening
     from hullcast.clients.sdk.resuming import Standing
     from hullcast.clients.sdk.token import Token
+    from hullcast.network.answers.answers import Overflow
     from hullcast.network.wire.bodies import Opened, Subscribed
 
 Floats = npt.NDArray[np.float64]
@@ -65,7 +69,7 @@ class SubscriptionGroup:
         self.away: Standing | None = None  # after a break, until it is subscribed again: where it stood
         self._overflow, self._buffer = overflow, buffer
         self._listening: Listening | None = None
-        Policy(overflow or "latest", buffer)  # refuses what is out of range before anything is sent
+        OverflowPolicy(overflow or "latest", buffer)  # refuses what is out of range before anything is sent
 
     @property
     def listening(self) -> Listening:
@@ -78,10 +82,10 @@ class SubscriptionGroup:
         """Whether the server has taken it."""
         return self._listening is not None
 
-    def join(self, listening: Listening, columns: tuple[str, ...]) -> Policy:
+    def join(self, listening: Listening, columns: tuple[str, ...]) -> OverflowPolicy:
         """It is taken; its policy is known now, since the default goes by kind of answer."""
         self._listening, self.columns = listening, columns
-        return Policy(self._overflow or default_overflow(listening.spec.kind), self._buffer)
+        return OverflowPolicy(self._overflow or listening.answers.overflow, self._buffer)
 
     def on_wire(self) -> bodies.Group:
         """As it is told to the server; members that left are left out and the others numbered anew."""
@@ -175,7 +179,10 @@ class Groups:
                 raise BadFrame("no snapshot of a new subscription")
             first, seq = opened.snapshot, reply.seq
         else:
-            first, seq = token.snapshot(listening.spec), token.seq
+            if token.kind != listening.spec.kind:
+                reason = f"the token is of a {token.kind} subscription, this is a {listening.spec.kind}"
+                raise BadSetting("resume", "..", reason)
+            first, seq = listening.first_of(token.stored), token.stored.seq
         group.listeners = listening.admit(group.number, opened.points, first, policy, opened.columns, seq)
         self._open[group.number] = group
         self._joined[listening] += 1
@@ -184,9 +191,9 @@ class Groups:
             catch_up(listening, group.listeners, opened, reply)
             listening.skip(group.listeners)
             return
-        token.restore(listening, int(group.listeners[0]))
+        listening.restore(int(group.listeners[0]), token.stored)
         if opened.snapshot is not None:
-            nothing_happened = (token.seq, token.epoch) == (reply.seq, reply.epoch)
+            nothing_happened = (token.stored.seq, token.epoch) == (reply.seq, reply.epoch)
             listening.renew(group.listeners, opened.snapshot, moment_of(opened, reply), only_if_other=nothing_happened)
             catch_up(listening, group.listeners, opened, reply)
         elif opened.channel in reply.replay:
@@ -281,7 +288,9 @@ class Groups:
         spec = reply.channels[opened.channel]
         listening = self.channels.get(opened.channel)
         if listening is None or listening.spec != spec:
-            listening = Listening(spec, opened.points.shape[1], self.attention)
+            single = issubclass(KINDS[spec.kind].answers, SingleAnswers)
+            family = SingleListening if single else CollectionListening
+            listening = family(spec, opened.points.shape[1], self.attention)
             self._register(opened.channel, listening)
         return listening
 

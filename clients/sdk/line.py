@@ -9,7 +9,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, Send
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, SendFrame
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network import compiled
 from hullcast.network.link.dialer import Dialer
@@ -222,7 +222,7 @@ class Line:
         if not compiled.is_loaded():  # numba, for a client's first subscription: a while that others need not wait
             await asyncio.to_thread(compiled.load)
         token = group.token
-        since, epoch = (None, None) if token is None else (token.seq, token.epoch)
+        since, epoch = (None, None) if token is None else (token.stored.seq, token.epoch)
         opening = self.session.subscribe(group, since, epoch)
         self.owners[group.number] = owner
         try:
@@ -366,7 +366,7 @@ class Line:
         """Make the session's decisions happen."""
         for effect in effects:
             match effect:
-                case Send(payload):
+                case SendFrame(payload):
                     self._send(payload)
                 case CallAnswered(call, reply):
                     self._settle(call, reply, None)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.clients.sdk.policy import OVERSHOOT
 from hullcast.network.answers.aggregate import same
+from hullcast.network.answers.answers import Overflow
 from hullcast.network.answers.newest import settle, take_newest
-from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS, Outbox, Taken
-from hullcast.network.wire.errors import InvariantBroken
+from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS, Taken
+from hullcast.network.wire.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
     from hullcast.clients.sdk.listening import Listening
+    from hullcast.network.answers.events import Change, Resync
 
-    Backlog = ScalarBacklog | CollectionBacklog
+    EventColumns = tuple["Ints", "Ints", "Floats", "Floats", "Ints", Sequence[object]]  # as `put` takes them
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -28,7 +30,36 @@ Ints = npt.NDArray[np.int64]
 GAPS = ("", "gap", "sum", "overflow")
 #: The arrays of a mailbox, a cell for each listener.
 COLUMNS = ("seqs", "fresh", "conflated", "gaps", "told", "told_rests", "queued", "wanted", "watched", "groups")
+#: A queue that blocks holds back nobody while no event of it was ever taken: whoever subscribes only for `answer` need
+#: not take any. It then keeps so many times its buffer, and what the last frame brought; the oldest become a Resync.
+OVERSHOOT = 8
 UNTAKEN = 64  # frames whose changes are listed one by one for whoever follows a group
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowPolicy:
+    """A subscription's overflow policy; `buffer` is the number of events that may wait."""
+
+    overflow: Overflow
+    buffer: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.overflow not in get_args(Overflow):
+            raise BadSetting("overflow", self.overflow, f"it takes one of {', '.join(get_args(Overflow))}")
+        given: object = self.buffer
+        if type(given) is not int or given < 1:
+            raise BadSetting("buffer", self.buffer, "it takes a whole number, 1 or more")
+
+    @property
+    def queues(self) -> bool:
+        """Whether single events wait, rather than the newest answer."""
+        return self.overflow != "latest"
+
+    @property
+    def limit(self) -> int:
+        """Events that wait at most; beyond that the oldest becomes a Resync. Only "drop_oldest" has such a limit: for
+        the others, what a frame brings waits in full, and no more frames are heard (or the subscription ends)."""
+        return self.buffer if self.overflow == "drop_oldest" else sys.maxsize
 
 
 class Attention:
@@ -40,8 +71,38 @@ class Attention:
         self.doubted: set[Listening] = set()  # sums must come anew, or have been asked for
 
 
-class Mailbox(Outbox):
-    """Takes the place of an engine's outbox, whose ring drops the oldest event of all subscriptions together.
+class Backlog(Protocol):
+    """The queue of a listener: its events in order, bounded, gaps among them marked. See single.py and collected.py."""
+
+    policy: OverflowPolicy
+    dropped: int
+
+    @property
+    def pending(self) -> int: ...
+    @property
+    def first_seq(self) -> int | None: ...
+    @property
+    def conflated(self) -> int: ...
+    def hear(self, taken: Taken) -> None: ...
+    def take(self) -> Change | Resync | None: ...
+    def keep(self, limit: int) -> None: ...
+
+
+class Gap(NamedTuple):
+    """Events are missing: how many of them were dropped here, and why."""
+
+    lost: int
+    reason: str
+
+    def and_then(self, later: Gap | None) -> Gap:
+        """Two gaps with nothing in between."""
+        if later is None:
+            return self
+        return Gap(self.lost + later.lost, later.reason if self.reason == "overflow" else self.reason)
+
+
+class Mailbox:
+    """Takes the place of an engine's `Outbox`, whose ring drops the oldest event of all subscriptions together.
 
     Most listeners want the newest answer only. For them an event is three array cells (when, how many since one was
     taken, is somebody waiting), written for all listeners of a frame at once; Python sees an event only of listeners
@@ -52,10 +113,9 @@ class Mailbox(Outbox):
     """
 
     def __init__(self, open_backlog: Callable[[int], Backlog], attention: Attention | None = None) -> None:
-        super().__init__(1)
         self._open_backlog = open_backlog
         self._attention = attention or Attention()
-        self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]] = []
+        self._parts: list[EventColumns] = []
         self.seqs: Ints = np.zeros(16, np.int64)  # of the last change
         self.fresh: Ints = np.zeros(16, np.int64)  # changes since one was taken
         self.conflated: Ints = np.zeros(16, np.int64)
@@ -154,15 +214,13 @@ class Mailbox(Outbox):
                 self.woken.append(who[wanted])
                 self._attention.waking.add(self)
 
-    def _without_held(
-        self, part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]
-    ) -> tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]:
+    def _without_held(self, part: EventColumns) -> EventColumns:
         held = np.isin(part[0], np.fromiter(self.held, np.int64, len(self.held)))
         for listener in part[0][held].tolist():
             self.held[listener] += 1
         return _some(part, ~held)
 
-    def _enqueue(self, part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]) -> None:
+    def _enqueue(self, part: EventColumns) -> None:
         who, seqs, values, rests, places, items = part
         order = np.argsort(who, kind="stable")
         who = who[order]
@@ -174,14 +232,9 @@ class Mailbox(Outbox):
             if backlog is None:
                 backlog = self.backlogs[listener] = self._open_backlog(listener)
             self.trim(listener, backlog)
-            numbers = values[mine].tolist()
-            if len(places):
-                told = [items[place] for place in places[mine].tolist()]
-                _hear(backlog, Taken(seqs[mine].tolist(), numbers, [], told))
-            else:
-                more = rests[mine].tolist() if len(rests) else [0.0] * len(mine)
-                for event in zip(seqs[mine].tolist(), numbers, more, strict=True):
-                    _put(backlog, *event)
+            more = rests[mine].tolist() if len(rests) else [0.0] * len(mine)
+            told = [items[place] for place in places[mine].tolist()] if len(places) else []
+            backlog.hear(Taken(seqs[mine].tolist(), values[mine].tolist(), more, told))
             self.measure(listener, backlog)
 
     def queue(self, ids: Ints) -> None:
@@ -301,21 +354,8 @@ class Mailbox(Outbox):
         over, self._over = sorted(self._over), set()
         return over
 
-    def amend(self, subscription: int, seq: int, value: float, rest: float) -> None:
-        """Sums are not taken anew here, so nothing told is ever amended."""
-        raise InvariantBroken("mailbox: a client cannot take sums anew")
 
-    def retract(self, subscription: int, seq: int) -> None:
-        """The answer is as before, so nothing was told; see `amend`."""
-
-    def memory_bytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(getattr(self, name).nbytes for name in COLUMNS)
-
-
-def _some(
-    part: tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]], rows: npt.NDArray[np.bool_]
-) -> tuple[Ints, Ints, Floats, Floats, Ints, Sequence[object]]:
+def _some(part: EventColumns, rows: npt.NDArray[np.bool_]) -> EventColumns:
     who, seqs, values, rests, places, items = part
     return (
         who[rows],
@@ -325,11 +365,3 @@ def _some(
         places[rows] if len(places) else places,
         items,
     )
-
-
-def _hear(backlog: Backlog, taken: Taken) -> None:
-    backlog.hear(taken)  # type: ignore[union-attr]  # only collections have items
-
-
-def _put(backlog: Backlog, seq: int, value: float, rest: float) -> None:
-    backlog.put(seq, value, rest)  # type: ignore[union-attr]  # only single values have none

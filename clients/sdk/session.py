@@ -16,10 +16,11 @@ from hullcast.clients.sdk.effects import (
     Failover,
     GroupOpened,
     RetryLater,
-    Send,
+    SendFrame,
 )
 from hullcast.clients.sdk.groups import Groups, SubscriptionGroup, catch_up, moment_of
 from hullcast.clients.sdk.resuming import Resuming, Standing
+from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.bodies import (
     AnswerPart,
@@ -36,7 +37,16 @@ from hullcast.network.wire.bodies import (
     Synced,
 )
 from hullcast.network.wire.columns import concatenate
-from hullcast.network.wire.errors import BadFrame, HullcastError, LogBroken, OutOfTurn, TooLarge, Unavailable, from_wire
+from hullcast.network.wire.errors import (
+    BadFrame,
+    HullcastError,
+    LogBroken,
+    OutOfTurn,
+    TooLarge,
+    Unavailable,
+    UsageError,
+    from_wire,
+)
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.listening import Listening
@@ -211,7 +221,7 @@ class ClientSession:
         members = self.groups.leave(group, listeners)
         if members is not None and not len(members):
             return []
-        return self._said([Send(frames.encode(frames.Leave(group.number, members)))])
+        return self._said([SendFrame(frames.encode(frames.Leave(group.number, members)))])
 
     def _said(self, effects: list[Effect]) -> list[Effect]:
         """What needs no reply: now, or when the link is back as it was. On a fresh one it has no meaning any more."""
@@ -264,7 +274,7 @@ class ClientSession:
         encoded = call.encoded
         if call.fetching is not None and isinstance(call.body, Subscribe):
             encoded = call.fetching.next(call.body)
-        return [Send(frames.encode(frames.Request(call.sent_as, (), None, encoded, after, call.lost)))]
+        return [SendFrame(frames.encode(frames.Request(call.sent_as, (), None, encoded, after, call.lost)))]
 
     # --- the link ------------------------------------------------------------------------------------------
 
@@ -426,6 +436,10 @@ class ClientSession:
         opened = reply.groups[0]
         if opened.failed is not None:
             return [CallRefused(call.number, from_wire(opened.failed.code, opened.failed.arguments))]
+        spec = reply.channels.get(opened.channel)
+        if spec is not None and spec.kind not in KINDS:
+            error = UsageError(f"this client does not know {spec.kind} subscriptions; use that of the server's version")
+            return [CallRefused(call.number, error), *self._leave_unknown(reply)]
         self.groups.open(group, opened, reply)
         self._stand(reply)
         return [GroupOpened(call.number, group), *self._ask_for_suspects()]
@@ -460,7 +474,7 @@ class ClientSession:
             if self._resuming.refused_one(group, error):
                 effects += self._end([group], error)
         left = self.groups.gone(told)
-        effects += [Send(frames.encode(frames.Leave(number, members))) for number, members in left]
+        effects += [SendFrame(frames.encode(frames.Leave(number, members))) for number, members in left]
         return effects + self._leave_unknown(reply) + self._ask_for_more()
 
     def _end(self, groups: list[SubscriptionGroup], error: HullcastError) -> list[Effect]:
@@ -477,7 +491,7 @@ class ClientSession:
         if not unknown:
             return []
         pending = {call.group.number for call in self._calls.values() if call.group is not None}
-        return [Send(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
+        return [SendFrame(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
 
     # --- sums that must come anew ------------------------------------------------------------------------------
 
@@ -506,7 +520,7 @@ class ClientSession:
             here = np.where(present, listeners, -1)
             listening.restart(here, opened.snapshot, moment_of(opened, reply), "sum")
             catch_up(listening, here, opened, reply)
-        return self._said([Send(frames.encode(frames.Leave(opened.group, None)))])
+        return self._said([SendFrame(frames.encode(frames.Leave(opened.group, None)))])
 
 
 def _expected(reply: bodies.Body, kind: type[Subscribed]) -> Subscribed:

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from hullcast.clients.sdk.token import make_token
+from hullcast.clients.sdk.token import Token, subject_of
 from hullcast.network.answers.events import Event, Progress, Resync, Snapshot
 from hullcast.network.wire.errors import HullcastError, SubscriptionClosed, SubscriptionOverflow, UsageError
 
@@ -193,9 +193,8 @@ class LiveSubscription:
         group = self._group
         parameters = group.parameters_of(self._listener)
         stands = self._line.session.standing(group)
-        epoch = stands.epoch or b""
-        token = make_token(self._listening, self._listener, stands.seq, epoch, group.channel, group.sql, parameters)
-        return token.text()
+        subject, stored = subject_of(group.sql, parameters), self._listening.stored(self._listener, stands.seq)
+        return Token(stands.epoch or b"", subject, self._listening.spec.kind, group.channel, stored).text()
 
     # --- events ----------------------------------------------------------------------------------------------
 

@@ -187,7 +187,7 @@ class LiveSubscriptions:
         self._check_open()
         if (self._listeners < 0).any():
             raise SubscriptionClosed(self.sql)
-        return self._listening.answers(self._listeners)
+        return self._listening.column(self._listeners)
 
     @property
     def conflated(self) -> int:
@@ -215,7 +215,7 @@ class LiveSubscriptions:
             changed, gaps = listening.take_changed(group)
             if len(changed):
                 which = self._order[np.searchsorted(self._sorted, changed)]
-                return Changed(which, listening.mailbox.seqs[changed], listening.answers(changed), REASONS[gaps])
+                return Changed(which, listening.mailbox.seqs[changed], listening.column(changed), REASONS[gaps])
             try:
                 async with asyncio.timeout_at(until):
                     await self._wait()

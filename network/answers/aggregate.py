@@ -1,31 +1,30 @@
-"""Answers that a message moves by a little: COUNT, SUM and AVG over a range."""
+"""COUNT, SUM and AVG of a range: a message moves the answer by a little."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from hullcast.network.answers.pairs import end_of, next_message
+from hullcast.network.answers.answers import SingleAnswers
+from hullcast.network.answers.audience import end_of, next_message
 from hullcast.network.compiled import kernel, part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
+    from hullcast.network.answers.answers import Anew, Decoder, Floats, Ints
     from hullcast.network.answers.audience import Audience
     from hullcast.network.answers.outbox import Outbox
+    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.columns import Columns
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
-
-COUNT, SUM, EXACT_SUM, AVG = 0, 1, 2, 3
+COUNT, SUM, EXACT_SUM, AVG = 0, 1, 2, 3  # `function` of a channel's description
 
 
 ROWS, HIGH, LOW, LOST_BITS = 0, 1, 2, 3  # columns of a state
-STATE = ("rows", "high", "low", "lost_bits")  # their names in a snapshot
+STATE = ("rows", "high", "low", "lost_bits")  # their names in first answers
 
 _SPLITTER = 2.0**27 + 1.0  # divides a float64 into two halves of its digits
 _HUGE, _TINY, _LEAST = 2.0**800, 2.0**-800, 2.0**-700
@@ -33,7 +32,7 @@ _DOWN, _UP = 2.0**-600, 2.0**600
 _LESS, _MORE = 1.0 - 2.0**-48, 1.0 + 2.0**-48  # around a number with an error of its last bit or two
 
 
-class AggregateAnswers:
+class AggregateAnswers(SingleAnswers):
     """Per listener the number of rows in its range and their sum, as an unevaluated pair of floats (high + low).
 
     The pair holds 106 bits, so that adding and taking away rows for days leaves no drift: the answer is the sum of
@@ -43,46 +42,42 @@ class AggregateAnswers:
     range has the sum 0 exactly.
     """
 
-    def __init__(self, function: int) -> None:
-        self.function = function
-        self.state: Floats = np.zeros((16, 4))
-        self._marks: Ints = np.full(16, -1, np.int64)
+    form = "places"
+    columns = STATE
+
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
+        super().__init__(spec, decoder, anew)
+        self.function = spec.function
+        self._marks: Ints = np.full(len(self.state), -1, np.int64)
         self._mark = 0
 
-    def start(self, ids: Ints, state: Floats) -> None:
-        """Set the first states of new listeners."""
-        highest = int(ids.max(initial=-1)) + 1
-        if highest > len(self.state):
-            grown = np.zeros((max(highest, 2 * len(self.state)), 4))
-            grown[: len(self.state)] = self.state
-            self.state = grown
-            self._marks = np.full(len(grown), -1, np.int64)
-        self.state[ids] = state
+    def numbers(self, ids: Ints) -> tuple[Floats, Floats]:
+        """NaN stands for NULL. The rest is 0 but for exact sums."""
+        values, rests = answers_of(self.function, self.state, ids)
+        return values, rests
 
-    def answer(self, listener: int) -> tuple[float, float]:
-        """(value, rest) of one listener; NaN stands for NULL. The rest is 0 but for exact sums."""
-        return _answer(self.function, self.state, listener)
+    def read(self, value: float, rest: float) -> Any:
+        if np.isnan(value):
+            return None
+        if self.function == COUNT:
+            return int(value)
+        return int(value) + int(rest) if self.function == EXACT_SUM else value
 
-    def values(self, listeners: Ints) -> Floats:
-        """The values of many listeners, without their rests."""
-        return answers_of(self.function, self.state, listeners)[0]
+    def column(self, ids: Ints) -> npt.NDArray[Any]:
+        """Whole numbers for COUNT, floats with NaN for NULL; objects where a sum may be too large for either."""
+        if self.function == EXACT_SUM:
+            return super().column(ids)
+        values = self.numbers(ids)[0]
+        return values.astype(np.int64) if self.function == COUNT else values
 
-    def hear(
-        self,
-        audience: Audience,
-        old: tuple[Floats, Floats],
-        new: tuple[Floats, Floats],
-        seqs: Ints,
-        old_y: Floats,
-        new_y: Floats,
-        take_anew: Callable[[Ints], Floats],
-    ) -> int:
-        """Take messages in order. `old` and `new` are the query boxes around the row's places (an empty box where
-        it had or has none), `old_y` and `new_y` what it counted for; `take_anew` gives the states of listeners as
-        of the end of the batch. Returns how many were told."""
-        told = 0
+    def hear(self, audience: Audience, columns: Columns) -> int:
+        """`old.y` and `new.y` are what a row counted for, and counts for."""
+        if len(self._marks) < len(self.state):
+            self._marks = np.full(len(self.state), -1, np.int64)
+        old_y, new_y = cast("Floats", columns["old.y"]), cast("Floats", columns["new.y"])
+        seqs, told = cast("Ints", columns["seq"]), 0
         suspects: dict[int, Doubt] = {}
-        for was, now in audience.around(old, new):
+        for was, now in audience.around(*self.boxes(columns)):
             who, what, values, rests, doubted, doubts = _fold(
                 self.function, self.state, self._marks, self._mark, *was, *now, old_y, new_y
             )
@@ -92,20 +87,29 @@ class AggregateAnswers:
             for i, (message, value, rest) in zip(doubted.tolist(), doubts.tolist(), strict=True):
                 suspects[i] = Doubt(int(seqs[int(message)]), value, rest)
         if suspects:
-            self._correct(audience.outbox, suspects, take_anew)
+            self._correct(audience, suspects)
         return told
 
-    def _correct(self, outbox: Outbox, suspects: dict[int, Doubt], take_anew: Callable[[Ints], Floats]) -> None:
+    def _correct(self, audience: Audience, suspects: dict[int, Doubt]) -> None:
         """Replace the states of suspects, and what they were told of the last message that concerned them."""
         ids = np.array(sorted(suspects))
-        folded = {i: self.answer(i) for i in suspects}
-        self.state[ids] = take_anew(ids)
+        folded = {i: self.number(i) for i in suspects}
+        exact = self.anew(ids)
+        if exact is None:
+            return
+        self.start(ids, exact)
+        outbox = cast("Outbox", audience.outbox)  # only an engine takes answers anew at once
         for i, doubt in suspects.items():
-            value, rest = self.answer(i)
+            value, rest = self.number(i)
             if same(value, rest, doubt.value, doubt.rest):
                 outbox.retract(i, doubt.seq)
             elif not same(value, rest, *folded[i]):
                 outbox.amend(i, doubt.seq, value, rest)
+
+
+def first_answers(states: Floats) -> Columns:
+    """States, a row for each listener, as first answers."""
+    return {name: np.ascontiguousarray(states[:, i]) for i, name in enumerate(STATE)}
 
 
 class Doubt(NamedTuple):
@@ -220,7 +224,7 @@ def _answer(function: int, state: Floats, i: int) -> tuple[float, float]:
 
 @kernel
 def answers_of(function: int, state: Floats, ids: Ints) -> tuple[Floats, Floats]:
-    """(values, rests) of some listeners, as `AggregateAnswers.answer` gives them one by one."""
+    """(values, rests) of some listeners; see `AggregateAnswers.numbers`."""
     values, rests = np.empty(len(ids)), np.empty(len(ids))
     for k in range(len(ids)):
         values[k], rests[k] = _answer(function, state, ids[k])

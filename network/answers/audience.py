@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hullcast.network.answers.outbox import Outbox
+from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS
+from hullcast.network.compiled import inlined
+from hullcast.network.matching.duality import in_rectangles
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import report_some
 from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -23,16 +25,33 @@ if TYPE_CHECKING:
 PAIRS = 1 << 18
 
 
-class Audience:
-    """Numbers for listeners, the index that finds them by predicate, and their outbox.
+class EventSink(Protocol):
+    """Where the events of listeners go: the `Outbox` of an engine's channel, or the `Mailbox` of a client."""
 
-    Listeners have small numbers, reused after they leave, so that answers can live in plain arrays
-    (`ExtremumAnswers`, `AggregateAnswers`) beside the index.
+    def reserve(self, subscriptions: int) -> None: ...
+
+    def put(
+        self,
+        subscriptions: Ints,
+        seqs: Ints,
+        values: Floats,
+        rests: Floats = NO_RESTS,
+        places: Ints = NO_PLACES,
+        items: Sequence[object] = (),
+    ) -> None: ...
+
+    def forget(self, subscriptions: Ints) -> None: ...
+
+
+class Audience:
+    """Numbers for listeners, the index that finds them by predicate, and where their events go.
+
+    Listeners have small numbers, reused after they leave, so that answers can live in plain arrays beside the index.
     """
 
-    def __init__(self, dimensions: int, event_limit: int) -> None:
+    def __init__(self, dimensions: int, outbox: EventSink) -> None:
         self.index = PointIndex(max(1, dimensions))
-        self.outbox = Outbox(event_limit)
+        self.outbox = outbox
         self._free: dict[int, None] = {}  # in the order they left
         self._used = 0
         self._silent: set[int] = set()  # listeners that no message can ever concern: not in the index
@@ -64,9 +83,9 @@ class Audience:
         """The partitions listeners ask for: the last coordinate of their points."""
         return self.index.points()[:, -1]
 
-    def lose(self) -> None:
-        """Messages were lost that may concern anybody: each one's next event is a Resync."""
-        self.outbox.lose(np.array([i for i in range(self._used) if i not in self._free], np.int64))
+    def everybody(self) -> Ints:
+        """The numbers of all who are here."""
+        return np.array([i for i in range(self._used) if i not in self._free], np.int64)
 
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners and what waited for them."""
@@ -79,6 +98,18 @@ class Audience:
         self._silent -= silent
         self.index.delete(np.array(sorted(leaving - silent), np.int64))
         self._free.update(dict.fromkeys(leaving))
+
+    def inside(
+        self, inner_l: Floats, inner_r: Floats, outer_l: Floats, outer_r: Floats, partitions: Floats
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Pairs (messages, listeners) for messages that are rectangles, some at a time; see `in_rectangles`."""
+        start = 0
+        while start < len(inner_l):
+            start, messages, listeners = in_rectangles(
+                self.index.arrays, inner_l, inner_r, outer_l, outer_r, partitions, start, PAIRS
+            )
+            if len(messages):
+                yield messages, listeners
 
     def around(
         self, old: tuple[Floats, Floats], new: tuple[Floats, Floats]
@@ -93,3 +124,22 @@ class Audience:
             if kept or len(now):
                 yield (was[:kept], who_was[:kept]), (now, who_is)
             start = stop
+
+
+@inlined
+def next_message(old_messages: Ints, a: int, new_messages: Ints, b: int) -> int:
+    """Of the two columns of pairs that `around` gives: the message that comes next, if old pairs are taken up to a and
+    new ones up to b; -1 at the end."""
+    if a == len(old_messages) and b == len(new_messages):
+        return -1
+    if b == len(new_messages) or (a < len(old_messages) and old_messages[a] <= new_messages[b]):
+        return int(old_messages[a])
+    return int(new_messages[b])
+
+
+@inlined
+def end_of(messages: Ints, start: int, message: int) -> int:
+    """Where the pairs of a message end that begin at `start`."""
+    while start < len(messages) and messages[start] == message:
+        start += 1
+    return start

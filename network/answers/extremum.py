@@ -1,54 +1,55 @@
-"""Answers that a message replaces outright: range MIN and MAX; and who hears a rectangle at all."""
+"""MIN and MAX of a range: a message replaces the answer outright."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.network.answers.audience import PAIRS
-from hullcast.network.matching.duality import in_rectangles
+from hullcast.network.answers.answers import SingleAnswers
+from hullcast.network.answers.newest import replace_newest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from hullcast.network.answers.answers import Floats, Ints
     from hullcast.network.answers.audience import Audience
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+    from hullcast.network.wire.columns import Columns
 
 
-def heard(
-    audience: Audience, inner_l: Floats, inner_r: Floats, outer_l: Floats, outer_r: Floats, partitions: Floats
-) -> Iterator[tuple[Ints, Ints]]:
-    """(messages, listeners) of rectangle messages, some messages at a time; see `in_rectangles`."""
-    start = 0
-    while start < len(inner_l):
-        start, messages, listeners = in_rectangles(
-            audience.index.arrays, inner_l, inner_r, outer_l, outer_r, partitions, start, PAIRS
-        )
-        if len(messages):
-            yield messages, listeners
+class ExtremumAnswers(SingleAnswers):
+    """One number a listener, the best y; an infinity stands for NULL."""
 
+    form = "rectangles"
+    columns = ("best",)
 
-class ExtremumAnswers:
-    """One number a listener; an infinity stands for NULL."""
+    def hear(self, audience: Audience, columns: Columns) -> int:
+        seqs, best, told = cast("Ints", columns["seq"]), cast("Floats", columns["best"]), 0
+        for messages, listeners in audience.inside(*self.sides(columns)):
+            values = best[messages]
+            self.state[:, 0][listeners] = values  # of several messages to one listener the last one stays
+            audience.outbox.put(listeners, seqs[messages], values)
+            told += len(listeners)
+        return told
 
-    def __init__(self) -> None:
-        self.values: Floats = np.empty(16)
+    def hear_newest(self, audience: Audience, columns: Columns, latest: Ints, fresh: Ints) -> tuple[int, Ints]:
+        seqs, best = cast("Ints", columns["seq"]), cast("Floats", columns["best"])
+        cells = (self.state[:, 0], latest, fresh)
+        return replace_newest(audience.index.arrays, *self.sides(columns), seqs, best, *cells)
 
-    def start(self, ids: Ints, values: Floats) -> None:
-        """Set the first answers of new listeners."""
-        highest = int(ids.max(initial=-1)) + 1
-        if highest > len(self.values):
-            grown = np.empty(max(highest, 2 * len(self.values)))
-            grown[: len(self.values)] = self.values
-            self.values = grown
-        self.values[ids] = values
+    def numbers(self, ids: Ints) -> tuple[Floats, Floats]:
+        return self.state[ids, 0], np.zeros(len(ids))
 
-    def hear(self, audience: Audience, messages: Ints, listeners: Ints, seqs: Ints, best: Floats) -> None:
-        """Take messages in order: each listener paired with one has that answer now."""
-        values = best[messages]
-        self.values[listeners] = values  # of several messages to one listener the last one stays
-        audience.outbox.put(listeners, seqs[messages], values)
+    def read(self, value: float, rest: float) -> Any:
+        return None if np.isinf(value) else self.decoder.value(self.spec.y_type, value)
+
+    def column(self, ids: Ints) -> npt.NDArray[Any]:
+        """Floats with NaN for NULL; of timestamps datetime64 with NaT."""
+        values: Floats = self.state[ids, 0]
+        empty = np.isinf(values)
+        if self.spec.y_type != "TIMESTAMP":
+            values[empty] = np.nan
+            return values
+        values[empty] = 0.0
+        instants: npt.NDArray[np.datetime64] = values.astype(np.int64).astype("datetime64[us]")
+        instants[empty] = np.datetime64("NaT")
+        return instants

@@ -1,67 +1,71 @@
-"""Answers that are collections: which listeners a row or value enters, leaves, or changes in."""
+"""Rows of a table or of a join: which listeners a row enters, leaves, or changes in."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from hullcast.network.answers.answers import CollectionAnswers
+from hullcast.network.answers.audience import end_of, next_message
 from hullcast.network.answers.outbox import NO_RESTS
-from hullcast.network.answers.pairs import end_of, next_message
 from hullcast.network.compiled import kernel
+from hullcast.network.wire.columns import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
-
+    from hullcast.network.answers.answers import Anew, Booleans, Decoder, Floats, Ints
     from hullcast.network.answers.audience import Audience
-
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
-    Booleans = npt.NDArray[np.bool_]
+    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.columns import Columns
 
 #: What an event does to the collection; stored as the event's value.
 ENTER, CHANGE, LEAVE = 1.0, 2.0, 3.0
 
 
-class RowAnswers:
-    """Decides who must hear of which row; the collections themselves are kept by whoever reads the events."""
+class RowAnswers(CollectionAnswers):
+    """Rows in the order of their keys."""
 
-    def __init__(self) -> None:
+    form = "places"
+
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
+        super().__init__(spec, decoder, anew)
+        self._keys = [(f"key.{i}", kind) for i, kind in enumerate(spec.key_types)]
+        self._cells = [(f"row.{i}", kind) for i, kind in enumerate(spec.row_types)]
         self._marks: Ints = np.full(16, -1, np.int64)
         self._mark = 0
 
-    def hear(
-        self,
-        audience: Audience,
-        old: tuple[Floats, Floats],
-        new: tuple[Floats, Floats],
-        seqs: Ints,
-        altered: Booleans,
-        items: Callable[[Ints], Sequence[object]],
-    ) -> int:
-        """Take messages in order. `old` and `new` are the query boxes around the row before and after (empty where
-        there is none); `altered` says whether what is shown of a row that stays is different. `items` makes
-        the payload of the messages that somebody hears. Returns how many were told."""
+    def hear(self, audience: Audience, columns: Columns) -> int:
+        """`altered` says whether what is shown of a row that stays is different."""
         if audience.capacity > len(self._marks):
             self._marks = np.full(2 * audience.capacity, -1, np.int64)
+        seqs, altered = cast("Ints", columns["seq"]), cast("Booleans", columns["altered"])
         told = 0
-        for was, now in audience.around(old, new):
+        for was, now in audience.around(*self.boxes(columns)):
             who, what, how = _fold(self._marks, self._mark, *was, *now, altered)
             self._mark += 2 * len(seqs)
-            deliver(audience, who, what, how, seqs, items)
+            deliver(audience, who, what, how, seqs, partial(self.entries, columns))
             told += len(who)
         return told
+
+    def entries(self, columns: Columns, rows: Ints) -> list[tuple[Any, Any]]:
+        keys, cells = (
+            [self.decoder.values(kind, some(columns[name], rows)) for name, kind in named]
+            for named in (self._keys, self._cells)
+        )
+        return list(zip(keys[0] if len(keys) == 1 else zip(*keys, strict=True), zip(*cells, strict=True), strict=True))
 
 
 def deliver(
     audience: Audience, who: Ints, what: Ints, how: Floats, seqs: Ints, items: Callable[[Ints], Sequence[object]]
 ) -> None:
-    """Put events into the outbox, with the payload of just the messages somebody hears."""
+    """Put events into the outbox, in the order of the messages, with the payload of just those somebody hears."""
     if len(who):
-        heard, places = np.unique(what, return_inverse=True)
-        audience.outbox.put(who, seqs[what], how, NO_RESTS, places.reshape(-1), items(heard))
+        first = np.ones(len(what), np.bool_)
+        first[1:] = what[1:] != what[:-1]
+        audience.outbox.put(who, seqs[what], how, NO_RESTS, np.cumsum(first) - 1, items(what[first]))
 
 
 @kernel

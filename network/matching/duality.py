@@ -61,13 +61,16 @@ def around_points(
     """
     d, n = len(columns), len(there)
     width = max(1, 2 * d + (partitions is not None))
-    lows, highs = np.full((n, width), -np.inf), np.full((n, width), np.inf)
+    lows, highs = np.empty((n, width)), np.empty((n, width))
+    lows.fill(-np.inf)
+    highs.fill(np.inf)
     for i, (column, upper) in enumerate(zip(columns, columns if uppers is None else uppers, strict=True)):
         highs[:, 2 * i] = column
         lows[:, 2 * i + 1] = upper
     if partitions is not None:
         lows[:, 2 * d] = highs[:, 2 * d] = partitions
-    lows[~there], highs[~there] = np.inf, -np.inf
+    if not there.all():
+        lows[~there], highs[~there] = np.inf, -np.inf
     return lows, highs
 
 

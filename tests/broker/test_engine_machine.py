@@ -256,7 +256,7 @@ def check_structures(engine: Engine) -> None:
     engine._interner.check_invariants()
     for channel in engine._channels:
         channel.audience.index.check()
-        channel.audience.outbox.check()
+        channel.outbox.check()
         for keeper in (getattr(channel, "keeper", None), *getattr(channel, "keepers", ())):
             if keeper is not None:
                 keeper.tree.check()

@@ -8,7 +8,8 @@ from math import inf, nextafter
 import numpy as np
 import pytest
 
-from hullcast.broker.sql.query import JoinOn, Kind, Ref
+from hullcast.broker.sql.query import JoinOn, Ref
+from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire.errors import BadParameter, SqlError, UnknownColumn, UnknownTable
 from tests.broker.test_sql_subscription import parse
 
@@ -31,7 +32,7 @@ from tests.broker.test_sql_subscription import parse
 )
 def test_tables_meet_in_equal_columns(tail: str, left: int, right: int) -> None:
     query = parse(f"SELECT a, d FROM {tail}")
-    assert query.shape.kind is Kind.JOIN
+    assert query.shape.kind is KINDS["JOIN"]
     assert query.shape.tables == ("r", "s")
     assert query.shape.on == JoinOn(left, right, band=False)
     assert query.shape.projection == (Ref(0, 1), Ref(1, 3))

@@ -6,9 +6,10 @@ import pickle
 
 import pytest
 
-from hullcast.broker.sql.query import Kind, Ref
+from hullcast.broker.sql.query import Ref
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
 from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.network.answers.kinds import KINDS, SubscriptionKind
 from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
 
 _TYPES = {"T": ColumnType.TEXT, "R": ColumnType.REAL, "I": ColumnType.INTEGER, "D": ColumnType.TIMESTAMP}
@@ -34,18 +35,18 @@ def parse(sql: str) -> ParsedQuery:
 @pytest.mark.parametrize(
     ("sql", "kind", "y", "name"),
     [
-        ("SELECT MIN(per) FROM stock", Kind.MIN, PER, "MIN(PER)"),
-        ("select max(At) from STOCK s", Kind.MAX, AT, "MAX(AT)"),
-        ("SELECT COUNT(*) FROM Stock", Kind.COUNT, None, "COUNT(*)"),
-        ("SELECT COUNT(Sector) FROM Stock", Kind.COUNT, SECTOR, "COUNT(SECTOR)"),
-        ("SELECT SUM(s.volume) FROM Stock AS s", Kind.SUM, VOLUME, "SUM(VOLUME)"),
-        ("SELECT AVG(PER) AS mean FROM Stock", Kind.AVG, PER, "mean"),
-        ("SELECT AVG(PER) mean FROM Stock", Kind.AVG, PER, "mean"),
-        ("SELECT DISTINCT sector FROM Stock", Kind.DISTINCT, SECTOR, "SECTOR"),
-        ("SELECT DISTINCT per AS p FROM Stock;", Kind.DISTINCT, PER, "p"),
+        ("SELECT MIN(per) FROM stock", KINDS["MIN"], PER, "MIN(PER)"),
+        ("select max(At) from STOCK s", KINDS["MAX"], AT, "MAX(AT)"),
+        ("SELECT COUNT(*) FROM Stock", KINDS["COUNT"], None, "COUNT(*)"),
+        ("SELECT COUNT(Sector) FROM Stock", KINDS["COUNT"], SECTOR, "COUNT(SECTOR)"),
+        ("SELECT SUM(s.volume) FROM Stock AS s", KINDS["SUM"], VOLUME, "SUM(VOLUME)"),
+        ("SELECT AVG(PER) AS mean FROM Stock", KINDS["AVG"], PER, "mean"),
+        ("SELECT AVG(PER) mean FROM Stock", KINDS["AVG"], PER, "mean"),
+        ("SELECT DISTINCT sector FROM Stock", KINDS["DISTINCT"], SECTOR, "SECTOR"),
+        ("SELECT DISTINCT per AS p FROM Stock;", KINDS["DISTINCT"], PER, "p"),
     ],
 )
-def test_an_aggregate_has_a_kind_a_column_and_a_name(sql: str, kind: Kind, y: Ref | None, name: str) -> None:
+def test_a_function_has_a_kind_a_column_and_a_name(sql: str, kind: SubscriptionKind, y: Ref | None, name: str) -> None:
     query = parse(sql)
     assert (query.shape.kind, query.shape.y, query.columns) == (kind, y, (name,))
     assert (query.shape.tables, query.tables, query.shape.projection) == (("Stock",), (STOCK,), ())
@@ -54,7 +55,7 @@ def test_an_aggregate_has_a_kind_a_column_and_a_name(sql: str, kind: Kind, y: Re
 
 def test_a_selection_lists_its_columns_as_declared_and_may_repeat_them() -> None:
     query = parse("SELECT per, Stock.SYMBOL AS s, PER FROM stock WHERE per > 3")
-    assert query.shape.kind is Kind.SELECT
+    assert query.shape.kind is KINDS["SELECT"]
     assert query.shape.projection == (PER, SYMBOL, PER)
     assert query.columns == ("PER", "s", "PER")
 

@@ -16,7 +16,7 @@ from hullcast import BadSetting
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.sdk.connecting import configure
-from hullcast.clients.sdk.gate import Gate
+from hullcast.clients.sdk.publishing import Gate
 from hullcast.clients.sdk.testing import serving
 from hullcast.network.link.header import VERSION
 from hullcast.network.security.authenticator import LOGGED_MOST

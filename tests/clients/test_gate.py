@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from hullcast.clients.sdk.gate import Gate
+from hullcast.clients.sdk.publishing import Gate
 
 
 class Callers:

@@ -13,7 +13,7 @@ import pytest
 import hullcast
 from hullcast import Change, Progress, Resync, Snapshot, testing
 from hullcast.clients.sdk.client import Client
-from hullcast.clients.sdk.policy import OVERSHOOT
+from hullcast.clients.sdk.mailbox import OVERSHOOT
 from tests.support.links import wait_until
 from tests.support.queries import Asked, subscription
 from tests.support.twins import Twins

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.clients.sdk.backlog import ScalarBacklog
-from hullcast.clients.sdk.mailbox import UNTAKEN, Mailbox
-from hullcast.clients.sdk.policy import Policy
+from hullcast.clients.sdk.mailbox import UNTAKEN, Mailbox, OverflowPolicy
+from hullcast.clients.sdk.single import SingleBacklog
 
 
 def mailbox(size: int = 100) -> Mailbox:
-    made = Mailbox(lambda listener: ScalarBacklog(Policy("drop_oldest", 4)))
+    made = Mailbox(lambda listener: SingleBacklog(OverflowPolicy("drop_oldest", 4), lambda value, rest: value))
     made.reserve(size)
     return made
 

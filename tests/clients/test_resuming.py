@@ -115,11 +115,11 @@ def test_sums_and_sets_are_compared_as_answers(
     number, asked = only_request(effects)
     session.take(reply(number, taken(asked, before)))
     if looked_at:
-        many.listening.answers(many.listeners)
+        many.listening.column(many.listeners)
     number, asked = only_request(session.take(RESET))
     session.take(reply(number, taken(asked, after)))
     assert [events(many, member) for member in range(2)] == [[], [(Resync, 10, answers[1])]]
-    assert many.listening.answers(many.listeners).tolist() == answers
+    assert many.listening.column(many.listeners).tolist() == answers
 
 
 # --- portions ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, Send
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, SendFrame
 from hullcast.clients.sdk.groups import SubscriptionGroup
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network.answers.events import Change, Resync
@@ -37,7 +37,7 @@ def group(count: int = 1, overflow: Any = "block") -> SubscriptionGroup:
 
 
 def sent(effects: list[Effect]) -> list[frames.Frame]:
-    return [frames.decode(effect.payload) for effect in effects if isinstance(effect, Send)]
+    return [frames.decode(effect.payload) for effect in effects if isinstance(effect, SendFrame)]
 
 
 def requests(effects: list[Effect]) -> list[tuple[int, bodies.Body]]:
@@ -376,7 +376,7 @@ def test_members_that_left_are_left_out_when_subscribing_again_and_those_leaving
     assert leave.members is not None
     assert leave.members.tolist() == [1]
     assert many.listeners.tolist() == [keep[0], -1, keep[1]]
-    assert many.listening.answers(keep).tolist() == [3.0, 3.0]
+    assert many.listening.column(keep).tolist() == [3.0, 3.0]
 
 
 def test_partitions_numbered_anew_by_another_server_are_followed() -> None:

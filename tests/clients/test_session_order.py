@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hullcast.broker.log.publishers import Publishers, scoped
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, RetryLater, Send
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, RetryLater, SendFrame
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.errors import (
@@ -179,7 +179,7 @@ class Order(RuleBasedStateMachine):
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(payload):
+                case SendFrame(payload):
                     request = frames.decode(payload)
                     assert isinstance(request, frames.Request)
                     self.path.up.append(request)

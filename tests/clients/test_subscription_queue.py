@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast import BadSetting
-from hullcast.clients.sdk.backlog import CollectionBacklog, ScalarBacklog
-from hullcast.clients.sdk.policy import Overflow, Policy
+from hullcast.clients.sdk.collected import CollectionBacklog
+from hullcast.clients.sdk.mailbox import OverflowPolicy
+from hullcast.clients.sdk.single import SingleBacklog
+from hullcast.network.answers.answers import Overflow
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.answers.outbox import Taken
 from hullcast.network.answers.rows import CHANGE, ENTER, LEAVE
@@ -27,21 +29,21 @@ def read(value: float, rest: float) -> float:
 
 @given(STEPS, st.integers(1, 4))
 def test_a_queue_of_single_values_tells_all_in_order_and_counts_what_it_drops(steps: list[str], buffer: int) -> None:
-    backlog = ScalarBacklog(Policy("drop_oldest", buffer))
+    backlog = SingleBacklog(OverflowPolicy("drop_oldest", buffer), read)
     told: list[Change | Resync] = []
     changes = gaps = 0
     for seq, step in enumerate(steps, 1):
         if step == "take":
-            event = backlog.take(read)
+            event = backlog.take()
             told += [] if event is None else [event]
         elif step == "gap":
             gaps += 1
-            backlog.resync(seq, float(seq), 0.0, 0, "gap")
+            backlog.resync(seq, (float(seq), 0.0), 0, "gap")
         else:
             changes += 1
             backlog.put(seq, float(seq), 0.0)
         assert backlog.pending <= buffer + 1
-    while (event := backlog.take(read)) is not None:
+    while (event := backlog.take()) is not None:
         told.append(event)
     seqs = [event.seq for event in told]
     assert seqs == sorted(set(seqs))
@@ -64,7 +66,7 @@ HISTORY = st.lists(st.one_of(CELLS, st.sampled_from(["take", "gap", "token"])), 
 @pytest.mark.parametrize("overflow", POLICIES)
 @given(history=HISTORY, buffer=st.integers(1, 4))
 def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history: list[Any], buffer: int) -> None:
-    policy = Policy(overflow, buffer)
+    policy = OverflowPolicy(overflow, buffer)
     contents: dict[int, tuple[int]] = {9: (9,)}
     backlog = CollectionBacklog(dict(contents), tuple, policy)
     answers = {0: [(9,)]}  # by sequence number
@@ -120,9 +122,9 @@ def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history
 
 
 def test_policies_say_what_they_take() -> None:
-    assert (Policy("block", 10).limit, Policy("drop_oldest", 10).limit) == (sys.maxsize, 10)
+    assert (OverflowPolicy("block", 10).limit, OverflowPolicy("drop_oldest", 10).limit) == (sys.maxsize, 10)
     with pytest.raises(BadSetting, match="latest, block, drop_oldest, error"):
-        Policy("keep", 10)  # type: ignore[arg-type]  # that is the point
+        OverflowPolicy("keep", 10)  # type: ignore[arg-type]  # that is the point
     for buffer in (0, -1, 1.5, math.inf, True):
         with pytest.raises(BadSetting, match="whole number"):
-            Policy("block", buffer)  # type: ignore[arg-type]  # that is the point
+            OverflowPolicy("block", buffer)  # type: ignore[arg-type]  # that is the point

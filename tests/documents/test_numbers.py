@@ -123,7 +123,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SDK.md", r"Up to (\d+) changes of a client", "clients.sdk.client:CHANGES_WAITING"),
     ("SDK.md", r"the gateway's queue \((\d+ MiB)\)", setting("queue_bytes")),
     ("SDK.md", r"keeps up to (\d+ MiB) of what arrives", "clients.sdk.line:READ_AHEAD_BYTES"),
-    ("SDK.md", r"It keeps (\d+) times `buffer` events", "clients.sdk.policy:OVERSHOOT"),
+    ("SDK.md", r"It keeps (\d+) times `buffer` events", "clients.sdk.mailbox:OVERSHOOT"),
     ("SDK.md", r"A call with up to ([\d,]+) ranges is one request", PORTION),
     ("SDK.md", r"`buffer` is ([\d,]+) unless", buffer_by_default),
     ("SDK.md", r"\| (\d+ MiB) less room for the frame", "network.wire.limits:DEFAULT.frame_bytes"),

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from hullcast.broker.reformulate.channel import RECTANGULAR
-from hullcast.broker.sql.query import Kind
+from hullcast.network.answers.kinds import KINDS
 from hullcast.network.link import header
 from hullcast.network.wire import bodies, columns, errors, frames, packing, walk
 from tests.support.documents import section, text_of
@@ -91,12 +90,12 @@ def test_a_part_of_a_frame_has_the_fields_that_the_page_lists(what: str, declare
     assert split(found[1]) == declared, f"PROTOCOL.md: write {right}"
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_the_form_of_a_kind_is_that_of_the_code(kind: Kind) -> None:
-    row = re.search(rf"^\| `{kind.value}` \| SELECT .*\| `(\w+)` \|$", PAGE, re.MULTILINE)
-    form = "rectangles" if kind in RECTANGULAR else "places"
-    assert row is not None, f"PROTOCOL.md, 7.1: say of {kind.value} what a subscription is, and its form, `{form}`"
-    assert row[1] == form, f"PROTOCOL.md, 7.1: the form of {kind.value} is `{form}`"
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_form_of_a_kind_is_that_of_the_code(kind: str) -> None:
+    row = re.search(rf"^\| `{kind}` \| SELECT .*\| `(\w+)` \|$", PAGE, re.MULTILINE)
+    form = KINDS[kind].answers.form
+    assert row is not None, f"PROTOCOL.md, 7.1: say of {kind} what a subscription is, and its form, `{form}`"
+    assert row[1] == form, f"PROTOCOL.md, 7.1: the form of {kind} is `{form}`"
 
 
 @pytest.mark.parametrize("name", header._DECODERS)

@@ -14,12 +14,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hullcast.network.answers import collection
-from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, AggregateAnswers, exact_state, sums_in_boxes
+from hullcast.network.answers.aggregate import (
+    AVG,
+    COUNT,
+    EXACT_SUM,
+    SUM,
+    AggregateAnswers,
+    exact_state,
+    first_answers,
+    sums_in_boxes,
+)
 from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.collection import Collection
 from hullcast.network.answers.events import Change
 from hullcast.network.answers.outbox import Outbox, Taken
 from hullcast.network.answers.rows import CHANGE, ENTER, LEAVE
+from hullcast.network.wire.bodies import ChannelSpec
 
 # --- the outbox ----------------------------------------------------------------------------------------------------
 
@@ -111,13 +121,18 @@ def test_an_outbox_without_room_is_refused() -> None:
 # --- sums ----------------------------------------------------------------------------------------------------------
 
 
-def boxes(x: list[float | None]) -> Any:
-    """Query boxes around places; an empty box where there is none."""
-    lows, highs = np.full((len(x), 2), -np.inf), np.full((len(x), 2), np.inf)
-    highs[:, 0] = lows[:, 1] = [np.nan if value is None else value for value in x]
-    absent = np.array([value is None for value in x])
-    lows[absent], highs[absent] = np.inf, -np.inf
-    return lows, highs
+def spec(function: int) -> ChannelSpec:
+    return ChannelSpec("", "SUM", "places", 1, False, function, "REAL", (), (), ())
+
+
+def aggregates(function: int) -> AggregateAnswers:
+    return AggregateAnswers(spec(function), never_decoded, never_needed)
+
+
+def side(name: str, places: list[tuple[float, float] | None]) -> dict[str, Any]:
+    """The columns of rows before or after, given as places and values; None is no row."""
+    x, y = np.array([place or (np.nan, np.nan) for place in places]).reshape(-1, 2).T.copy()
+    return {f"{name}.there": ~np.isnan(x), f"{name}.0": x, f"{name}.y": y}
 
 
 RANGES = np.array([(0.0, 9.0), (2.0, 5.0), (4.0, 4.0), (-np.inf, 3.0), (7.0, 6.0)])
@@ -132,9 +147,10 @@ SOME = st.none() | st.tuples(st.integers(0, 9).map(float), NUMBERS)
 def test_sums_are_those_of_fractions(
     function: int, histories: list[list[tuple[int, tuple[float, float] | None]]]
 ) -> None:
-    audience, answers = Audience(2, 1 << 14), AggregateAnswers(function)
+    outbox, answers = Outbox(1 << 14), aggregates(function)
+    audience = Audience(2, outbox)
     ids = audience.admit(RANGES)
-    answers.start(ids, np.zeros((len(ids), 4)))
+    answers.start(ids, first_answers(np.zeros((len(ids), 4))))
     rows: dict[int, tuple[float, float]] = {}
     seq = 0
     for updates in histories:
@@ -151,15 +167,8 @@ def test_sums_are_those_of_fractions(
                     expected[i].append((seq + t, now))
                     before[i] = now
         news = [new for _, new in updates]
-        told = answers.hear(
-            audience,
-            boxes([place and place[0] for place in old]),
-            boxes([place and place[0] for place in news]),
-            np.arange(seq, seq + len(updates)),
-            np.array([place[1] if place else np.nan for place in old]),
-            np.array([place[1] if place else np.nan for place in news]),
-            never_needed,
-        )
+        seqs = np.arange(seq, seq + len(updates))
+        told = answers.hear(audience, {"seq": seqs, **side("old", old), **side("new", news)})
         seq += len(updates)
         assert told == sum(map(len, expected.values()))
         for i in ids.tolist():
@@ -168,11 +177,14 @@ def test_sums_are_those_of_fractions(
             assert lost_bits == 0
             assert count == len(held)
             assert Fraction(high) + Fraction(low) == sum(map(Fraction, held))
-            assert repr(answers.answer(i)) == repr(shown(function, rows, i))
-            taken = audience.outbox.take(i)
+            assert repr(answers.number(i)) == repr(shown(function, rows, i))
+            taken = outbox.take(i)
             assert repr(list(zip(taken.seqs, zip(taken.values, taken.rests, strict=True), strict=True))) == repr(
                 expected[i]
             )
+
+
+never_decoded: Any = None  # sums and counts are no codes
 
 
 def never_needed(ids: Any) -> Any:
@@ -222,10 +234,10 @@ WILD = st.floats(allow_nan=False, allow_infinity=False, max_value=1e300, min_val
 def test_means_are_rounded_once_whatever_the_values(values: list[float], rows: int) -> None:
     exact = sum(map(Fraction, values), Fraction(0))
     _, high, low, lost = exact_state(values)
-    answers = AggregateAnswers(AVG)
-    answers.start(np.arange(1), np.array([[rows, high, low, lost]]))
-    assert answers.answer(0) == (float(exact / rows), 0.0)
-    assert answers.values(np.arange(1)).tolist() == [float(exact / rows)]
+    answers = aggregates(AVG)
+    answers.start(np.arange(1), first_answers(np.array([[rows, high, low, lost]])))
+    assert answers.number(0) == (float(exact / rows), 0.0)
+    assert answers.column(np.arange(1)).tolist() == [float(exact / rows)]
 
 
 @given(
@@ -243,9 +255,9 @@ def test_means_half_way_between_two_floats_go_to_the_even_one(result: float, row
     high = float(exact)
     low = float(exact - Fraction(high))
     exact = Fraction(high) + Fraction(low)
-    answers = AggregateAnswers(AVG)
-    answers.start(np.arange(1), np.array([[float(rows), high, low, 0.0]]))
-    assert answers.answer(0) == (float(exact / rows), 0.0)
+    answers = aggregates(AVG)
+    answers.start(np.arange(1), first_answers(np.array([[float(rows), high, low, 0.0]])))
+    assert answers.number(0) == (float(exact / rows), 0.0)
 
 
 # --- collections -----------------------------------------------------------------------------------------------------
@@ -374,7 +386,8 @@ def test_taking_changes_one_by_one_lists_those_that_wait_once(monkeypatch: pytes
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=20))
 def test_listeners_have_distinct_small_numbers_and_leave_nothing_behind(steps: list[tuple[bool, int]]) -> None:
-    audience = Audience(2, 64)
+    outbox = Outbox(64)
+    audience = Audience(2, outbox)
     here: list[int] = []
     most = 0
     for comes, n in steps:
@@ -382,9 +395,9 @@ def test_listeners_have_distinct_small_numbers_and_leave_nothing_behind(steps: l
             never = np.arange(n) % 3 == 2
             ids = audience.admit(np.tile([0.0, 9.0], (n, 1)), never)
             assert not set(ids.tolist()) & set(here)
-            assert all(audience.outbox.waiting(i) == 0 for i in ids.tolist())
+            assert all(outbox.waiting(i) == 0 for i in ids.tolist())
             here += ids.tolist()
-            audience.outbox.put(ids, np.arange(n), np.zeros(n))
+            outbox.put(ids, np.arange(n), np.zeros(n))
         else:
             leaving, here = here[:n], here[n:]
             audience.dismiss(np.array(leaving, np.int64))
@@ -392,4 +405,4 @@ def test_listeners_have_distinct_small_numbers_and_leave_nothing_behind(steps: l
         assert len(audience) == len(here)
         assert audience.capacity == most
         audience.index.check()
-        audience.outbox.check()
+        outbox.check()

@@ -286,7 +286,7 @@ async def test_a_stranger_is_told_why_and_cut(endpoint: str, message: list[bytes
         assert bye.code == code
         if code == "version":
             assert re.fullmatch(
-                f"this side speaks protocol version {VERSION}, the other (1; upgrade the other|3; upgrade this) side",
+                f"this side has protocol version {VERSION}, the other side (1; upgrade the other|3; upgrade this) side",
                 bye.text,
             )
         await wait_until(lambda: listener.statistics().ignored == 2)  # told once

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hullcast.network.answers.audience import Audience
-from hullcast.network.answers.extremum import heard
 from hullcast.network.answers.newest import replace_newest, settle, take_newest
+from hullcast.network.answers.outbox import Outbox
 from hullcast.network.matching.duality import NO_PARTITIONS
 
 
@@ -15,7 +15,7 @@ from hullcast.network.matching.duality import NO_PARTITIONS
 def test_messages_replace_answers_as_if_each_pair_were_listed(partitioned: bool) -> None:
     random = np.random.default_rng(3)
     for listeners, messages in ((1, 1), (40, 7), (500, 60)):
-        audience = Audience(3 if partitioned else 2, 16)
+        audience = Audience(3 if partitioned else 2, Outbox(16))
         points = random.integers(0, 20, (listeners, 3 if partitioned else 2)).astype(float)
         points[:, -1] %= 3 if partitioned else 1000
         audience.admit(points)
@@ -29,7 +29,7 @@ def test_messages_replace_answers_as_if_each_pair_were_listed(partitioned: bool)
         fresh[::3] = 1
         expected = values.copy(), latest.copy(), fresh.copy()
         pairs, fresh_before = 0, fresh.copy()
-        for what, who in heard(audience, *sides):
+        for what, who in audience.inside(*sides):
             pairs += len(who)
             expected[0][who] = best[what]
             settle(who, seqs[what], expected[1], expected[2])

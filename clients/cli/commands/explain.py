@@ -10,13 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from hullcast.clients.cli.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
+from hullcast.network.matching.messages import RECTANGLES
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
-
-RECTANGLES = ("MIN", "MAX", "DISTINCT")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +73,7 @@ def _becomes(facts: dict[str, Any]) -> str:
     partition = f", among rows of the same {', '.join(facts['partitions'])}" if facts["partitions"] else ""
     if not ranges:
         return f"the whole table{partition}: every message of the channel concerns it"
-    if facts["kind"] in RECTANGLES and len(ranges) == 1:
+    if facts["form"] == RECTANGLES and len(ranges) == 1:
         return (
             f"the point ({_number(facts['low'][0])}, {_number(facts['high'][0])}) in the plane of all ranges of "
             f"{ranges[0]}{partition}; a message is a rectangle of ranges, and concerns it if the point is inside"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self, get_args
 from hullcast.clients.cli.commands.arguments import seconds, whole
 from hullcast.clients.cli.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
 from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
-from hullcast.clients.sdk.policy import Overflow
+from hullcast.network.answers.answers import Overflow
 
 if TYPE_CHECKING:
     import argparse

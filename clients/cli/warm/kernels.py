@@ -27,10 +27,10 @@ from hullcast.broker.engine.engine import Engine
 from hullcast.broker.index.a2b import A2BTree
 from hullcast.clients.cli.processes.child import environment
 from hullcast.network import compiled
-from hullcast.network.answers.aggregate import AVG, COUNT, AggregateAnswers, answers_of, same
+from hullcast.network.answers.aggregate import COUNT, answers_of, same
 from hullcast.network.answers.audience import Audience
-from hullcast.network.answers.extremum import heard
 from hullcast.network.answers.newest import replace_newest, settle, take_newest
+from hullcast.network.answers.outbox import Outbox
 from hullcast.network.compiling import KernelCache, do_not_announce
 from hullcast.network.matching.duality import NO_PARTITIONS
 from hullcast.network.routing.router import Router
@@ -130,10 +130,10 @@ def run_matching() -> None:
         engine.subscribe_many(sql, np.arange(3.0), np.arange(3.0) + 1).close()
     _touch(engine)
     _take(one)
-    audience = Audience(2, 16)  # rectangles are matched here too, without a tree to make them
+    audience = Audience(2, Outbox(16))  # rectangles are matched here too, without a tree to make them
     audience.admit(np.array([[0.0, 1.0]]))
     edge = np.zeros(1)
-    for _ in heard(audience, edge, edge, edge - 1, edge + 2, NO_PARTITIONS):
+    for _ in audience.inside(edge, edge, edge - 1, edge + 2, NO_PARTITIONS):
         pass
     run_newest()
     run_routing()
@@ -141,7 +141,7 @@ def run_matching() -> None:
 
 def run_newest() -> None:
     """Messages to a client that keeps newest answers only."""
-    audience = Audience(2, 16)
+    audience = Audience(2, Outbox(16))
     audience.admit(np.array([[0.0, 1.0]]))
     edge, seqs, latest, fresh = np.zeros(1), *(np.zeros(1, np.int64) for _ in range(3))
     sides = (edge, edge, edge - 1, edge + 2, NO_PARTITIONS)
@@ -149,7 +149,6 @@ def run_newest() -> None:
     news, told = settle(seqs, seqs, latest, fresh), np.zeros(1)
     take_newest(news, *answers_of(COUNT, np.zeros((1, 4)), news), told, told.copy(), fresh, latest, seqs)
     same(0.0, 0.0, 0.0, 0.0)
-    AggregateAnswers(AVG).values(seqs)
 
 
 def run_routing() -> None:

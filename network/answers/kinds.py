@@ -1,0 +1,62 @@
+"""The table of subscription kinds: what the SQL parser, the server, the engine and clients know of each is found here.
+
+A new kind is one row here, its answers (a file in this folder) and its channel (a file in broker/reformulate); see
+"Adding a subscription kind" in ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hullcast.network.answers.aggregate import AggregateAnswers
+from hullcast.network.answers.distinct import DistinctAnswers
+from hullcast.network.answers.extremum import ExtremumAnswers
+from hullcast.network.answers.rows import RowAnswers
+
+if TYPE_CHECKING:
+    from hullcast.network.answers.answers import Answers
+
+NUMBERS = ("INTEGER", "REAL")
+ORDERED = (*NUMBERS, "TIMESTAMP")
+ANY_TYPE = (*ORDERED, "TEXT")
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # a row is itself: compared by identity
+class SubscriptionKind:
+    """One kind of subscription."""
+
+    name: str  # on the wire, in resume tokens and for people; of a function, its name in SQL
+    answers: type[Answers]  # what subscribers keep, in an engine as in a client
+    channel: str  # what the server computes: "module:class", since nobody else needs it, nor may import it
+    takes: tuple[str, ...] = ()  # types of the column that the SQL function of this name takes; none: no function
+    star: bool = False  # whether `*` may stand for the column
+
+    def load_channel(self) -> Any:
+        """The channel's class."""
+        return pkgutil.resolve_name(self.channel)
+
+
+_CHANNELS = "hullcast.broker.reformulate"
+
+#: By name. SELECT is rows of one table, JOIN rows of two.
+KINDS = {
+    kind.name: kind
+    for kind in (
+        SubscriptionKind("MIN", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
+        SubscriptionKind("MAX", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
+        SubscriptionKind("COUNT", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", ANY_TYPE, star=True),
+        SubscriptionKind("SUM", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
+        SubscriptionKind("AVG", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
+        SubscriptionKind("DISTINCT", DistinctAnswers, f"{_CHANNELS}.distinct:DistinctChannel"),
+        SubscriptionKind("SELECT", RowAnswers, f"{_CHANNELS}.selection:SelectionChannel"),
+        SubscriptionKind("JOIN", RowAnswers, f"{_CHANNELS}.join:JoinChannel"),
+    )
+}
+
+
+def functions_in_words() -> str:
+    """The SQL functions that there are."""
+    *names, last = [kind.name for kind in KINDS.values() if kind.takes]
+    return f"{', '.join(names)} and {last}"
