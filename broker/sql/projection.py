@@ -96,9 +96,10 @@ def _call(kind: SubscriptionKind, item: exp.Expr, scope: Scope) -> Output:
     y = scope.resolve(argument)
     column = scope.column(y)
     if column.type.value not in kind.takes:
-        same = " and ".join(other.name for other in KINDS.values() if other.takes == kind.takes)
-        types = _TYPES.get(kind.takes, " and ".join(kind.takes))
-        refuse(call, f"{name} of {scope.label(y)} is not supported", f"{same} take {types}")
+        same = [other.name for other in KINDS.values() if other.takes == kind.takes]
+        hint = f"{' and '.join(same)} {'take' if len(same) > 1 else 'takes'} "
+        hint += _TYPES.get(kind.takes, " and ".join(kind.takes))
+        refuse(call, f"{name} of {scope.label(y)} is not supported", hint)
     return Output(kind, (item.alias or f"{name}({column.name})",), y)
 
 

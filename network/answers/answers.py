@@ -171,6 +171,10 @@ class CollectionAnswers(Answers):
     def entries(self, columns: Columns, rows: Ints) -> list[tuple[Any, Any]]:
         """(key, what is shown) of some messages, or of some rows of first answers."""
 
+    def values(self, kind: str, column: Column, rows: Ints) -> list[Any]:
+        """The values of some rows of a column."""
+        return self.decoder.values(kind, column.take(rows))
+
     def shown(self, names: tuple[str, ...]) -> Callable[[Any], Any] | None:
         """How one entry is shown, given the names of the answer's columns; None: the answer is a set of the keys."""
         return row_type(names)

@@ -9,7 +9,6 @@ import numpy as np
 
 from hullcast.network.answers.answers import CollectionAnswers
 from hullcast.network.answers.rows import ENTER, LEAVE, deliver
-from hullcast.network.wire.columns import some
 
 if TYPE_CHECKING:
     from hullcast.network.answers.answers import Booleans, Ints
@@ -31,7 +30,7 @@ class DistinctAnswers(CollectionAnswers):
         return told
 
     def entries(self, columns: Columns, rows: Ints) -> list[tuple[Any, Any]]:
-        values = self.decoder.values(self.spec.y_type, some(columns["value"], rows))
+        values = self.values(self.spec.y_type, columns["value"], rows)
         return list(zip(values, values, strict=True))
 
     def shown(self, names: tuple[str, ...]) -> None:

@@ -37,14 +37,14 @@ class ExtremumAnswers(SingleAnswers):
         return replace_newest(audience.index.arrays, *self.sides(columns), seqs, best, *cells)
 
     def numbers(self, ids: Ints) -> tuple[Floats, Floats]:
-        return self.state[ids, 0], np.zeros(len(ids))
+        return self.state[:, 0][ids], np.zeros(len(ids))
 
     def read(self, value: float, rest: float) -> Any:
         return None if np.isinf(value) else self.decoder.value(self.spec.y_type, value)
 
     def column(self, ids: Ints) -> npt.NDArray[Any]:
         """Floats with NaN for NULL; of timestamps datetime64 with NaT."""
-        values: Floats = self.state[ids, 0]
+        values: Floats = self.state[:, 0][ids]
         empty = np.isinf(values)
         if self.spec.y_type != "TIMESTAMP":
             values[empty] = np.nan

@@ -46,10 +46,10 @@ KINDS = {
     for kind in (
         SubscriptionKind("MIN", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
         SubscriptionKind("MAX", ExtremumAnswers, f"{_CHANNELS}.extremum:ExtremumChannel", ORDERED),
+        SubscriptionKind("DISTINCT", DistinctAnswers, f"{_CHANNELS}.distinct:DistinctChannel"),
         SubscriptionKind("COUNT", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", ANY_TYPE, star=True),
         SubscriptionKind("SUM", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
         SubscriptionKind("AVG", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
-        SubscriptionKind("DISTINCT", DistinctAnswers, f"{_CHANNELS}.distinct:DistinctChannel"),
         SubscriptionKind("SELECT", RowAnswers, f"{_CHANNELS}.selection:SelectionChannel"),
         SubscriptionKind("JOIN", RowAnswers, f"{_CHANNELS}.join:JoinChannel"),
     )

@@ -11,7 +11,6 @@ from hullcast.network.answers.answers import CollectionAnswers
 from hullcast.network.answers.audience import end_of, next_message
 from hullcast.network.answers.outbox import NO_RESTS
 from hullcast.network.compiled import kernel
-from hullcast.network.wire.columns import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,8 +51,7 @@ class RowAnswers(CollectionAnswers):
 
     def entries(self, columns: Columns, rows: Ints) -> list[tuple[Any, Any]]:
         keys, cells = (
-            [self.decoder.values(kind, some(columns[name], rows)) for name, kind in named]
-            for named in (self._keys, self._cells)
+            [self.values(kind, columns[name], rows) for name, kind in named] for named in (self._keys, self._cells)
         )
         return list(zip(keys[0] if len(keys) == 1 else zip(*keys, strict=True), zip(*cells, strict=True), strict=True))
 

@@ -114,12 +114,9 @@ def size_bytes(columns: Mapping[str, Column]) -> int:
 
 def take(columns: Mapping[str, Column], rows: Which) -> Columns:
     """Some rows of every column."""
-    return {name: some(column, rows) for name, column in columns.items()}
-
-
-def some(column: Column, rows: Which) -> Column:
-    """Some rows of a column."""
-    return column.take(rows) if isinstance(column, TextColumn) else column[rows]
+    return {
+        name: column.take(rows) if isinstance(column, TextColumn) else column[rows] for name, column in columns.items()
+    }
 
 
 def concatenate(parts: Sequence[Mapping[str, Column]]) -> Columns:

@@ -95,7 +95,7 @@ def test_the_parser_knows_it_by_its_row(monkeypatch: pytest.MonkeyPatch) -> None
     engine.execute(CREATE)
     assert engine.subscribe("select Bit_Xor(y) from t").answer is None
     refused = [
-        ("SELECT BIT_XOR(X) FROM T", "BIT_XOR take INTEGER"),
+        ("SELECT BIT_XOR(X) FROM T", "BIT_XOR takes INTEGER"),
         ("SELECT BIT_XOR(*) FROM T", "BIT_XOR takes a plain column"),
         ("SELECT BIT_XOR(X, Y) FROM T", "BIT_XOR takes one column"),
         ("SELECT BIT_XOR(Y), K FROM T", "only item after SELECT"),
