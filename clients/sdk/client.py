@@ -66,11 +66,6 @@ class Receipt:
     updates: int
     deleted: int | None = None
 
-    def and_then(self, later: Receipt) -> Receipt:
-        """Two pieces of a change as one."""
-        deleted = None if self.deleted is None or later.deleted is None else self.deleted + later.deleted
-        return Receipt(self.first_seq, later.seq, self.updates + later.updates, deleted)
-
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
@@ -345,7 +340,7 @@ class Client:
                         raise
                     cause = counted_from(error, which.start)
                     raise PartlyPublished(table, which.start, pieces[-1].stop, receipt.seq, str(cause)) from cause
-                receipt = done if receipt is None else receipt.and_then(done)
+                receipt = done if receipt is None else _joined(receipt, done)
         assert receipt is not None, "there is a piece, if only an empty one"
         return receipt
 
@@ -427,3 +422,9 @@ def _size(body: Change) -> int:
         return len(body.sql)
     columns = body.columns.values() if isinstance(body, bodies.Publish) else (body.keys,)
     return 16 * sum(map(row_count, columns))
+
+
+def _joined(earlier: Receipt, later: Receipt) -> Receipt:
+    """One receipt for two pieces of a change."""
+    deleted = None if earlier.deleted is None or later.deleted is None else earlier.deleted + later.deleted
+    return Receipt(earlier.first_seq, later.seq, earlier.updates + later.updates, deleted)

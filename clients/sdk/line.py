@@ -7,7 +7,8 @@ import contextlib
 import logging
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, SendFrame
 from hullcast.clients.sdk.session import ClientSession
@@ -47,23 +48,19 @@ SLICE_S = 0.005
 FINAL = ("denied", "version")
 
 
-class Owner(Protocol):
-    """Who holds a group: one subscription, or many."""
+def _nothing(listener: int) -> None:
+    pass
 
-    def opened(self) -> None:
-        """The server has taken it; what comes from now on concerns it."""
 
-    def ended(self, error: HullcastError) -> None:
-        """The server does not take it any more."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Owner:
+    """What to call of the subscription, or the many, that hold a group. Not their own methods: users see those."""
 
-    def overflowed(self, listener: int, buffer: int) -> None:
-        """A queue is full, and the policy is to give up then."""
-
-    def drain(self) -> None:
-        """Leave, but keep what waits."""
-
-    def left(self, listener: int) -> None:
-        """One listener is gone."""
+    opened: Callable[[], None]  # the server has taken it; what comes from now on concerns it
+    ended: Callable[[HullcastError], None]  # the server does not take it any more
+    drain: Callable[[], None]  # leave, but keep what waits
+    overflowed: Callable[[int], None] = _nothing  # a queue of this size is full, and the policy is to give up then
+    left: Callable[[int], None] = _nothing  # one listener is gone
 
 
 class Line:
@@ -318,7 +315,7 @@ class Line:
         owner = None if group is None else self.owners.get(group.number)
         if group is not None and owner is not None:  # else it is about to leave
             log.warning("subscription overflowed", extra={"sql": group.sql})
-            owner.overflowed(listener, mailbox.backlogs[listener].policy.buffer)
+            owner.overflowed(mailbox.backlogs[listener].policy.buffer)
 
     def regulate(self) -> None:
         """Hear no frames while a queue that blocks is full, and read none, but for those a call's reply is behind."""

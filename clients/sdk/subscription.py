@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
+from hullcast.clients.sdk.line import Line, Owner
 from hullcast.clients.sdk.token import Token, subject_of
 from hullcast.network.answers.events import Event, Progress, Resync, Snapshot
 from hullcast.network.wire.errors import HullcastError, SubscriptionClosed, SubscriptionOverflow, UsageError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 
     from hullcast.clients.sdk.groups import SubscriptionGroup
-    from hullcast.clients.sdk.line import Line
     from hullcast.clients.sdk.listening import Listening
 
     Callback = Callable[[Event], Awaitable[None] | None]
@@ -60,6 +60,7 @@ class LiveSubscription:
         self._rest: deque[Event] | None = None  # after the end: what had not been taken
         self._error: HullcastError | None = None
         self._counters = (0, 0)  # dropped and conflated, once it is over
+        self._owner = Owner(self._taken, self._ended, self._drain, self._overflowed)
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -69,9 +70,9 @@ class LiveSubscription:
     async def _open(self) -> Self:
         if self._listener < 0 and self._rest is None:
             goes_on = self._group.token is not None
-            await self._line.open_group(self._group, self, self._timeout_s)
+            await self._line.open_group(self._group, self._owner, self._timeout_s)
             if self.closed:  # by somebody else, or full, before anybody had it
-                self._line.leave(self._group, None, self)
+                self._line.leave(self._group, None, self._owner)
                 return self
             if not goes_on:
                 self._listening.skip(self._group.listeners)
@@ -80,8 +81,7 @@ class LiveSubscription:
                 self._task = self._line.spawn(self._call_back(self._callback), f"callback of {self.sql}")
         return self
 
-    def opened(self) -> None:
-        """The server has taken it."""
+    def _taken(self) -> None:
         self._listener = int(self._group.listeners[0])
 
     async def __aenter__(self) -> Self:
@@ -92,13 +92,13 @@ class LiveSubscription:
 
     async def close(self) -> None:
         """End the subscription; iteration ends. Closing twice is fine."""
-        self.end()
+        self._end()
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def end(self, *, keep: bool = False, error: HullcastError | None = None) -> None:
+    def _end(self, *, keep: bool = False, error: HullcastError | None = None) -> None:
         """Leave, without waiting. With `keep`, what waits can still be taken; then comes the error, if there is one."""
         if self._rest is not None:
             return
@@ -109,7 +109,7 @@ class LiveSubscription:
             while keep and (event := listening.take(listener)) is not None:
                 self._rest.append(event)
             self._counters = listening.dropped(listener), listening.conflated(listener)
-            self._line.leave(self._group, listener, self)
+            self._line.leave(self._group, listener, self._owner)
         self._wake()
 
     @property
@@ -290,24 +290,18 @@ class LiveSubscription:
         except HullcastError as error:
             log.warning("subscription ended", extra={"sql": self.sql, "why": str(error)})
 
-    # --- the client's side -----------------------------------------------------------------------------------
+    # --- what the line calls ---------------------------------------------------------------------------------
 
-    def overflowed(self, listener: int, buffer: int) -> None:
-        """The queue is full, and the policy is to give up then."""
-        self.end(keep=True, error=SubscriptionOverflow(self.sql, buffer))
+    def _overflowed(self, buffer: int) -> None:
+        self._end(keep=True, error=SubscriptionOverflow(self.sql, buffer))
 
-    def left(self, listener: int) -> None:
-        """It left."""
-
-    def ended(self, error: HullcastError) -> None:
-        """The server does not take it any more."""
+    def _ended(self, error: HullcastError) -> None:
         if self._rest is None:
             self._rest, self._error = deque(), error
             self._wake()
 
-    def drain(self) -> None:
-        """Leave, but keep what waits for whoever iterates."""
-        self.end(keep=True)
+    def _drain(self) -> None:
+        self._end(keep=True)
 
     def __repr__(self) -> str:
         return f"<subscription {self.sql!r}{' closed' if self.closed else ''}>"

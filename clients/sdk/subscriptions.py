@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.clients.sdk.line import Line, Owner
 from hullcast.clients.sdk.mailbox import GAPS
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.network.wire.errors import BadParameter, HullcastError, SubscriptionClosed, UsageError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
 
     from hullcast.clients.sdk.groups import SubscriptionGroup
-    from hullcast.clients.sdk.line import Line
     from hullcast.clients.sdk.listening import Listening
 
 Ints = npt.NDArray[np.int64]
@@ -69,6 +69,7 @@ class LiveSubscriptions:
         self._timeout_s = timeout_s
         self._state: Literal["new", "opening", "open", "closed"] = "new"
         self._error: HullcastError | None = None
+        self._owner = Owner(self._group_taken, self._end, lambda: self._end(None), left=self._left)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._opened().__await__()
@@ -80,7 +81,7 @@ class LiveSubscriptions:
         self._state = "opening"
         try:
             for group in self._groups:
-                await self._line.open_group(group, self, self._timeout_s)
+                await self._line.open_group(group, self._owner, self._timeout_s)
                 if self._is_over():
                     self._leave()
                     break
@@ -98,8 +99,7 @@ class LiveSubscriptions:
             self._listening.skip(self._listeners)
         return self
 
-    def opened(self) -> None:
-        """The server has taken the next group."""
+    def _group_taken(self) -> None:
         self._taken += 1
         if self._taken == len(self._groups) and self._state == "opening":
             assert {group.listening for group in self._groups} == {self._listening}, "one text is of one channel"
@@ -129,7 +129,7 @@ class LiveSubscriptions:
         if self._state in ("opening", "open"):
             self._state, self._error = "closed", error
             for subscription in list(self._made.values()):
-                subscription.ended(error or SubscriptionClosed(self.sql))
+                subscription._ended(error or SubscriptionClosed(self.sql))
             self._leave()
             self._wake()
 
@@ -139,7 +139,7 @@ class LiveSubscriptions:
         if taken:
             self._listening.mailbox.watch(taken[0].number, np.empty(0, np.int64), None)
         for group in taken:
-            self._line.leave(group, None, self)
+            self._line.leave(group, None, self._owner)
 
     def __len__(self) -> int:
         return len(self._listeners)
@@ -238,19 +238,6 @@ class LiveSubscriptions:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # --- the client's side -----------------------------------------------------------------------------------
-
-    def overflowed(self, listener: int, buffer: int) -> None:
-        """Never: many subscriptions do not take the policy "error"."""
-
-    def left(self, listener: int) -> None:
+    def _left(self, listener: int) -> None:
         """One of them was closed by itself."""
         self._listeners[self._listeners == listener] = -1
-
-    def ended(self, error: HullcastError) -> None:
-        """The server does not take them any more."""
-        self._end(error)
-
-    def drain(self) -> None:
-        """Leave."""
-        self._end(None)

@@ -55,7 +55,7 @@ def check_sizes(asked: list[bodies.Subscribe]) -> None:
 
 def when_taken(monkeypatch: pytest.MonkeyPatch, portions: int, do: Callable[[LiveSubscriptions], object]) -> None:
     """Do something at the moment when the server has taken so many portions; once."""
-    opened = LiveSubscriptions.opened
+    opened = LiveSubscriptions._group_taken
     done: list[object] = []
 
     def opened_and_do(many: LiveSubscriptions) -> None:
@@ -63,7 +63,7 @@ def when_taken(monkeypatch: pytest.MonkeyPatch, portions: int, do: Callable[[Liv
         if many._taken == portions and not done:
             done.append(do(many))
 
-    monkeypatch.setattr(LiveSubscriptions, "opened", opened_and_do)
+    monkeypatch.setattr(LiveSubscriptions, "_group_taken", opened_and_do)
 
 
 class History:
