@@ -12,12 +12,11 @@ import numpy.typing as npt
 from hullcast.broker.engine.subscription import CollectionSubscription, SingleSubscription, Subscription
 from hullcast.broker.engine.subscriptions import Subscriptions
 from hullcast.broker.queries.mirror import Mirror
-from hullcast.broker.reformulate.channel import Attended, CollectionChannel, SingleChannel
-from hullcast.broker.reformulate.channels import Channels, channel_name
+from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
+from hullcast.broker.reformulate.channels import Channels
 from hullcast.broker.reformulate.messages import Batch, Messages
-from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.create import CreateTable, parse_statement
-from hullcast.broker.sql.subscription import ParsedQuery, names_in, parse_subscription
+from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
 from hullcast.broker.tables.feed import ChangeFeed
 from hullcast.broker.tables.ingest import ingest, ingest_keys
 from hullcast.broker.tables.interning import Interner
@@ -39,10 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.channel import Channel, ChannelStatistics
-    from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.sql.encode import ParameterColumn
     from hullcast.broker.sql.query import Predicates
-    from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import Table
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.wire.containers import Nan
@@ -52,8 +48,8 @@ Listeners = npt.NDArray[np.int64]
 
 #: Parsed texts remembered, so that the same SQL with other parameters is parsed once.
 REMEMBERED_QUERIES = 1024
-#: Rows that a channel being opened takes in at once, and about how long that takes.
-LOADED_AT_ONCE, LOAD_COST_S = 512, 0.001
+#: Rows that a channel being opened takes in at once.
+LOADED_AT_ONCE = 512
 
 
 class Engine:
@@ -75,7 +71,7 @@ class Engine:
         self._catalog: dict[str, Table] = {}
         self._interner = Interner()
         self._channels = Channels(self._interner, event_limit)
-        self.feed = ChangeFeed()
+        self._feed = ChangeFeed()
         self._parsed: dict[str, ParsedQuery] = {}
         self._seq = 0
         self._sweeps = 0
@@ -85,16 +81,6 @@ class Engine:
     def seq(self) -> int:
         """Sequence number of the latest update; 0 before the first."""
         return self._seq
-
-    @property
-    def broken(self) -> bool:
-        """Whether a batch failed half-way: then nothing is answered any more."""
-        return self._broken is not None
-
-    @property
-    def sweeps(self) -> int:
-        """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
-        return self._sweeps
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -133,10 +119,9 @@ class Engine:
         `rows`: a list of dicts, a dict of columns (lists or NumPy arrays), a pyarrow Table, a pandas DataFrame.
         One bad row refuses all, before anything changes; `nan="null"` takes NaN for NULL instead of refusing it.
         """
-        return self.upsert_columns(table, *rows_to_columns(rows, table, nan))
+        return self._upsert(table, *rows_to_columns(rows, table, nan))
 
-    def upsert_columns(self, table: str, columns: ValueColumns, absent: Masks | None = None) -> Batch:
-        """`upsert` of a batch that is columns as they travel, and masks of the rows that lack some."""
+    def _upsert(self, table: str, columns: ValueColumns, absent: Masks | None) -> Batch:
         self._check_sound()
         store = self._store(table)
         encoded = ingest(store.table, columns, absent, self._interner)
@@ -144,10 +129,9 @@ class Engine:
 
     def delete(self, table: str, keys: object) -> Batch:
         """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
-        return self.delete_column(table, keys_to_column(keys, table))
+        return self._delete(table, keys_to_column(keys, table))
 
-    def delete_column(self, table: str, keys: Values) -> Batch:
-        """`delete` of a column of keys as it travels."""
+    def _delete(self, table: str, keys: Values) -> Batch:
         self._check_sound()
         store = self._store(table)
         codes = ingest_keys(store.table, keys, self._interner)
@@ -161,29 +145,11 @@ class Engine:
     @cached_property
     def _mirror(self) -> Mirror:
         """Made for the first query: from then on it follows the tables that queries name."""
-        return Mirror(self._stores, self._interner, self.feed)
-
-    @property
-    def stores(self) -> Mapping[str, TableStore]:
-        """The rows of all tables, by folded name, for followers of the feed."""
-        return self._stores
-
-    def store_of(self, table: str) -> TableStore:
-        """The rows of a table, for followers of the feed; UnknownTable if there is none of that name."""
-        return self._store(table)
-
-    @property
-    def texts(self) -> Texts:
-        """The texts of all codes in use now, to decode with later."""
-        return self._interner.texts
+        return Mirror(self._stores, self._interner, self._feed)
 
     def rows(self, table: str) -> int:
         """How many rows a table has."""
         return len(self._store(table))
-
-    def start_at(self, seq: int) -> None:
-        """Count on from `seq`: the rows loaded so far are those after that update."""
-        self._seq = seq
 
     # --- subscriptions ---------------------------------------------------------------------------------
 
@@ -236,60 +202,6 @@ class Engine:
         channel.holders -= 1
         self._channels.close_if_unused(channel)
 
-    def attending(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Work:
-        """Open the channel of subscriptions elsewhere, some rows at a time; the result is an `Attended`.
-
-        They are bound as by `subscribe_many`; without a `?` there are `count`. The channel stays open until
-        `forsake`, however often it is attended.
-        """
-        self._check_sound()
-        query = self._parse(sql)
-        predicates = query.bind_many(columns, count)
-        channel = self._open(query)
-        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
-        try:
-            while not self._channels.load(channel, LOADED_AT_ONCE):
-                yield LOAD_COST_S
-                self._check_sound()
-            channel.attended = True
-        finally:
-            channel.holders -= 1
-            self._channels.close_if_unused(channel)
-        return Attended(channel, predicates, query.columns)
-
-    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
-        """`attending`, all of it now."""
-        attended: Attended = finish(self.attending(sql, columns, count))
-        attended.channel.widen(attended.predicates)
-        return attended
-
-    def described(self, sql: str, columns: Sequence[ParameterColumn]) -> tuple[ParsedQuery, Predicates, Channel | None]:
-        """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""
-        self._check_sound()
-        query = self._parse(sql)
-        return query, query.bind_many(columns, 1), self._channels.find(query.shape)
-
-    def channel_name(self, query: ParsedQuery) -> str:
-        """How a query's channel is, or would be, called."""
-        return channel_name(query.shape, query.tables)
-
-    def tables_of(self, sql: str) -> tuple[str, ...]:
-        """The tables that a subscription reads."""
-        return tuple(table.name for table in self._parse(sql).tables)
-
-    def tables_named(self, sql: str) -> tuple[str, ...]:
-        """The tables that occur in a text, whether or not it is a subscription: whoever may not see them shall not
-        learn from our errors what is in them."""
-        if sql in self._parsed:
-            return self.tables_of(sql)
-        return tuple(self._catalog[name].name for name in names_in(sql) if name in self._catalog)
-
-    def forsake(self, name: str) -> None:
-        """Nobody elsewhere listens to a channel any more."""
-        channel = self._channels.named(name)
-        channel.attended, channel.asked_elsewhere = False, None
-        self._channels.close_if_unused(channel)
-
     def statistics(self) -> dict[str, ChannelStatistics]:
         """The counters of each open channel, by its name."""
         self._check_sound()
@@ -311,7 +223,7 @@ class Engine:
         try:
             updates = change()
             self._seq += len(updates)
-            self.feed.append(store, first_seq, updates)
+            self._feed.append(store, first_seq, updates)
             for channel, side in readers:
                 if channel.loading():  # it is being opened, and nobody listens yet
                     channel.absorb(side, updates)
@@ -332,11 +244,6 @@ class Engine:
         if self._broken is not None:
             raise InvariantBroken(f"the engine stopped: {self._broken}; make a new one and load it again")
 
-    def tidy(self) -> None:
-        """Forget groups and texts that nothing refers to any more, also where no row changes for a while."""
-        self._check_sound()
-        self._sweep(list(self._channels))
-
     def _sweep(self, channels: Iterable[Channel]) -> None:
         """Forget groups and texts that nothing refers to any more, where enough have gathered.
 
@@ -348,7 +255,7 @@ class Engine:
                 self._sweeps += 1
         if not self._interner.wants_sweep:
             return
-        live = [self.feed.live_codes()]
+        live = [self._feed.live_codes()]
         for store in self._stores.values():
             slots = store.live_slots()
             for position, column in enumerate(store.table.columns):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.publishers import Publishers, Receipts
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.tables.feed import Follower
@@ -85,7 +85,7 @@ class Written:
     size_bytes: int
 
 
-def capturing(engine: Engine, publishers: Publishers, number: Callable[[], int]) -> Work:
+def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[], int]) -> Work:
     """Copy the tables, some rows at a time, following what changes meanwhile. The result is a `CapturedState` of the
     moment in which the last slice ended; `number` gives the last record that the engine has applied then."""
     follower = engine.feed.follower("checkpoint")
@@ -300,7 +300,7 @@ def check(path: Path, number: int, identity: bytes) -> None:
         raise _damaged(path, f"it holds record {meta.get('number')}, not as its name says")
 
 
-def load(path: Path, engine: Engine) -> LoadedCheckpoint:
+def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
     """Fill an engine without tables with those of a checkpoint that passed `check`."""
     collecting = gc.isenabled()
     gc.disable()  # millions of values come and none of them is garbage: looking for it takes a quarter of the time
@@ -329,7 +329,7 @@ def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], lis
     return list(map(KeptReceipt._make, receipts)), [key for (key,) in forgotten]
 
 
-def _load_rows(database: sqlite3.Connection, stored: str, engine: Engine, table: Table) -> None:
+def _load_rows(database: sqlite3.Connection, stored: str, engine: ServedEngine, table: Table) -> None:
     cursor = database.execute(f'SELECT * FROM "{stored}"')
     cursor.arraysize = _ROWS_AT_ONCE
     while block := cursor.fetchmany():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.checkpoint import (
     CapturedState,
     Written,
@@ -70,7 +70,7 @@ class DataDirectory:
         self,
         path: Path,
         identity: bytes,
-        engine: Engine,
+        engine: ServedEngine,
         publishers: Publishers,
         log: CommitLog,
         lock: DirectoryLock,
@@ -123,9 +123,9 @@ class DataDirectory:
 
 def open_directory(
     directory: Path | str,
-    apply: Callable[[Engine, Record], None],
+    apply: Callable[[ServedEngine, Record], None],
     *,
-    engine: Engine | None = None,
+    engine: ServedEngine | None = None,
     segment_bytes: int = SEGMENT_BYTES,
 ) -> DataDirectory:
     """Open a data directory, made if need be, and bring an engine to the state that its log describes.
@@ -145,7 +145,7 @@ def open_directory(
         )
         raise BadDirectory(str(path), reason) from error
     try:
-        return _open(path, lock, apply, engine or Engine(), segment_bytes)
+        return _open(path, lock, apply, engine or ServedEngine(), segment_bytes)
     except BaseException as error:
         lock.release()
         if isinstance(error, OSError):
@@ -154,7 +154,11 @@ def open_directory(
 
 
 def _open(
-    path: Path, lock: DirectoryLock, apply: Callable[[Engine, Record], None], engine: Engine, segment_bytes: int
+    path: Path,
+    lock: DirectoryLock,
+    apply: Callable[[ServedEngine, Record], None],
+    engine: ServedEngine,
+    segment_bytes: int,
 ) -> DataDirectory:
     tighten(path)
     sync_directory(path.absolute().parent)
@@ -201,7 +205,7 @@ def _open(
     return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered)
 
 
-def _load_newest(path: Path, identity: bytes, engine: Engine) -> tuple[LoadedCheckpoint | None, list[LogDamaged]]:
+def _load_newest(path: Path, identity: bytes, engine: ServedEngine) -> tuple[LoadedCheckpoint | None, list[LogDamaged]]:
     """Fill the engine from the newest checkpoint that is whole; and what is wrong with those that are newer."""
     damaged = []
     for number, file in reversed(checkpoints(path)):
@@ -226,7 +230,7 @@ def _report(recovered: Recovered, end: End) -> None:
     log.info("data recovered", extra=fields | {"last_record": end.number, "last_seq": end.seq})
 
 
-def _apply(path: Path, engine: Engine, record: Record, apply: Callable[[Engine, Record], None]) -> None:
+def _apply(path: Path, engine: ServedEngine, record: Record, apply: Callable[[ServedEngine, Record], None]) -> None:
     """Apply one record, and see that it did what it did when it was written."""
     if engine.seq + 1 != record.first:
         reason = f"record {record.number} begins with update {record.first}, the tables are at {engine.seq}"
@@ -259,6 +263,6 @@ def _resume(log_directory: Path, replay: Replay) -> SegmentWriter | None:
     return SegmentWriter.resume(*replay.end.segment)
 
 
-def open_memory() -> tuple[Engine, Publishers, CommitLog]:
+def open_memory() -> tuple[ServedEngine, Publishers, CommitLog]:
     """The same for a server without a data directory: an empty engine, and a log that keeps nothing."""
-    return Engine(), Publishers(), CommitLog(None)
+    return ServedEngine(), Publishers(), CommitLog(None)

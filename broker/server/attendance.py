@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.network.wire.bodies import ChannelSpec
 
@@ -40,7 +40,7 @@ class Attendance:
     back within seconds, and finds the messages it missed.
     """
 
-    def __init__(self, engine: Engine, linger_s: float, asked: Asked) -> None:
+    def __init__(self, engine: ServedEngine, linger_s: float, asked: Asked) -> None:
         self._engine = engine
         self._linger_s = linger_s
         self._asked = asked

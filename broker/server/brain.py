@@ -47,7 +47,7 @@ from hullcast.network.wire.value_columns import most_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.channel import Channel, Floats
@@ -72,7 +72,7 @@ class Brain:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ServedEngine,
         epoch: bytes,
         publishers: Publishers,
         rights: Callable[[], Rights],
@@ -271,14 +271,14 @@ def _may_see(sender: Identity, table: str) -> bool:
     return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
 
 
-def apply_batch(engine: Engine, body: Publish | Delete) -> Batch:
+def apply_batch(engine: ServedEngine, body: Publish | Delete) -> Batch:
     """Apply a published batch."""
     if isinstance(body, Publish):
         return engine.upsert_columns(body.table, body.columns, body.absent)
     return engine.delete_column(body.table, body.keys)
 
 
-def apply_record(engine: Engine, record: Record) -> None:
+def apply_record(engine: ServedEngine, record: Record) -> None:
     """Do once more what a record of the log did."""
     if record.kind is RecordKind.STATEMENT:
         engine.execute(record.payload.decode())
@@ -298,7 +298,7 @@ _MEANING = {
 }
 
 
-def explain(engine: Engine, attendance: Attendance, retention: Retention, body: Explain) -> dict[str, object]:
+def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, body: Explain) -> dict[str, object]:
     """What is known now; nothing is opened for it. Traffic is measured on the messages kept for resuming, where the
     channel is open already."""
     query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])

@@ -24,7 +24,7 @@ from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloa
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.server.query_process import QueryLimits
     from hullcast.broker.server.working import Working
     from hullcast.broker.tables.schema import Table
@@ -63,7 +63,7 @@ class Queries:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ServedEngine,
         working: Working,
         limits: QueryLimits,
         check: Check,

@@ -38,7 +38,7 @@ from hullcast.network.wire.limits import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.working import Working
     from hullcast.broker.tables.feed import Follower, SlotRows
@@ -68,7 +68,7 @@ class QueryLimits:
     at_once: int
 
 
-def schema_of(engine: Engine) -> dict[str, Table]:
+def schema_of(engine: ServedEngine) -> dict[str, Table]:
     """The tables by folded name."""
     return {fold(table.name): table for table in engine.tables.values()}
 
@@ -76,7 +76,7 @@ def schema_of(engine: Engine) -> dict[str, Table]:
 class QueryProcess:
     """One life of the process: what it has copied, and which children owe an answer."""
 
-    def __init__(self, engine: Engine, working: Working, limits: QueryLimits, folder: str) -> None:
+    def __init__(self, engine: ServedEngine, working: Working, limits: QueryLimits, folder: str) -> None:
         self._engine, self._working, self._limits, self._folder = engine, working, limits, folder
         self._follower: Follower = engine.feed.follower("queries")
         self._known: dict[str, Table] = {}
@@ -88,7 +88,7 @@ class QueryProcess:
         self._answering: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def start(cls, engine: Engine, working: Working, limits: QueryLimits) -> QueryProcess:
+    async def start(cls, engine: ServedEngine, working: Working, limits: QueryLimits) -> QueryProcess:
         """Start the process."""
         try:
             folder = tempfile.mkdtemp(prefix="hullcast-")

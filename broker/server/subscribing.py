@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hullcast.broker.engine.engine import Engine
+    from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Attended
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
@@ -135,7 +135,7 @@ class Subscribing:
     """Answers requests to subscribe; the service enters the points into its routing table when the answer leaves."""
 
     def __init__(
-        self, engine: Engine, epoch: bytes, attendance: Attendance, retention: Retention, limits: Limits
+        self, engine: ServedEngine, epoch: bytes, attendance: Attendance, retention: Retention, limits: Limits
     ) -> None:
         self._engine = engine
         self._epoch = epoch

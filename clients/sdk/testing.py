@@ -16,7 +16,7 @@ import os
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.sdk.blocking import run_in_thread
@@ -41,9 +41,9 @@ class _Service(Protocol):
     async def run(self, started: asyncio.Event | None = None) -> None: ...
 
 
-def memory() -> Engine:
+def memory() -> ServedEngine:
     """An embedded engine, without a network, for tests of queries alone."""
-    return Engine()
+    return ServedEngine()
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log import checkpoint as checkpoint_module
 from hullcast.broker.log.checkpoint import CapturedState, capturing, check, checkpoints, load, write
 from hullcast.broker.log.publishers import Publishers
@@ -47,12 +47,12 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 )
 
 
-def capture(engine: Engine, number: int) -> CapturedState:
+def capture(engine: ServedEngine, number: int) -> CapturedState:
     captured: CapturedState = finish(capturing(engine, Publishers(), lambda: number))
     return captured
 
 
-def values(engine: Engine, table: str) -> dict[str, bytes]:
+def values(engine: ServedEngine, table: str) -> dict[str, bytes]:
     """The rows of a table by key, every number as its bits."""
     store = engine._stores[table.lower()]
     found = {}
@@ -70,7 +70,7 @@ def values(engine: Engine, table: str) -> dict[str, bytes]:
 @settings(max_examples=60)
 @given(st.lists(some_rows, max_size=12), st.lists(texts, max_size=3))
 def test_a_checkpoint_brings_back_the_same_bits(given_rows: list[dict[str, Any]], removed: list[str]) -> None:
-    engine = Engine()
+    engine = ServedEngine()
     engine.execute(WIDE)
     engine.execute("CREATE TABLE EMPTY (K INTEGER PRIMARY KEY)")
     engine.upsert("T", given_rows)
@@ -78,7 +78,7 @@ def test_a_checkpoint_brings_back_the_same_bits(given_rows: list[dict[str, Any]]
     with TemporaryDirectory() as name:
         written = write(capture(engine, 5), Path(name), IDENTITY)
         check(written.path, 5, IDENTITY)
-        restored = Engine()
+        restored = ServedEngine()
         loaded = load(written.path, restored)
     assert (loaded.number, loaded.seq, restored.rows("T")) == (5, engine.seq, engine.rows("T"))
     assert restored.seq == engine.seq
@@ -88,14 +88,14 @@ def test_a_checkpoint_brings_back_the_same_bits(given_rows: list[dict[str, Any]]
 
 
 def test_a_capture_is_not_touched_by_what_comes_after_it(tmp_path: Path) -> None:
-    engine = Engine()
+    engine = ServedEngine()
     engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, S TEXT)")
     engine.upsert("T", {"K": [1, 2], "S": ["one", "two"]})
     captured = capture(engine, 2)
     for round_ in range(4):  # enough fresh texts that the interner sweeps and gives their codes to others
         engine.upsert("T", {"K": list(range(5000)), "S": [f"{round_} {i}" for i in range(5000)]})
     engine.delete("T", [1])
-    restored = Engine()
+    restored = ServedEngine()
     load(write(captured, tmp_path, IDENTITY).path, restored)
     assert restored.query("SELECT K, S FROM T ORDER BY K") == [(1, "one"), (2, "two")]
     assert restored.seq == 2
@@ -110,7 +110,7 @@ def test_a_capture_in_slices_is_the_state_of_its_last_moment(
     history: list[list[tuple[int, int | None]]], slice_rows: int, feed_bytes: int
 ) -> None:
     """Rows come, change and go between two slices, texts are swept, a table is dropped and made again."""
-    engine = Engine()
+    engine = ServedEngine()
     engine.feed.limit_bytes = feed_bytes  # with little room the checkpoint falls behind
     engine.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, S TEXT)")
     engine.execute("CREATE TABLE OTHER (K INTEGER PRIMARY KEY)")
@@ -139,7 +139,7 @@ def test_a_capture_in_slices_is_the_state_of_its_last_moment(
         monkeypatch.undo()
     assert captured.seq == seq
     with TemporaryDirectory() as name:
-        restored = Engine()
+        restored = ServedEngine()
         load(write(captured, Path(name), IDENTITY).path, restored)
     for table in ("T", "OTHER"):
         assert values(restored, table) == values(engine, table)
@@ -404,7 +404,7 @@ def test_only_the_records_since_a_checkpoint_are_applied_again(tmp_path: Path) -
 
 def test_many_small_tables_are_not_copied_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_module, "CAPTURED_AT_ONCE", 10)
-    engine = Engine()
+    engine = ServedEngine()
     for i in range(20):
         engine.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
         engine.upsert(f"T{i}", {"K": np.arange(9)})

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.index.grouping import Grouping
 
 SELECTS = ["COUNT(*)", "SUM(X)", "AVG(X)", "MIN(X)", "MAX(W)", "DISTINCT N", "*"]
@@ -29,8 +29,8 @@ ROWS: dict[str, list[Any]] = {
 }
 
 
-def engine_with(rows: bool) -> Engine:
-    engine = Engine()
+def engine_with(rows: bool) -> ServedEngine:
+    engine = ServedEngine()
     for name in "TU":
         engine.execute(f"CREATE TABLE {name} (K INTEGER PRIMARY KEY, X REAL, N TEXT, W TIMESTAMP, J INTEGER)")
         if rows:

@@ -16,7 +16,7 @@ import pandas as pd  # type: ignore[import-untyped]  # no stubs are installed
 import pyarrow as pa  # type: ignore[import-untyped]  # has none
 import pytest
 
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.server.brain import apply_batch
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import BadParameter, BadValue, UsageError
@@ -86,8 +86,8 @@ PLAIN: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    engine = Engine()
+def engine() -> ServedEngine:
+    engine = ServedEngine()
     for name in "TU":
         engine.execute(f"CREATE TABLE {name} {TABLE}")
         engine.upsert(name, [{"K": 1, "X": 1.0, "N": "x", "W": "2026-01-01", "J": 1}])
@@ -119,7 +119,7 @@ def forms(value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("value", [*numpy_scalars(), *PLAIN], ids=lambda value: type(value).__name__)
-def test_any_value_is_taken_or_refused_in_words(engine: Engine, value: Any) -> None:
+def test_any_value_is_taken_or_refused_in_words(engine: ServedEngine, value: Any) -> None:
     for name in COLUMNS:
         tried(lambda name=name: engine.upsert("T", [{"K": 2, name: value}]))  # type: ignore[misc]
         for form in forms(value):
@@ -143,7 +143,7 @@ def test_any_value_is_taken_or_refused_in_words(engine: Engine, value: Any) -> N
 
 
 @pytest.mark.parametrize("value", [*numpy_scalars(), *PLAIN], ids=lambda value: type(value).__name__)
-def test_any_value_from_the_wire_is_taken_or_refused_in_words(engine: Engine, value: Any) -> None:
+def test_any_value_from_the_wire_is_taken_or_refused_in_words(engine: ServedEngine, value: Any) -> None:
     for form in forms(value):
         column, keys = from_user(form), from_user(list(range(len(form))))
         requests: list[Any] = [bodies.Delete("T", column, PUBLISHER, 1)]
@@ -164,7 +164,7 @@ def test_any_value_from_the_wire_is_taken_or_refused_in_words(engine: Engine, va
 
 
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
-def test_a_length_of_time_is_no_number(engine: Engine, unit: str) -> None:
+def test_a_length_of_time_is_no_number(engine: ServedEngine, unit: str) -> None:
     span = np.timedelta64(5, unit)  # type: ignore[call-overload]
     for name in "XJ":
         with pytest.raises(BadValue, match="takes a"):
@@ -178,7 +178,7 @@ def test_a_length_of_time_is_no_number(engine: Engine, unit: str) -> None:
 
 
 def test_a_member_of_an_enum_of_texts_is_its_text() -> None:
-    engine = Engine()
+    engine = ServedEngine()
     engine.execute("CREATE TABLE T (K TEXT PRIMARY KEY)")
     engine.upsert("T", [{"K": Colour.RED}])
     assert engine.query("SELECT K FROM T WHERE K = ?", Colour.RED) == [("red",)]

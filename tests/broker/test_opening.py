@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hullcast.broker.engine import engine as engine_module
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine import served as engine_module
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.reformulate import first as first_module
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.first import Boxes, rows_in_boxes, states_in_boxes, values_in_boxes
@@ -33,7 +33,7 @@ QUERIES = (
 )
 
 
-def change(engine: Engine, chance: random.Random) -> None:
+def change(engine: ServedEngine, chance: random.Random) -> None:
     """One small batch of something."""
     table = chance.choice("RQ")
     keys = [chance.randrange(40) for _ in range(chance.randrange(1, 4))]
@@ -49,7 +49,7 @@ def change(engine: Engine, chance: random.Random) -> None:
     engine.upsert(table, rows)
 
 
-def expected(engine: Engine, sql: str, low: int, high: int) -> Any:
+def expected(engine: ServedEngine, sql: str, low: int, high: int) -> Any:
     rows = engine.query(sql.replace("?", "{}").format(low, high))
     if sql.startswith(("SELECT K", "SELECT R")):
         return sorted(tuple(row) for row in rows)
@@ -63,7 +63,7 @@ def test_a_channel_opened_while_rows_change_is_as_one_opened_at_the_end(
 ) -> None:
     monkeypatch.setattr(engine_module, "LOADED_AT_ONCE", 1 + seed)
     chance = random.Random(seed)
-    engine = Engine()
+    engine = ServedEngine()
     for table in TABLES:
         engine.execute(table)
     for _ in range(30):
@@ -92,7 +92,7 @@ def test_a_channel_opened_while_rows_change_is_as_one_opened_at_the_end(
 
 def test_a_table_cannot_be_dropped_under_a_channel_that_is_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "LOADED_AT_ONCE", 1)
-    engine = Engine()
+    engine = ServedEngine()
     engine.execute(TABLES[0])
     engine.upsert("R", [{"K": key, "X": 1, "Y": 1} for key in range(3)])
     work = engine.attending(QUERIES[0], [[0], [3]])
@@ -164,7 +164,7 @@ def test_empty_ranges_do_not_hide_the_work_of_others(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("sql", [QUERIES[4], QUERIES[5], QUERIES[6]])
 def test_many_wide_ranges_over_a_small_table_are_known_to_be_much_work(sql: str) -> None:
     """A thousand ranges that each hold all of nine hundred rows took a fifth of a second, and were held for little."""
-    engine = Engine()
+    engine = ServedEngine()
     for table in TABLES:
         engine.execute(table)
     engine.upsert("R", {"K": np.arange(900)})
@@ -173,7 +173,7 @@ def test_many_wide_ranges_over_a_small_table_are_known_to_be_much_work(sql: str)
 
 
 def test_first_answers_end_before_they_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine()
+    engine = ServedEngine()
     for table in TABLES:
         engine.execute(table)
     keys = np.arange(3000)
@@ -191,7 +191,7 @@ def test_first_answers_end_before_they_are_too_large(monkeypatch: pytest.MonkeyP
 
 
 def test_a_band_that_was_refused_leaves_no_width_behind() -> None:
-    engine = Engine()
+    engine = ServedEngine()
     for table in TABLES:
         engine.execute(table)
     narrow: Attended = engine.attend(QUERIES[7], [[0], [1]])
@@ -204,7 +204,7 @@ def test_a_band_that_was_refused_leaves_no_width_behind() -> None:
 
 def test_a_batch_that_meets_too_many_rows_makes_everybody_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.broker.reformulate.join.MOST_PAIRS", 50)
-    engine = Engine()
+    engine = ServedEngine()
     for table in TABLES:
         engine.execute(table)
     subscription = engine.subscribe(QUERIES[7], -1e9, 1e9)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.publishers import Publishers, scoped
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.reformulate.selection import SelectionChannel
@@ -41,7 +41,7 @@ class Desk:
     def __init__(
         self, rights: Rights | None = None, window: int = 1 << 20, publishers: Publishers | None = None
     ) -> None:
-        self.engine = Engine()
+        self.engine = ServedEngine()
         self.wanted: set[int] = set()
         self.held = True  # what subscribers elsewhere are believed to ask for: everything, or nothing
         self.attendance = Attendance(self.engine, 30.0, lambda _, partitions: np.full(len(partitions), self.held))

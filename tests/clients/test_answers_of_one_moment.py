@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hullcast.broker.engine import engine as engine_module
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine import served as engine_module
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.index import grouping
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.reformulate.extremum import ExtremumChannel
@@ -59,7 +59,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.engine = Engine()
+        self.engine = ServedEngine()
         self.retention = Retention(self.chance.choice([3000, 30_000, 1 << 20]))
         attendance = Attendance(self.engine, 0.0, self.asked)
         limits = Limits(rows=1000, subscriptions=1000, groups=100, channels=50)

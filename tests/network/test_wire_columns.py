@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.served import ServedEngine
 from hullcast.network.wire import bodies
 from hullcast.network.wire import values as wire_values
 from hullcast.network.wire.columns import Column, Columns, TextColumn, concatenate, length, size_bytes, take
@@ -118,7 +118,7 @@ class Colour(enum.IntEnum):
 
 def outcome(table: str, rows: Any, travelling: bool, nan: Nan = "refuse") -> object:
     """All rows after an upsert, or the refusal."""
-    engine = Engine()
+    engine = ServedEngine()
     for sql in TABLES.values():
         engine.execute(sql)
     engine.upsert("whole", {"k": ["a", "b"], "r": [1.0, 2.0], "x": ["old", None]})
@@ -291,7 +291,7 @@ def test_rows_of_other_mappings_and_rows_without_a_key_have_the_same_effect() ->
 def test_keys_that_travelled_delete_the_same_rows(keys: Any) -> None:
     found = []
     for travelling in (False, True):
-        engine = Engine()
+        engine = ServedEngine()
         engine.execute(TABLES["whole"])
         engine.upsert("whole", {"k": ["a", "b"], "r": [1.0, 2.0]})
         try:
@@ -414,7 +414,7 @@ def test_columns_of_parameters_bind_as_they_would_have_at_home() -> None:
 
 
 def test_answers_travel_with_names_that_occur_twice() -> None:
-    engine = Engine()
+    engine = ServedEngine()
     engine.execute(TABLES["whole"])
     engine.upsert("whole", [{"k": f"{i}", "r": float(i), "t": INSTANT if i % 2 else None} for i in range(12)])
     rows = engine.query("SELECT k, r, t, i, x'00' AS b FROM whole")
@@ -428,7 +428,7 @@ def test_answers_travel_with_names_that_occur_twice() -> None:
 
 @pytest.mark.parametrize("count", [1, 8, 9, 100])
 def test_instants_come_back_in_utc_however_many_rows_there_are(count: int) -> None:
-    engine = Engine()
+    engine = ServedEngine()
     engine.execute(TABLES["whole"])
     engine.upsert("whole", [{"k": f"{i}", "r": 0.0, "t": INSTANT if i % 3 else None} for i in range(count)])
     rows = engine.query("SELECT k, t FROM whole ORDER BY k")

@@ -180,3 +180,39 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
 
     assert Path(engine.__file__) == ROOT / "broker/engine/engine.py"
     assert Path(errors.__file__) == ROOT / "network/wire/errors.py"
+
+
+@pytest.mark.parametrize(
+    ("held", "names"),
+    [
+        (
+            hullcast.Client,
+            "close connected delete drain execute explain open publish query seq statistics status subscribe "
+            "subscribe_many sync tables",
+        ),
+        (
+            hullcast.LiveSubscription,
+            "answer batches close closed columns conflated dropped lag pending seq take_nowait token",
+        ),
+        (hullcast.LiveSubscriptions, "answers changes close closed conflated next_changes seq"),
+        (
+            hullcast.BlockingClient,
+            "close connected delete drain execute explain publish query seq statistics status subscribe "
+            "subscribe_many sync tables",
+        ),
+        (
+            hullcast.BlockingSubscription,
+            "answer batches close closed columns conflated dropped events lag next pending seq sql token",
+        ),
+        (hullcast.BlockingSubscriptions, "answers changes close closed conflated next_changes seq sql"),
+        (
+            hullcast.Engine,
+            "close_channel delete execute memory_bytes open_channel query rows seq statistics subscribe subscribe_many "
+            "tables upsert",
+        ),
+        (hullcast.Subscription, "answer close closed drain pending seq"),
+        (hullcast.Receipt, "deleted first_seq seq updates"),
+    ],
+)
+def test_completion_shows_what_is_for_users_and_nothing_else(held: type, names: str) -> None:
+    assert [name for name in dir(held) if not name.startswith("_")] == names.split()

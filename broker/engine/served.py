@@ -1,0 +1,135 @@
+"""What a server asks of an engine beyond what users do: subscribers elsewhere, followers, rows that have travelled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hullcast.broker.engine.engine import LOADED_AT_ONCE, Engine
+from hullcast.broker.reformulate.channel import Attended
+from hullcast.broker.reformulate.channels import channel_name
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.sql.subscription import ParsedQuery, names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hullcast.broker.reformulate.channel import Channel
+    from hullcast.broker.reformulate.messages import Batch
+    from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.sql.encode import ParameterColumn
+    from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.feed import ChangeFeed
+    from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.store import TableStore
+    from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
+
+#: About how long it takes a channel being opened to take in `LOADED_AT_ONCE` rows.
+LOAD_COST_S = 0.001
+
+
+class ServedEngine(Engine):
+    """The engine of a server. Its users see less: `Engine`."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether a batch failed half-way: then nothing is answered any more."""
+        return self._broken is not None
+
+    @property
+    def sweeps(self) -> int:
+        """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
+        return self._sweeps
+
+    def upsert_columns(self, table: str, columns: ValueColumns, absent: Masks | None = None) -> Batch:
+        """`upsert` of a batch that is columns as they travel, and masks of the rows that lack some."""
+        return self._upsert(table, columns, absent)
+
+    def delete_column(self, table: str, keys: Values) -> Batch:
+        """`delete` of a column of keys as it travels."""
+        return self._delete(table, keys)
+
+    # --- followers ---------------------------------------------------------------------------------------
+
+    @property
+    def feed(self) -> ChangeFeed:
+        """What changed, for its followers."""
+        return self._feed
+
+    @property
+    def stores(self) -> Mapping[str, TableStore]:
+        """The rows of all tables, by folded name, for followers of the feed."""
+        return self._stores
+
+    def store_of(self, table: str) -> TableStore:
+        """The rows of a table, for followers of the feed; UnknownTable if there is none of that name."""
+        return self._store(table)
+
+    @property
+    def texts(self) -> Texts:
+        """The texts of all codes in use now, to decode with later."""
+        return self._interner.texts
+
+    def start_at(self, seq: int) -> None:
+        """Count on from `seq`: the rows loaded so far are those after that update."""
+        self._seq = seq
+
+    # --- subscribers elsewhere -----------------------------------------------------------------------------
+
+    def attending(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Work:
+        """Open the channel of subscriptions elsewhere, some rows at a time; the result is an `Attended`.
+
+        They are bound as by `subscribe_many`; without a `?` there are `count`. The channel stays open until
+        `forsake`, however often it is attended.
+        """
+        self._check_sound()
+        query = self._parse(sql)
+        predicates = query.bind_many(columns, count)
+        channel = self._open(query)
+        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
+        try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                yield LOAD_COST_S
+                self._check_sound()
+            channel.attended = True
+        finally:
+            channel.holders -= 1
+            self._channels.close_if_unused(channel)
+        return Attended(channel, predicates, query.columns)
+
+    def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
+        """`attending`, all of it now."""
+        attended: Attended = finish(self.attending(sql, columns, count))
+        attended.channel.widen(attended.predicates)
+        return attended
+
+    def described(self, sql: str, columns: Sequence[ParameterColumn]) -> tuple[ParsedQuery, Predicates, Channel | None]:
+        """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""
+        self._check_sound()
+        query = self._parse(sql)
+        return query, query.bind_many(columns, 1), self._channels.find(query.shape)
+
+    def channel_name(self, query: ParsedQuery) -> str:
+        """How a query's channel is, or would be, called."""
+        return channel_name(query.shape, query.tables)
+
+    def tables_of(self, sql: str) -> tuple[str, ...]:
+        """The tables that a subscription reads."""
+        return tuple(table.name for table in self._parse(sql).tables)
+
+    def tables_named(self, sql: str) -> tuple[str, ...]:
+        """The tables that occur in a text, whether or not it is a subscription: whoever may not see them shall not
+        learn from our errors what is in them."""
+        if sql in self._parsed:
+            return self.tables_of(sql)
+        return tuple(self._catalog[name].name for name in names_in(sql) if name in self._catalog)
+
+    def forsake(self, name: str) -> None:
+        """Nobody elsewhere listens to a channel any more."""
+        channel = self._channels.named(name)
+        channel.attended, channel.asked_elsewhere = False, None
+        self._channels.close_if_unused(channel)
+
+    def tidy(self) -> None:
+        """Forget groups and texts that nothing refers to any more, also where no row changes for a while."""
+        self._check_sound()
+        self._sweep(list(self._channels))
