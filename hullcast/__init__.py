@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.subscriptions import Subscriptions
     from hullcast.broker.reformulate.channel import ChannelStatistics
     from hullcast.broker.reformulate.messages import Batch, Messages
+    from hullcast.broker.tables.schema import Column, ColumnType, Table
     from hullcast.clients.sdk import blocking, testing
     from hullcast.clients.sdk.blocking import BlockingClient, BlockingSubscription, BlockingSubscriptions
     from hullcast.clients.sdk.blocking import connect as connect_blocking
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.publishing import PartlyPublished
     from hullcast.clients.sdk.subscription import LiveSubscription
     from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
+    from hullcast.network.answers.answers import Overflow
     from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot
     from hullcast.network.answers.named import QueryRows
+    from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.errors import (
         BadBatch,
@@ -82,7 +85,10 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ClientStatistics",
+    "Column",
+    "ColumnType",
     "ConnectionLost",
+    "DialerStatistics",
     "DirectoryInUse",
     "DuplicateTable",
     "Engine",
@@ -97,6 +103,7 @@ __all__ = [
     "Messages",
     "NotPermitted",
     "OutOfTurn",
+    "Overflow",
     "Overloaded",
     "PartlyPublished",
     "PeerClosed",
@@ -113,6 +120,7 @@ __all__ = [
     "SubscriptionOverflow",
     "Subscriptions",
     "Superseded",
+    "Table",
     "TableInUse",
     "TimedOut",
     "TooLarge",
@@ -140,12 +148,16 @@ _HOMES = {
     "ChannelStatistics": "broker.reformulate.channel",
     "Client": "clients.sdk.client",
     "ClientStatistics": "clients.sdk.client",
+    "Column": "broker.tables.schema",
+    "ColumnType": "broker.tables.schema",
+    "DialerStatistics": "network.link.dialer",
     "Engine": "broker.engine.engine",
     "Event": "network.answers.events",
     "LinkLimits": "network.link.limits",
     "LiveSubscription": "clients.sdk.subscription",
     "LiveSubscriptions": "clients.sdk.subscriptions",
     "Messages": "broker.reformulate.messages",
+    "Overflow": "network.answers.answers",
     "PartlyPublished": "clients.sdk.publishing",
     "Progress": "network.answers.events",
     "QueryRows": "network.answers.named",
@@ -154,6 +166,7 @@ _HOMES = {
     "Snapshot": "network.answers.events",
     "Subscription": "broker.engine.subscription",
     "Subscriptions": "broker.engine.subscriptions",
+    "Table": "broker.tables.schema",
     "blocking": "clients.sdk.blocking:",
     "connect": "clients.sdk.client",
     "connect_blocking": "clients.sdk.blocking:connect",
