@@ -158,7 +158,9 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
     text.append(f"\nlongest pause of the event loop in the last minute {status['recent_pause_s'] * 1000:.0f} ms", "dim")
     queries = status["queries"]
     if queries["answered"] or queries["running"]:
-        text.append(f"; {queries['answered']:,} queries answered, {queries['running']} running", "dim")
+        answered = queries["answered"]
+        said = f"{answered:,} {'query' if answered == 1 else 'queries'} answered"
+        text.append(f"; {said}, {queries['running']} running", "dim")
     return text
 
 
