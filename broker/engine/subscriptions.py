@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.subscription import Subscription
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.sql.subscription import ParsedQuery
+    from hullcast.network.wire.arrays import Ints
 
 
 class Subscriptions:
@@ -31,9 +32,9 @@ class Subscriptions:
         self,
         query: ParsedQuery,
         channel: Channel,
-        listeners: npt.NDArray[np.int64],
+        listeners: Ints,
         make: Callable[[int, Callable[[Subscription], None]], Subscription],
-        leave: Callable[[npt.NDArray[np.int64]], None],
+        leave: Callable[[Ints], None],
         check_sound: Callable[[], None],
     ) -> None:
         self.sql = query.sql

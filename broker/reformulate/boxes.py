@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.reformulate.channel import Booleans, Channel, Floats, SingleChannel, differs
+from hullcast.broker.reformulate.channel import Channel, SingleChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured
 from hullcast.broker.reformulate.messages import Messages
 from hullcast.broker.tables.values import decode_column
+from hullcast.network.wire.arrays import Booleans, Floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable

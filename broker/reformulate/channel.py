@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.broker.index.grouping import Grouping
 from hullcast.broker.reformulate.messages import on_the_way
@@ -32,11 +31,8 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.network.answers.answers import Answers
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.columns import Columns
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

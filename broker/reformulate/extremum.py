@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.reformulate.channel import Floats, Opening, SingleChannel
+from hullcast.broker.reformulate.channel import Opening, SingleChannel
 from hullcast.broker.reformulate.kernel import (
     BEST,
     INNER_L,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.messages import Column
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import numpy.typing as npt
 
 from hullcast.broker.tables.travel import travelling
@@ -15,10 +14,9 @@ from hullcast.broker.tables.travel import travelling
 if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import ColumnType
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.columns import Columns as WireColumns
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]
 
 NO_TYPES: Mapping[str, ColumnType] = {}

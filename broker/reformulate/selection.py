@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.reformulate.boxes import Cells, Places
-from hullcast.broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, differs
+from hullcast.broker.reformulate.channel import CollectionChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured, rows_in_boxes
 from hullcast.broker.reformulate.messages import Messages
 from hullcast.broker.tables.values import decode_column
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import ColumnType
     from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.columns import Columns
 
 

@@ -50,12 +50,13 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.engine import Engine
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
-    from hullcast.broker.reformulate.channel import Channel, Floats
+    from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
     from hullcast.network.security.rights import Action, Identity, Rights
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Origin, Request

@@ -34,7 +34,6 @@ from hullcast.network.wire.frames import Directory, NodeEntry, Reply
 from hullcast.network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import zmq
 
     from hullcast.broker.log.checkpoint import CapturedState
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Request
 
@@ -291,7 +291,7 @@ class Server:
         coming = {install.channel for step in self.pipeline or () for install in step.outcome.installs}
         return coming.union(self.children.router.channels())
 
-    def _asked(self, channel: int, partitions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    def _asked(self, channel: int, partitions: Floats) -> Booleans:
         """Which partition numbers subscribers elsewhere use, including those whose reply has not left yet."""
         held = self.children.router.partitions_held(channel, partitions)
         for step in self.pipeline or ():

@@ -18,9 +18,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.sql.bounds import Code, Floats, code_of
+from hullcast.broker.sql.bounds import Code, code_of
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.values import Refused, check_text, is_number
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.containers import number_of
 from hullcast.network.wire.packing import type_name
 

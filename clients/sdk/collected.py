@@ -6,7 +6,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.clients.sdk.listening import Listening, Stored
 from hullcast.clients.sdk.mailbox import Gap
@@ -17,10 +16,10 @@ from hullcast.network.answers.events import Change, Resync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.clients.sdk.listening import Ints
     from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
     from hullcast.network.answers.answers import CollectionAnswers
     from hullcast.network.answers.outbox import Taken
+    from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 
@@ -69,7 +68,7 @@ class CollectionListening(Listening):
         backlog.resync(seq, contents, lost, reason)
         return backlog
 
-    def _others(self, ids: Ints, snapshot: Columns) -> npt.NDArray[np.bool_]:
+    def _others(self, ids: Ints, snapshot: Columns) -> Booleans:
         fresh = type(self.answers)(self.spec, self.answers.decoder, self.answers.anew)
         fresh.start(ids, snapshot)
         other = np.zeros(len(ids), np.bool_)

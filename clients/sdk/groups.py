@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.clients.sdk.collected import CollectionListening
 from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
@@ -26,10 +25,9 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.resuming import Standing
     from hullcast.clients.sdk.token import Token
     from hullcast.network.answers.answers import Overflow
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.bodies import Opened, Subscribed
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _NO_POINTS: Floats = np.empty((0, 0))
 

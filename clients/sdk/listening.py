@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.mailbox import Backlog, OverflowPolicy
     from hullcast.network.answers.answers import Answers
     from hullcast.network.answers.events import Change, Resync
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Stored(NamedTuple):
@@ -71,7 +69,7 @@ class Listening(ABC):
         """A listener with a queue begins again; returns the queue, with the Resync in it."""
 
     @abstractmethod
-    def _others(self, ids: Ints, snapshot: Columns) -> npt.NDArray[np.bool_]:
+    def _others(self, ids: Ints, snapshot: Columns) -> Booleans:
         """Who has another answer than the snapshot says; not those who left (-1)."""
 
     @abstractmethod

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.answers.aggregate import same
 from hullcast.network.answers.answers import Overflow
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
 
     from hullcast.clients.sdk.listening import Listening
     from hullcast.network.answers.events import Change, Resync
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
     EventColumns = tuple["Ints", "Ints", "Floats", "Floats", "Ints", Sequence[object]]  # as `put` takes them
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 #: Why the next event of a listener is a Resync; 0: it is none.
 GAPS = ("", "gap", "sum", "overflow")
@@ -122,8 +120,8 @@ class Mailbox:
         self.gaps: Ints = np.zeros(16, np.int64)  # places in GAPS
         self.told: Floats = np.zeros(16)  # of a single value: what was last taken, and its rest
         self.told_rests: Floats = np.zeros(16)
-        self.queued: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
-        self.wanted: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self.queued: Booleans = np.zeros(16, np.bool_)
+        self.wanted: Booleans = np.zeros(16, np.bool_)
         self.watched: Ints = np.zeros(16, np.int64)  # the group whose changes somebody follows as a whole, or 0
         self.groups: Ints = np.zeros(16, np.int64)  # whose listeners these are, by number
         self.backlogs: dict[int, Backlog] = {}
@@ -355,7 +353,7 @@ class Mailbox:
         return over
 
 
-def _some(part: EventColumns, rows: npt.NDArray[np.bool_]) -> EventColumns:
+def _some(part: EventColumns, rows: Booleans) -> EventColumns:
     who, seqs, values, rests, places, items = part
     return (
         who[rows],

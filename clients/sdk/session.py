@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.clients.sdk.effects import (
     CallAnswered,
@@ -50,9 +49,9 @@ from hullcast.network.wire.errors import (
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.listening import Listening
+    from hullcast.network.wire.arrays import Ints
     from hullcast.network.wire.columns import Columns
 
-Ints = npt.NDArray[np.int64]
 
 #: Seconds before a request that nobody could take is sent again; doubled each time.
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0

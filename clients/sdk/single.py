@@ -16,10 +16,10 @@ from hullcast.network.answers.events import Change, Resync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.clients.sdk.listening import Ints
     from hullcast.clients.sdk.mailbox import OverflowPolicy
     from hullcast.network.answers.answers import SingleAnswers
     from hullcast.network.answers.outbox import Taken
+    from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.columns import Columns
 
 #: The answer last taken, where that is not kept: equal to none.
@@ -64,7 +64,7 @@ class SingleListening(Listening):
         super().renew(ids, snapshot, seq, only_if_other=only_if_other)
         self.answers.start(ids, snapshot)  # the same answer, perhaps of more exact sums
 
-    def _others(self, ids: Ints, snapshot: Columns) -> npt.NDArray[np.bool_]:
+    def _others(self, ids: Ints, snapshot: Columns) -> Booleans:
         return self.answers.others(ids, snapshot)
 
     def answer(self, listener: int) -> Any:

@@ -14,9 +14,10 @@ from hullcast.network.compiled import kernel, part
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hullcast.network.answers.answers import Anew, Decoder, Floats, Ints
+    from hullcast.network.answers.answers import Anew, Decoder
     from hullcast.network.answers.audience import Audience
     from hullcast.network.answers.outbox import Outbox
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 

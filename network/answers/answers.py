@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 
     from hullcast.network.answers.audience import Audience
     from hullcast.network.matching.messages import Boxes
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Column, Columns
     from hullcast.network.wire.frames import Form
 
     Anew = Callable[["Ints"], Columns | None]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 #: What happens in a client to events that come faster than their subscription takes them:
 #: latest      only the newest answer waits; what it replaced is counted in `conflated`

@@ -6,16 +6,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.compiled import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hullcast.network.wire.arrays import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NO_RESTS: Floats = np.empty(0)
 NO_PLACES: Ints = np.empty(0, np.int64)

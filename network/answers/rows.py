@@ -15,8 +15,9 @@ from hullcast.network.compiled import kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hullcast.network.answers.answers import Anew, Booleans, Decoder, Floats, Ints
+    from hullcast.network.answers.answers import Anew, Decoder
     from hullcast.network.answers.audience import Audience
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 

@@ -15,9 +15,8 @@ from hullcast.network.matching.duality import around_points
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
+    from hullcast.network.wire.arrays import Booleans, Floats
 
-    Floats = npt.NDArray[np.float64]
     Boxes = tuple[Floats, Floats]  # lows and highs (n, k), all bounds inclusive
 
 RECTANGLES, PLACES = "rectangles", "places"
@@ -29,11 +28,11 @@ def dimensions_of(form: str, coordinates: int, *, partitioned: bool) -> int:
     return 1 if form == RECTANGLES else (coordinates - partitioned) // 2
 
 
-def unreachable(points: Floats, dimensions: int) -> npt.NDArray[np.bool_]:
+def unreachable(points: Floats, dimensions: int) -> Booleans:
     """Which points no message can concern: predicates that nothing satisfies, with a low bound of +inf or such."""
     ends = points[:, : 2 * dimensions]
     nowhere = (ends[:, 0::2] == np.inf).any(axis=1) | (ends[:, 1::2] == -np.inf).any(axis=1)
-    never: npt.NDArray[np.bool_] = nowhere | np.isnan(points).any(axis=1)
+    never: Booleans = nowhere | np.isnan(points).any(axis=1)
     return never
 
 
@@ -65,5 +64,5 @@ def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partit
     """Around the place of a row before or after; with `up`, around a small interval of the last dimension."""
     lower = [columns[f"{side}.{i}"] for i in range(dimensions)]
     upper = [*lower[:-1], columns[f"{side}.up"]] if f"{side}.up" in columns else lower
-    there = cast("npt.NDArray[np.bool_]", columns[f"{side}.there"])
+    there = cast("Booleans", columns[f"{side}.there"])
     return around_points(lower, columns[f"{side}.part"] if partitioned else None, there, upper)

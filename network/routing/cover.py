@@ -19,12 +19,9 @@ from hullcast.network.compiled import inlined, kernel
 from hullcast.network.routing.carve import absorb, covering, joined, units
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from hullcast.network.routing.carve import Space
+    from hullcast.network.wire.arrays import Booleans, Floats
 
-    Floats = npt.NDArray[np.float64]
-    Booleans = npt.NDArray[np.bool_]
 
 #: Points carved at once.
 PORTION = 8192

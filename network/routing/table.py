@@ -18,13 +18,9 @@ from hullcast.network.routing.subtree import Subtree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
     from hullcast.network.matching.tree import Tree
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
-    Booleans = npt.NDArray[np.bool_]
     Boxes = tuple[Floats, Floats]
     Routed = tuple[int, Ints | None]  # a neighbour, and its rows; None: all
 

@@ -19,17 +19,18 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hullcast.network.wire.arrays import Booleans, Floats, Ints, Narrow
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 
-Which: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]  # which rows: their numbers, or a mask
+Which: TypeAlias = Ints | Booleans  # which rows: their numbers, or a mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextColumn:
     """A column of texts, each distinct one sent once. `codes` are places in `words`; -1 is NULL."""
 
-    codes: NDArray[np.int32]
+    codes: Narrow
     words: tuple[str, ...]
 
     @classmethod
@@ -84,7 +85,7 @@ class TextColumn:
         return TextColumn(renumbered[codes], tuple(map(self.words.__getitem__, kept.tolist())))
 
 
-Column: TypeAlias = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_] | TextColumn
+Column: TypeAlias = Floats | Ints | Booleans | TextColumn
 Columns: TypeAlias = dict[str, Column]
 
 _KINDS: dict[str, tuple[np.dtype[Any], Any]] = {  # on the wire, in memory
@@ -198,7 +199,7 @@ def array_of(kind: str, data: bytes, limits: WireLimits) -> Any:
     return np.frombuffer(data, wire).astype(memory)
 
 
-def mask_of(data: bytes, limits: WireLimits) -> NDArray[np.bool_]:
+def mask_of(data: bytes, limits: WireLimits) -> Booleans:
     """A writable mask of bytes 0 and 1."""
     _check_rows(data, 1, limits)
     if data.translate(None, b"\0\1"):

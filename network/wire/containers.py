@@ -12,9 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hullcast.network.wire.arrays import Booleans
+
 Nan = Literal["refuse", "null"]  # what becomes of a NaN in a batch
 Plain = list[Any] | NDArray[Any]
-Nulls = NDArray[np.bool_] | None
+Nulls = Booleans | None
 
 
 def is_column(values: object) -> bool:

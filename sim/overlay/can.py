@@ -39,7 +39,7 @@ import numpy as np
 
 from hullcast.network.compiled import part
 from hullcast.network.matching.tree import longer
-from hullcast.sim.arrays import Ints
+from hullcast.network.wire.arrays import Ints
 from hullcast.sim.overlay.zones import Zones, locate_one
 
 #: How a rectangle comes from the server to its entry: the server knows the zones and sends it there at once, or

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Narrow
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Narrow
 from hullcast.sim.topology.paths import Routes
 
 #: Children of a broker. More of them make a flatter tree: fewer frames, but more of them leave one broker. Per event

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Booleans, Floats, Ints
 from hullcast.sim.seeds import generator
 
 #: Table 5.1.

@@ -23,7 +23,7 @@ from hullcast.sim.overlay.can import NOBODY, STACK, flood
 from hullcast.sim.traffic.tally import METRICS, Tally, add, begin, note, tally_of
 
 if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints, Narrow
+    from hullcast.network.wire.arrays import Floats, Ints, Narrow
     from hullcast.sim.overlay.zones import Zones
     from hullcast.sim.traffic.world import Populated
 

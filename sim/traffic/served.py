@@ -11,7 +11,7 @@ import numpy as np
 
 from hullcast.network.compiled import kernel
 from hullcast.network.matching.duality import rectangle_box
-from hullcast.sim.arrays import Ints, Narrow
+from hullcast.network.wire.arrays import Ints, Narrow
 from hullcast.sim.overlay.can import NOBODY, STACK, approach, flood
 from hullcast.sim.overlay.zones import Zones
 from hullcast.sim.traffic.audience import Heard

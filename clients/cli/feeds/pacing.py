@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from math import ceil, inf, log
 
 import numpy as np
-import numpy.typing as npt
 
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 TICK_S = 0.005
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from hullcast.clients.cli.feeds.pacing import Floats
+    from hullcast.network.wire.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
