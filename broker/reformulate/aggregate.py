@@ -30,7 +30,7 @@ class AggregateChannel(ColumnChannel):
     def first_in(self, columns: list[Floats], y: Floats, boxes: Boxes) -> Columns:
         return first_answers(states_in_boxes(columns, y, boxes))
 
-    def anew(self, listeners: Ints) -> Columns:
+    def recompute(self, listeners: Ints) -> Columns:
         """From the exact sums of the rows."""
         points = self.audience.index.points_of(listeners)
         d = len(self.shape.ranges)

@@ -40,7 +40,7 @@ class ChannelStatistics:
     """What a channel has seen since it was opened.
 
     Every update of the table is ignorable (no message), easy (one: its own new value) or difficult (it uncovered
-    others). `told` counts local subscriptions told, `waiting` their events not yet drained.
+    others). `told` counts events for local subscriptions, `waiting` those not yet drained.
     """
 
     updates: int
@@ -82,7 +82,7 @@ class Channel(ABC):
         self.audience = Audience(2 * self.spec.dimensions + self.spec.partitioned, self.outbox)
         self.grouping = Grouping(len(self.shape.partition))  # numbers of the partitions
         self.keepers: tuple[TreeKeeper, ...] = ()
-        self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.anew)
+        self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.recompute)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
         self.attended = False  # subscribers elsewhere listen, as far as the server knows
         self.asked_elsewhere: Callable[[Floats], Booleans] | None = None  # which partitions they ask for
@@ -139,9 +139,9 @@ class Channel(ABC):
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
         return self.audience.admit(self.points(predicates), predicates.never)
 
-    def anew(self, listeners: Ints) -> Columns:
+    def recompute(self, listeners: Ints) -> Columns:
         """First answers of local subscriptions as of now, for kinds whose messages may leave an answer in doubt."""
-        raise InvariantBroken(f"{self.name}: answers of this kind are never taken anew")
+        raise InvariantBroken(f"{self.name}: answers of this kind are never recomputed")
 
     def first(self, predicates: Predicates) -> Columns:
         """The answers as of now of subscriptions elsewhere, as columns that travel (network/wire/PROTOCOL.md)."""

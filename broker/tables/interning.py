@@ -167,7 +167,7 @@ class Interner:
         kept = np.flatnonzero(keep)
         forgotten = len(self) - len(kept)
         texts = self._texts[kept]
-        # both sides are built anew: a dict does not shrink by deletion
+        # both sides are built again: a dict does not shrink by deletion
         self._codes = {None: NULL}
         self._codes.update(zip(texts.tolist(), kept.astype(np.float64).tolist(), strict=True))
         self._used = int(kept[-1]) + 1 if len(kept) else 0

@@ -69,7 +69,7 @@ class CollectionListening(Listening):
         return backlog
 
     def _others(self, ids: Ints, snapshot: Columns) -> Booleans:
-        fresh = type(self.answers)(self.spec, self.answers.decoder, self.answers.anew)
+        fresh = type(self.answers)(self.spec, self.answers.decoder, self.answers.recompute)
         fresh.start(ids, snapshot)
         other = np.zeros(len(ids), np.bool_)
         here = ids >= 0
@@ -125,7 +125,7 @@ class CollectionListening(Listening):
 class CollectionBacklog:
     """A collection, its changes that wait, and gaps among them.
 
-    After a gap the contents come anew, so what waited before it is made into events at once: `_before` holds them.
+    After a gap there are new contents, so what waited before it is made into events at once: `_before` holds them.
     """
 
     __slots__ = ("_before", "_counted", "_gap", "collection", "dropped", "policy")

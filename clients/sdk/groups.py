@@ -86,7 +86,7 @@ class SubscriptionGroup:
         return OverflowPolicy(self._overflow or listening.answers.overflow, self._buffer)
 
     def on_wire(self) -> bodies.Group:
-        """As it is told to the server; members that left are left out and the others numbered anew."""
+        """As the server gets it; members that left are left out and the others get new numbers."""
         gone = self.listeners < 0
         if gone.any():
             stay = np.flatnonzero(~gone)
@@ -312,7 +312,7 @@ def moment_of(opened: Opened, reply: Subscribed) -> int:
 
 
 def _replay(reply: Subscribed, back: list[tuple[SubscriptionGroup, Opened]], channels: dict[int, Listening]) -> None:
-    """What was missed, heard by those who come without a snapshot, and by nobody else."""
+    """What was missed, heard only by groups that come without a snapshot."""
     without: dict[int, list[tuple[SubscriptionGroup, Floats | None]]] = {}
     for group, opened in back:
         if opened.snapshot is None:

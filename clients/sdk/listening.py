@@ -37,7 +37,7 @@ class Listening(ABC):
     """What the client holds of a channel, for all its subscriptions there. Pure: called with what came in.
 
     The answers themselves are an object by kind (network/answers). Here is what is common to all kinds: who listens,
-    what waits, and what must come anew. Single values and collections differ in how events wait: single.py and
+    what waits, and what must be recomputed. Single values and collections differ in how events wait: single.py and
     collected.py.
     """
 
@@ -48,7 +48,7 @@ class Listening(ABC):
         self.channels: set[int] = set()  # the server's numbers for it: one, or none while it is not known there
         self.mailbox = Mailbox(self._opened, attention)
         self.audience = Audience(coordinates, self.mailbox)
-        self.suspects: set[int] = set()  # listeners whose answer must come anew from the server
+        self.suspects: set[int] = set()  # listeners whose answer the server must recompute
         self.asked: set[int] = set()  # those for which it has been asked
         self.answers = KINDS[spec.kind].answers(spec, Codes(), self._doubt)
         self._attention = attention
@@ -122,7 +122,7 @@ class Listening(ABC):
         self._parted = np.concatenate((self._parted, ids))
 
     def move(self, ids: Ints, points: Floats) -> None:
-        """The same listeners, found by other points: a server that began anew numbers partitions anew."""
+        """The same listeners, found by other points: a server that was restarted gives partitions new numbers."""
         index = self.audience.index
         if len(self._parted):
             self._rejoin(ids, points)
@@ -138,7 +138,7 @@ class Listening(ABC):
 
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners."""
-        if len(self._parted):  # an audience dismisses only those whom messages reach
+        if len(self._parted):  # an audience dismisses only listeners that messages reach
             self._rejoin(ids, np.zeros((len(ids), self.audience.index.dimensions)))
         self.audience.dismiss(ids)
         self._believe(ids)
@@ -174,7 +174,7 @@ class Listening(ABC):
         self._attention.doubted.add(self)
 
     def doubted(self) -> dict[int, Ints]:
-        """The listeners whose answers must come anew and were not asked for yet, by the number of their group."""
+        """The listeners whose answers the server must still be asked to recompute, by the number of their group."""
         ids = np.array(sorted(self.suspects), np.int64)
         groups = self.mailbox.groups[ids]
         order = np.argsort(groups, kind="stable")
@@ -200,7 +200,7 @@ class Listening(ABC):
                 self._attention.doubted.discard(self)
 
     def restart(self, ids: Ints, snapshot: Columns, seq: int, reason: str) -> None:
-        """Answers anew, as of `seq`, after events were missed: each listener's next event is a Resync.
+        """New answers, as of `seq`, after events were missed: each listener's next event is a Resync.
 
         `ids` may hold -1 for members that left; the snapshot has them all.
         """
@@ -219,7 +219,7 @@ class Listening(ABC):
         mailbox.waken(ids)
 
     def renew(self, ids: Ints, snapshot: Columns, seq: int, *, only_if_other: bool) -> None:
-        """Answers anew after a break: a Resync for each listener, or only for those whose answer is another one."""
+        """New answers after a break: a Resync for each listener, or only for those whose answer is another one."""
         other = self._others(ids, snapshot) if only_if_other else ids >= 0
         self.restart(np.where(other, ids, -1), snapshot, seq, "gap")
 

@@ -43,10 +43,10 @@ class OverflowPolicy:
 
     def __post_init__(self) -> None:
         if self.overflow not in get_args(Overflow):
-            raise BadSetting("overflow", self.overflow, f"it takes one of {', '.join(get_args(Overflow))}")
+            raise BadSetting("overflow", self.overflow, f"must be one of {', '.join(get_args(Overflow))}")
         given: object = self.buffer
         if type(given) is not int or given < 1:
-            raise BadSetting("buffer", self.buffer, "it takes a whole number, 1 or more")
+            raise BadSetting("buffer", self.buffer, "must be a whole number, 1 or more")
 
     @property
     def queues(self) -> bool:
@@ -66,7 +66,7 @@ class Attention:
     def __init__(self) -> None:
         self.waking: set[Mailbox] = set()  # somebody is to be woken, or a queue is too full for its policy
         self.blocking: set[Mailbox] = set()  # a queue is full that makes the link wait
-        self.doubted: set[Listening] = set()  # sums must come anew, or have been asked for
+        self.doubted: set[Listening] = set()  # sums must be recomputed, or have been asked for
 
 
 class Backlog(Protocol):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.columns import Column, Columns
     from hullcast.network.wire.frames import Form
 
-    Anew = Callable[["Ints"], Columns | None]
+    Recompute = Callable[["Ints"], Columns | None]
 
 
 #: What happens in a client to events that come faster than their subscription takes them:
@@ -47,16 +47,16 @@ class Decoder(Protocol):
 class Answers(ABC):
     """The answers of all who listen to one channel in this process.
 
-    `anew` is called with listeners whose answers no message can bring up to date. An engine returns their first answers
-    as of the end of the batch. A client returns None: it asks the server, holds their events back, and calls `start`
-    when the reply comes.
+    `recompute` is called with listeners whose answers no message can bring up to date. An engine returns their first
+    answers as of the end of the batch. A client returns None: it asks the server, holds their events back, and calls
+    `start` when the reply comes.
     """
 
     form: ClassVar[Form]  # how its messages find listeners: network/matching/messages.py
     overflow: ClassVar[Overflow]  # by default
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        self.spec, self.decoder, self.anew = spec, decoder, anew
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        self.spec, self.decoder, self.recompute = spec, decoder, recompute
 
     @abstractmethod
     def start(self, ids: Ints, first: Columns) -> None:
@@ -89,8 +89,8 @@ class SingleAnswers(Answers):
     overflow = "latest"  # a single value is worth no more than the newest
     columns: ClassVar[tuple[str, ...]]
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        super().__init__(spec, decoder, anew)
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        super().__init__(spec, decoder, recompute)
         self.state: Floats = np.zeros((16, len(self.columns)))
 
     @abstractmethod
@@ -134,7 +134,7 @@ class SingleAnswers(Answers):
     def others(self, ids: Ints, first: Columns) -> Booleans:
         """Which of these listeners have another answer than first answers say; nobody (-1) has."""
         here = ids >= 0
-        fresh = type(self)(self.spec, self.decoder, self.anew)
+        fresh = type(self)(self.spec, self.decoder, self.recompute)
         fresh.start(np.arange(len(ids)), first)
         (values, rests), (fresh_values, fresh_rests) = self.numbers(ids[here]), fresh.numbers(np.flatnonzero(here))
         both_null = np.isnan(values) & np.isnan(fresh_values)
@@ -161,8 +161,8 @@ class CollectionAnswers(Answers):
 
     overflow = "block"  # of sets and rows each change is told
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        super().__init__(spec, decoder, anew)
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        super().__init__(spec, decoder, recompute)
         self._first: dict[int, tuple[Columns, Ints]] = {}  # columns go with the last listener that needs them
 
     @abstractmethod

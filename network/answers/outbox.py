@@ -55,7 +55,7 @@ class Outbox:
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
-            raise ValueError(f"an outbox needs room for one event at least, got a limit of {limit}")
+            raise ValueError(f"an outbox must have room for at least 1 event, got a limit of {limit}")
         self.limit = 1 << (limit - 1).bit_length()
         self._allocate(min(SMALLEST, self.limit))
         self._lists: Ints = np.full((16, 4), -1, np.int64)

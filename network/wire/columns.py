@@ -60,12 +60,6 @@ class TextColumn:
         texts = (*self.words, None)  # code -1: the last
         return list(map(texts.__getitem__, self.codes.tolist()))
 
-    def to_array(self) -> NDArray[np.object_]:
-        """The texts as an array of objects, None for NULL."""
-        texts = np.empty(len(self.words) + 1, dtype=object)
-        texts[:-1] = self.words
-        return texts[self.codes]
-
     def take(self, rows: Which) -> TextColumn:
         """Some rows. If most words are no longer used, those are left out: they would be sent for nothing."""
         codes = self.codes[rows]

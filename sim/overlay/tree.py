@@ -32,7 +32,7 @@ FANOUT = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokerTree:
-    """Who is below whom. The server (broker 0) is the root.
+    """Which broker is below which. The server (broker 0) is the root.
 
     Invariants:
       T1  parent[0] = -1, and every other broker has a parent.

@@ -1,4 +1,4 @@
-"""With a server: who sends a frame to whom, in S-UN and in S-CN.
+"""With a server: which broker sends a frame to which, in S-UN and in S-CN.
 
 S-UN       the server sends each affected subscription its own frame, or each gateway one for all that live there
 S-CN, tree each rectangle goes down to where an affected subscription lives, as real nodes route it
