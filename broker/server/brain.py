@@ -232,9 +232,7 @@ class Brain:
         """The channels for which a batch had more messages than can be sent."""
         lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
         numbers = tuple(attending.number for attending in lost if attending is not None)
-        for (
-            number
-        ) in numbers:  # + 1: a client that has this batch's messages of other channels is not complete in this one
+        for number in numbers:  # + 1: a client with the messages of other channels lacks these
             self._retention.forget(number, batch.last_seq + 1)
         return numbers
 
