@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from hullcast.network.answers.answers import SingleAnswers
+from hullcast.network.wire.arrays import objects
 from hullcast.network.wire.errors import SubscriptionClosed
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ class Subscriptions:
             raise SubscriptionClosed(self.sql)
         if isinstance(self._channel.answers, SingleAnswers):
             return self._channel.answers.column(self._listeners)
-        answers = np.empty(len(self), dtype=object)
-        answers[:] = [subscription.answer for subscription in self]
-        return answers
+        return objects([subscription.answer for subscription in self])
 
     def close(self) -> None:
         """End all of these subscriptions. Closing twice is fine, also if some were closed before."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from hullcast.broker.sql.bounds import Code, code_of
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.values import Refused, check_text, is_number
-from hullcast.network.wire.arrays import Floats
+from hullcast.network.wire.arrays import Floats, objects
 from hullcast.network.wire.containers import number_of
 from hullcast.network.wire.packing import type_name
 
@@ -299,8 +299,7 @@ def _one_by_one(domain: Domain, values: list[object]) -> CodeColumn:
     except Unfit as error:
         raise Unfit(str(error), len(codes)) from None
     if domain is Domain.TEXT:
-        texts = np.empty(len(codes), dtype=object)
-        texts[:] = [text for text, _ in codes]
+        texts = objects([text for text, _ in codes])
         return texts, texts
     pairs = np.array(codes, dtype=np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]

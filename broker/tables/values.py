@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hullcast.broker.tables.schema import Column, ColumnType
 from hullcast.network.wire.columns import TextColumn
-from hullcast.network.wire.containers import is_null
+from hullcast.network.wire.containers import is_null, with_holes
 from hullcast.network.wire.errors import InvariantBroken, Remedy
 from hullcast.network.wire.packing import type_name
 from hullcast.network.wire.value_columns import Mixed, Nullable
@@ -329,15 +329,7 @@ def decode_column(kind: ColumnType, codes: Floats, interner: Interner | Texts | 
         case ColumnType.TIMESTAMP:
             naive = filled.astype(np.int64).astype("datetime64[us]").tolist()
             values = list(map(partial(datetime.replace, tzinfo=UTC), naive))
-    return _with_holes(values, null) if holes else values
-
-
-def _with_holes(values: Sequence[object], null: Booleans) -> list[Any]:
-    boxed = np.empty(len(values), dtype=object)
-    boxed[:] = values
-    boxed[null] = None
-    holed: list[Any] = boxed.tolist()
-    return holed
+    return with_holes(values, null)
 
 
 def _array_codes(column: Column, array: NDArray[Any], null: Booleans | None) -> Floats:

@@ -13,6 +13,7 @@ from hullcast.clients.sdk.mailbox import GAPS, Attention, Mailbox
 from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.matching.index import PointIndex
+from hullcast.network.wire.arrays import objects
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.mailbox import Backlog, OverflowPolicy
@@ -241,9 +242,7 @@ class Listening(ABC):
 
     def column(self, ids: Ints) -> npt.NDArray[Any]:
         """Many answers as a column."""
-        answers = np.empty(len(ids), dtype=object)
-        answers[:] = [self.answer(listener) for listener in ids.tolist()]
-        return answers
+        return objects([self.answer(listener) for listener in ids.tolist()])
 
     def take(self, listener: int) -> Change | Resync | None:
         """The next event of a listener, removed."""

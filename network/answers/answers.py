@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hullcast.network.answers.named import row_type
 from hullcast.network.matching.duality import NO_PARTITIONS
 from hullcast.network.matching.messages import query_boxes
+from hullcast.network.wire.arrays import objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,9 +109,7 @@ class SingleAnswers(Answers):
 
     def column(self, ids: Ints) -> npt.NDArray[Any]:
         """Many answers as a column."""
-        answers = np.empty(len(ids), dtype=object)
-        answers[:] = [self.answer(listener) for listener in ids.tolist()]
-        return answers
+        return objects([self.answer(listener) for listener in ids.tolist()])
 
     def start(self, ids: Ints, first: Columns) -> None:
         highest = int(ids.max(initial=-1)) + 1
