@@ -12,7 +12,6 @@ import numpy as np
 from hullcast.broker.reformulate.channel import Channel, SingleChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured
 from hullcast.broker.reformulate.messages import Messages
-from hullcast.broker.tables.values import decode_column
 from hullcast.network.wire.arrays import Booleans, Floats
 
 if TYPE_CHECKING:
@@ -131,9 +130,7 @@ class ColumnChannel(SingleChannel):
                 for ref, column in zip(self.shape.ranges, places.columns, strict=True):
                     named[f"{prefix}.{self.column_name(ref)}"] = np.where(places.there, column, np.nan)
                 for ref in self.shape.partition:
-                    declared = self.tables[0].columns[ref.column]
-                    values = decode_column(declared.type, cells[ref.column, at], texts)
-                    named[f"{prefix}.{declared.name}"] = np.array(values, dtype=object)
+                    named[f"{prefix}.{self.column_name(ref)}"] = self.decoded(ref, cells[ref.column, at], texts)
                 named[f"{prefix.upper()}_Y"] = np.where(places.there, y, np.nan)
             return named
 

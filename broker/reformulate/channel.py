@@ -13,6 +13,7 @@ from hullcast.broker.index.grouping import Grouping
 from hullcast.broker.reformulate.messages import on_the_way
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.travel import Codes
+from hullcast.broker.tables.values import decode_column
 from hullcast.network.answers.answers import CollectionAnswers, SingleAnswers
 from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.outbox import Outbox
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.keeper import TreeKeeper
-    from hullcast.broker.reformulate.messages import Messages
+    from hullcast.broker.reformulate.messages import Column, Messages
     from hullcast.broker.sql.query import Predicates, Ref, Shape
-    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.interning import Interner, Texts
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.network.answers.answers import Answers
@@ -254,6 +255,16 @@ class Channel(ABC):
     def column_name(self, ref: Ref) -> str:
         """A column's name, with its table's where there are two."""
         return column_name(self.tables, ref)
+
+    def decoded(self, ref: Ref, codes: Floats, texts: Texts) -> Column:
+        """The values of a column, for messages as people read them."""
+        kind = self.tables[ref.side].columns[ref.column].type
+        return np.array(decode_column(kind, codes, texts), dtype=object)
+
+    def partition_columns(self, partition: Sequence[Floats], texts: Texts) -> dict[str, Column]:
+        """The values of the partition columns, for messages as people read them."""
+        found = zip(self.shape.partition, partition, strict=True)
+        return {f"by.{self.column_name(ref)}": self.decoded(ref, codes, texts) for ref, codes in found}
 
 
 class Attended(NamedTuple):

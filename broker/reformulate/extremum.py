@@ -19,7 +19,6 @@ from hullcast.broker.reformulate.kernel import (
     rectangles,
 )
 from hullcast.broker.reformulate.messages import Messages
-from hullcast.broker.tables.values import decode_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,10 +73,7 @@ class ExtremumChannel(SingleChannel):
         texts = self.interner.texts
 
         def columns() -> dict[str, Column]:
-            named: dict[str, Column] = {}
-            for ref, codes in zip(self.shape.partition, partition, strict=True):
-                column = self.tables[0].columns[ref.column]
-                named[f"by.{column.name}"] = np.array(decode_column(column.type, codes, texts), dtype=object)
+            named = self.partition_columns(partition, texts)
             named["NEWMIN" if self.sign > 0 else "NEWMAX"] = fields[BEST]
             for field, name in ((INNER_L, "INNER_L"), (INNER_R, "INNER_R"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):
                 named[name] = fields[field]
