@@ -17,7 +17,7 @@ from hullcast.network.wire.arrays import Booleans, Floats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.reformulate.messages import ShownColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.columns import Columns
@@ -124,8 +124,8 @@ class ColumnChannel(SingleChannel):
         texts = self.interner.texts
         sides = (("old", old, old_y, updates.old), ("new", new, new_y, updates.new))
 
-        def columns() -> dict[str, Column]:
-            named: dict[str, Column] = {}
+        def columns() -> dict[str, ShownColumn]:
+            named: dict[str, ShownColumn] = {}
             for prefix, places, y, cells in sides:
                 for ref, column in zip(self.shape.ranges, places.columns, strict=True):
                     named[f"{prefix}.{self.column_name(ref)}"] = np.where(places.there, column, np.nan)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.keeper import TreeKeeper
-    from hullcast.broker.reformulate.messages import Column, Messages
+    from hullcast.broker.reformulate.messages import Messages, ShownColumn
     from hullcast.broker.sql.query import Predicates, Ref, Shape
     from hullcast.broker.tables.interning import Interner, Texts
     from hullcast.broker.tables.schema import Table
@@ -256,12 +256,12 @@ class Channel(ABC):
         """A column's name, with its table's where there are two."""
         return column_name(self.tables, ref)
 
-    def decoded(self, ref: Ref, codes: Floats, texts: Texts) -> Column:
+    def decoded(self, ref: Ref, codes: Floats, texts: Texts) -> ShownColumn:
         """The values of a column, for messages as people read them."""
         kind = self.tables[ref.side].columns[ref.column].type
         return np.array(decode_column(kind, codes, texts), dtype=object)
 
-    def partition_columns(self, partition: Sequence[Floats], texts: Texts) -> dict[str, Column]:
+    def partition_columns(self, partition: Sequence[Floats], texts: Texts) -> dict[str, ShownColumn]:
         """The values of the partition columns, for messages as people read them."""
         found = zip(self.shape.partition, partition, strict=True)
         return {f"by.{self.column_name(ref)}": self.decoded(ref, codes, texts) for ref, codes in found}

@@ -23,7 +23,7 @@ from hullcast.broker.sql.query import Ref
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.reformulate.messages import ShownColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.schema import ColumnType
     from hullcast.broker.tables.store import Updates
@@ -70,7 +70,7 @@ class DistinctChannel(CollectionChannel):
         self.count(len(raw), tally[:3])
         texts = self.interner.texts
 
-        def columns() -> dict[str, Column]:
+        def columns() -> dict[str, ShownColumn]:
             named = self.partition_columns(partition, texts)
             named["VALUE"] = self.decoded(Ref(0, self.y), values, texts)
             named["APPEARS"] = appears

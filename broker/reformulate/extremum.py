@@ -23,7 +23,7 @@ from hullcast.broker.reformulate.messages import Messages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.reformulate.messages import ShownColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.arrays import Floats
@@ -67,12 +67,12 @@ class ExtremumChannel(SingleChannel):
             codes["part"] = fields[PARTITION]
         return Messages(self.name, codes, self._columns(fields))
 
-    def _columns(self, fields: Floats) -> Callable[[], dict[str, Column]]:
+    def _columns(self, fields: Floats) -> Callable[[], dict[str, ShownColumn]]:
         """Fields named as in Xie (2007); NEWMIN (NEWMAX) is an infinity where no row is left."""
         partition = self.grouping.columns(fields[PARTITION]) if self.shape.partition else []
         texts = self.interner.texts
 
-        def columns() -> dict[str, Column]:
+        def columns() -> dict[str, ShownColumn]:
             named = self.partition_columns(partition, texts)
             named["NEWMIN" if self.sign > 0 else "NEWMAX"] = fields[BEST]
             for field, name in ((INNER_L, "INNER_L"), (INNER_R, "INNER_R"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.columns import Columns as WireColumns
 
-Column = npt.NDArray[Any]
+ShownColumn = npt.NDArray[Any]
 
 NO_TYPES: Mapping[str, ColumnType] = {}
 
@@ -38,7 +38,7 @@ class Messages:
         self,
         channel: str,
         codes: WireColumns,
-        columns: Callable[[], dict[str, Column]],
+        columns: Callable[[], dict[str, ShownColumn]],
         types: Mapping[str, ColumnType] = NO_TYPES,
         texts: Texts | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class Messages:
         return len(self.seqs)
 
     @cached_property
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, ShownColumn]:
         """Name to column; all of the same length."""
         return {"seq": self.seqs, **self._columns()}
 

@@ -18,7 +18,7 @@ from hullcast.broker.sql.query import Ref
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.reformulate.messages import ShownColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.schema import ColumnType
     from hullcast.broker.tables.store import Updates
@@ -71,8 +71,8 @@ class RowsChannel(CollectionChannel):
             altered |= differs(before[ref.side][ref.column], after[ref.side][ref.column])
         texts = self.interner.texts
 
-        def columns() -> dict[str, Column]:
-            named: dict[str, Column] = {}
+        def columns() -> dict[str, ShownColumn]:
+            named: dict[str, ShownColumn] = {}
             for side, (table, codes) in enumerate(zip(self.tables, keys, strict=True)):
                 name = "KEY" if len(keys) == 1 else f"key.{table.name}"
                 named[name] = self.decoded(Ref(side, table.key), codes, texts)

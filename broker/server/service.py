@@ -30,6 +30,7 @@ from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Failed
 from hullcast.network.wire.columns import concatenate
 from hullcast.network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
+from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.frames import Directory, NodeEntry, Reply
 from hullcast.network.wire.limits import DEFAULT
 
@@ -55,7 +56,6 @@ ROUND_S = 0.1
 REPORT_VALID_S = 5.0
 #: Nodes that may report; more are served, but not shown.
 MOST_NODES = 10_000
-ID_BYTES = 16
 #: Characters of a name or endpoint in the directory that all clients get.
 LONGEST_TEXT = 256
 #: Rounds remembered: what a node's lag is measured with, up to a minute.

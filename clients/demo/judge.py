@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hullcast.clients.demo.record import Acknowledged
-    from hullcast.clients.demo.stocks import Action
+    from hullcast.clients.demo.stocks import MarketAction
     from hullcast.network.wire.arrays import Floats
     from hullcast.sim.traces.table51 import RangeColumns
 
@@ -78,7 +78,7 @@ class Judge:
         """Let go of the database."""
         self._database.close()
 
-    def _apply(self, action: Action) -> Iterable[Moved]:
+    def _apply(self, action: MarketAction) -> Iterable[Moved]:
         if isinstance(action, Upsert):
             for row in action.rows:
                 before = self._row(action.table, row[self._keys[action.table]])

@@ -24,7 +24,7 @@ from hullcast.network.answers.events import Change
 
 if TYPE_CHECKING:
     from hullcast.clients.demo.scenario import Wanted
-    from hullcast.clients.demo.stocks import Action, Trace
+    from hullcast.clients.demo.stocks import MarketAction, Trace
     from hullcast.clients.sdk.client import Client
     from hullcast.clients.sdk.subscription import LiveSubscription
     from hullcast.clients.sdk.subscriptions import LiveSubscriptions
@@ -121,7 +121,7 @@ class PublishingProcess:
             for action in batch:
                 await self._publish(action, moment=action is batch[-1])
 
-    async def _publish(self, action: Action, *, moment: bool) -> None:
+    async def _publish(self, action: MarketAction, *, moment: bool) -> None:
         assert self._client is not None, "open comes first"
         assert self._record is not None, "open comes first"
         if isinstance(action, Upsert):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.network.answers.audience import Audience
-    from hullcast.network.matching.messages import Boxes
+    from hullcast.network.matching.messages import BoxBounds
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Column, Columns
@@ -68,7 +68,7 @@ class Answers(ABC):
         """Take messages in order, and put an event into the audience's outbox for each listener whose answer is another
         one. Returns how many events that were."""
 
-    def boxes(self, columns: Columns) -> list[Boxes]:
+    def boxes(self, columns: Columns) -> list[BoxBounds]:
         """The boxes in which the points of those lie who hear the messages: for places two of each message, around the
         row's place before and after."""
         return query_boxes(self.form, self.spec.dimensions, self.spec.partitioned, columns)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hullcast.network.wire.arrays import Booleans, Floats
 
-    Boxes = tuple[Floats, Floats]  # lows and highs (n, k), all bounds inclusive
+    BoxBounds = tuple[Floats, Floats]  # lows and highs (n, k), all bounds inclusive
 
 RECTANGLES, PLACES = "rectangles", "places"
 SIDES = ("old", "new")
@@ -36,7 +36,7 @@ def unreachable(points: Floats, dimensions: int) -> Booleans:
     return never
 
 
-def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[str, object]) -> list[Boxes]:
+def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[str, object]) -> list[BoxBounds]:
     """Boxes for n messages: one each for rectangles, two for places (old, new); a point in any of them is concerned.
 
     A box that nothing can lie in stands for a side that is not there.
@@ -47,7 +47,7 @@ def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[
     return [_places(named, side, dimensions, partitioned=partitioned) for side in SIDES]
 
 
-def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> Boxes:
+def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> BoxBounds:
     """Strict towards OUTER, by one step of `nextafter`; an infinite OUTER is no bound."""
     outer_l, outer_r = columns["ol"], columns["or"]
     lows, highs = np.empty((len(outer_l), 2 + partitioned)), np.empty((len(outer_l), 2 + partitioned))
@@ -60,7 +60,7 @@ def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> Boxes:
     return lows, highs
 
 
-def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> Boxes:
+def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> BoxBounds:
     """Around the place of a row before or after; with `up`, around a small interval of the last dimension."""
     lower = [columns[f"{side}.{i}"] for i in range(dimensions)]
     upper = [*lower[:-1], columns[f"{side}.up"]] if f"{side}.up" in columns else lower

@@ -73,7 +73,7 @@ class SyntheticTrace:
         """Nothing is open."""
 
 
-def _part(action: stocks.Action) -> Piece:
+def _part(action: stocks.MarketAction) -> Piece:
     if isinstance(action, stocks.Removal):
         return Piece(action.table, list(action.keys), len(action.keys), deletes=True)
     return Piece(action.table, list(action.rows), len(action.rows))
