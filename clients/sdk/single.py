@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hullcast.clients.sdk.listening import Listening, Stored
 from hullcast.clients.sdk.mailbox import GAPS, Gap
-from hullcast.network.answers.events import Change, Resync
+from hullcast.network.answers.events import Change, Resync, change_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ class SingleListening(Listening):
         if not len(taken):
             return None
         seq, gap, answer = int(mailbox.seqs[listener]), int(gaps[0]), self.answer(listener)
-        return Resync(seq, answer, 0, GAPS[gap]) if gap else Change(seq, lambda: answer)
+        return Resync(seq, answer, 0, GAPS[gap]) if gap else change_to(seq, answer)
 
     def take_changed(self, group: int) -> tuple[Ints, Ints]:
         candidates = self.mailbox.take_noticed(group)
@@ -191,7 +191,7 @@ class SingleBacklog:
             return None
         seq, value, rest, gap = self._notes.popleft()
         answer = self._read(value, rest)
-        return Change(seq, lambda: answer) if gap is None else Resync(seq, answer, gap.lost, gap.reason)
+        return change_to(seq, answer) if gap is None else Resync(seq, answer, gap.lost, gap.reason)
 
     def waiting(self) -> list[list[float]]:
         """The changes that wait, for a resume token; a gap counts as the change to its answer."""
