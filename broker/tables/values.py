@@ -31,7 +31,7 @@ from hullcast.broker.tables.schema import Column, ColumnType
 from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.containers import is_null, with_holes
 from hullcast.network.wire.errors import InvariantBroken, Remedy
-from hullcast.network.wire.packing import type_name
+from hullcast.network.wire.packing import microseconds, type_name
 from hullcast.network.wire.value_columns import Mixed, Nullable
 from hullcast.network.wire.values import to_list, whole_microseconds
 
@@ -46,7 +46,6 @@ LARGEST = sys.float_info.max
 LONGEST_TEXT_BYTES = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _NULLS = np.array([NULL])
 _NANOSECONDS = np.dtype("M8[ns]")
 _NONE = type(None)
@@ -222,13 +221,11 @@ def _instant(value: object) -> float:
     elif isinstance(value, datetime) and hasattr(value, "to_pydatetime"):  # pandas.Timestamp
         value = value.to_pydatetime(warn=False)  # microsecond precision is ours; no warning about nanoseconds
     if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
         kinds = "a datetime, a datetime64 or ISO-8601 text"
         raise Refused(NAN if _is_nan(value) else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
-    if value.utcoffset() is None:
-        value = value.replace(tzinfo=UTC)
-    return _within((value - _EPOCH) // _MICROSECOND)
+    return _within(microseconds(value))
 
 
 def _within(code: int) -> float:
