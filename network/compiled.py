@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Function = TypeVar("Function", bound="Callable[..., object]")
-Form = Literal["kernel", "part", "inlined", "intrinsic"]
+CompiledAs = Literal["kernel", "part", "inlined", "intrinsic"]
 
 
 def kernel(function: Function) -> Function:
@@ -56,7 +56,7 @@ def inlined(function: Function) -> Function:
 class Later:
     """Stands for a compiled function until the first of them is called."""
 
-    def __init__(self, function: Callable[..., object], form: Form) -> None:
+    def __init__(self, function: Callable[..., object], form: CompiledAs) -> None:
         update_wrapper(self, function)
         self.py_func, self.form = function, form
         self._compiled: Any = None
@@ -112,7 +112,7 @@ def plain(function: Function) -> Function | None:
     return cast("Function", function.py_func) if isinstance(function, Later) and not _loaded else None
 
 
-def _made(function: Function, form: Form) -> Function:
+def _made(function: Function, form: CompiledAs) -> Function:
     later = Later(function, form)
     return cast("Function", later.compiled() if _loaded else later)
 

@@ -41,7 +41,7 @@ from hullcast.network.compiled import settle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hullcast.network.compiled import Form
+    from hullcast.network.compiled import CompiledAs
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def prepare() -> None:
         part_of_numba.refresh()
 
 
-def compiled(function: Any, form: Form) -> Any:
+def compiled(function: Any, form: CompiledAs) -> Any:
     """The compiled form of a function (the function itself when jit is disabled)."""
     settle(
         function.__globals__, function.__code__.co_names
@@ -73,7 +73,7 @@ def compiled(function: Any, form: Form) -> Any:
     return dispatcher
 
 
-def _part(function: Any, form: Form) -> Any:
+def _part(function: Any, form: CompiledAs) -> Any:
     options: Any = {"forceinline": True} if form == "inlined" else {}
     compile_part: Any = njit
     dispatcher = compile_part(**_OPTIONS, **_NO_ENTRY, **options)(function)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from hullcast.network.answers.collection import Collection
-from hullcast.network.answers.events import Change, LocalEvent, Resync
+from hullcast.network.answers.events import LocalEvent, Resync, change_to
 from hullcast.network.wire.errors import SubscriptionClosed
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class SingleSubscription(Subscription):
         if lost:
             return [self._resync(lost + len(taken.seqs), self._answer())]
         values = map(self._channel.answers.read, taken.values, taken.rests)
-        return [Change(seq, partial(_same, value)) for seq, value in zip(taken.seqs, values, strict=True)]
+        return list(map(change_to, taken.seqs, values))
 
 
 class CollectionSubscription(Subscription):
@@ -162,7 +161,3 @@ class CollectionSubscription(Subscription):
         if self._collection.lost:
             return [self._resync(self._collection.take_lost(), self._collection.answer())]
         return list(self._collection.take())
-
-
-def _same(value: Any) -> Any:
-    return value

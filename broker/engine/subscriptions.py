@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from hullcast.network.answers.answers import SingleAnswers
+from hullcast.network.wire.arrays import objects
 from hullcast.network.wire.errors import SubscriptionClosed
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.subscription import Subscription
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.sql.subscription import ParsedQuery
+    from hullcast.network.wire.arrays import Ints
 
 
 class Subscriptions:
@@ -31,9 +33,9 @@ class Subscriptions:
         self,
         query: ParsedQuery,
         channel: Channel,
-        listeners: npt.NDArray[np.int64],
+        listeners: Ints,
         make: Callable[[int, Callable[[Subscription], None]], Subscription],
-        leave: Callable[[npt.NDArray[np.int64]], None],
+        leave: Callable[[Ints], None],
         check_sound: Callable[[], None],
     ) -> None:
         self.sql = query.sql
@@ -75,9 +77,7 @@ class Subscriptions:
             raise SubscriptionClosed(self.sql)
         if isinstance(self._channel.answers, SingleAnswers):
             return self._channel.answers.column(self._listeners)
-        answers = np.empty(len(self), dtype=object)
-        answers[:] = [subscription.answer for subscription in self]
-        return answers
+        return objects([subscription.answer for subscription in self])
 
     def close(self) -> None:
         """End all of these subscriptions. Closing twice is fine, also if some were closed before."""

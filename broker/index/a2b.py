@@ -33,13 +33,12 @@ from hullcast.broker.index.nodes import (
     S_X,
     S_Y,
     WIDTH,
-    Floats,
-    Ints,
     X,
     Y,
     empty_tree,
     with_nodes,
 )
+from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
 
 Entry = tuple[float, float, float]

@@ -18,13 +18,13 @@ from hullcast.broker.index.nodes import (
     NEXT,
     PARENT,
     PREVIOUS,
-    Floats,
     X,
     Y,
     child_index,
     seek,
 )
 from hullcast.network.compiled import inlined, kernel, part
+from hullcast.network.wire.arrays import Floats
 
 
 @inlined

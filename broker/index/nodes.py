@@ -19,12 +19,9 @@ made in place. Only where a run of equal x crossed from one leaf into the next i
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.compiled import kernel, part
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from hullcast.network.wire.arrays import Floats, Ints
 
 #: Entries a node: 3 leaf entries take the room of 2 inner ones. Measured: see A2BTREE.md, "Node size".
 INNER = 48

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.feed import Follower
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import TableStore
+    from hullcast.network.wire.arrays import Booleans, Floats
 
 
 _FORMAT = 3
@@ -69,7 +70,7 @@ class CapturedState:
 
     number: int
     seq: int
-    tables: tuple[tuple[Table, NDArray[np.float64], NDArray[np.bool_]], ...]  # cells and which slots are alive
+    tables: tuple[tuple[Table, Floats, Booleans], ...]  # cells and which slots are alive
     texts: Texts
     receipts: Receipts
 
@@ -109,8 +110,8 @@ class _Copy:
 
     def __init__(self, store: TableStore) -> None:
         self.rows = TableCopy(store)
-        self._cells: NDArray[np.float64] = np.empty((len(store.table.columns), 0))  # dead slots: anything
-        self._alive: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._cells: Floats = np.empty((len(store.table.columns), 0))  # dead slots: anything
+        self._alive: Booleans = np.zeros(0, np.bool_)
 
     def take(self, rows: int) -> int:
         """Copy up to so many more rows; returns how many were copied."""
@@ -131,7 +132,7 @@ class _Copy:
         self._alive = np.zeros(len(self.rows.store.alive), np.bool_)
         self._alive[: len(alive)] = alive
 
-    def whole(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def whole(self) -> tuple[Floats, Booleans]:
         """The cells, and which slots are alive."""
         return self._cells, self._alive
 
@@ -235,9 +236,7 @@ def _stored_name(name: str, taken: set[str]) -> str:
     return name
 
 
-def _column_blocks(
-    table: Table, cells: NDArray[np.float64], alive: NDArray[np.bool_], texts: Texts
-) -> Iterator[list[list[Any]]]:
+def _column_blocks(table: Table, cells: Floats, alive: Booleans, texts: Texts) -> Iterator[list[list[Any]]]:
     """The live rows as columns of SQLite's values, some rows at a time: the rows as objects would fill memory."""
     live = np.flatnonzero(alive)
     for start in range(0, len(live), _ROWS_AT_ONCE):

@@ -59,7 +59,7 @@ class Record:
         return self.first + self.count - 1
 
 
-class Header(NamedTuple):
+class RecordHeader(NamedTuple):
     """The fields of a header whose own checksum is right; the payload is not looked at yet."""
 
     payload_bytes: int
@@ -95,7 +95,7 @@ def encode_header(record: Record, synced: int, seed: int) -> bytes:
     return b"".join((MAGIC, crc32(header[_CHECKED:], seed).to_bytes(4, "little"), header[_CHECKED:]))
 
 
-def read_header(buffer: bytes | memoryview, offset: int, seed: int) -> Header | None:
+def read_header(buffer: bytes | memoryview, offset: int, seed: int) -> RecordHeader | None:
     """The header at an offset, or None if there is none, or none whose checksum is right."""
     if offset + HEADER_BYTES > len(buffer):
         return None
@@ -105,7 +105,7 @@ def read_header(buffer: bytes | memoryview, offset: int, seed: int) -> Header | 
     payload_bytes, payload_checksum, kind, *rest = fields[2:]
     if kind not in _KINDS:
         return None
-    return Header(payload_bytes, payload_checksum, RecordKind(kind), *rest)
+    return RecordHeader(payload_bytes, payload_checksum, RecordKind(kind), *rest)
 
 
 _KINDS = frozenset(map(int, RecordKind))

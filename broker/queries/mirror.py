@@ -17,7 +17,7 @@ from hullcast.broker.tables.values import decode_column
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hullcast.broker.queries.sqlite_copy import Cells
+    from hullcast.broker.queries.sqlite_copy import StoredCells
     from hullcast.broker.tables.feed import ChangeFeed
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.store import TableStore
@@ -77,7 +77,7 @@ class Mirror:
             self._sqlite.create(table)
             self._copies[name] = TableCopy(self._stores[name])
         while (rows := self._copies[name].portion(PORTION)) is not None:
-            cells: list[Cells] = [
+            cells: list[StoredCells] = [
                 decode_column(column.type, rows.cells[i], self._interner)
                 if column.type is ColumnType.TEXT
                 else rows.cells[i]

@@ -33,10 +33,8 @@ from hullcast.network.wire.errors import ConnectionLost, HullcastError, SqlError
 from hullcast.network.wire.values import table_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from hullcast.broker.tables.schema import Table
+    from hullcast.network.wire.arrays import Booleans, Ints, Narrow
 
 SIZE = struct.Struct("<Q")
 #: What a child says first: the query's secret, so that no other process can answer for it.
@@ -63,8 +61,8 @@ class Put(NamedTuple):
     """What is in some slots now. Texts are (numbers of words, words), all else codes."""
 
     name: str
-    slots: npt.NDArray[np.int64]
-    alive: npt.NDArray[np.bool_]
+    slots: Ints
+    alive: Booleans
     cells: list[Any]
 
 
@@ -136,7 +134,7 @@ def message_bytes(message: Create | Drop | Known | Put | Ask) -> bytes:
     return SIZE.pack(len(content)) + content
 
 
-def _texts(column: tuple[npt.NDArray[np.int32], tuple[str, ...]]) -> list[str | None]:
+def _texts(column: tuple[Narrow, tuple[str, ...]]) -> list[str | None]:
     codes, words = column
     table = (*words, None)  # -1 is NULL
     return [table[code] for code in codes.tolist()]

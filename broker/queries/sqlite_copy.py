@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hullcast.broker.queries.reading import (
     INSTANT_FUNCTION,
@@ -32,6 +31,7 @@ from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
 from hullcast.network.answers.named import QueryRows
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import BadParameter, SqlError
 
 STEPS_PER_CALL = 10_000  # SQLite's steps between two looks at the work done
@@ -47,7 +47,7 @@ _LIMITS = {
 }
 
 #: A column of rows on its way in: codes of numbers and instants, texts as they are.
-Cells = NDArray[np.float64] | list[str | None]
+StoredCells = Floats | list[str | None]
 
 
 class SqliteCopy:
@@ -92,7 +92,7 @@ class SqliteCopy:
         self._keys.pop(fold(name), None)
         self._database.execute(f"DROP TABLE {_quoted(table.name)}")
 
-    def put(self, name: str, slots: NDArray[np.int64], alive: NDArray[np.bool_], cells: Sequence[Cells]) -> None:
+    def put(self, name: str, slots: Ints, alive: Booleans, cells: Sequence[StoredCells]) -> None:
         """What is in some slots now: `cells` are the columns of the rows alive, in the order of `slots[alive]`."""
         table = self.tables[fold(name)]
         values = [_stored(column, cells[i]) for i, column in enumerate(table.columns)]
@@ -222,7 +222,7 @@ class _Keys:
         self._slots.update(zip(keys, slots, strict=True))
 
 
-def _stored(column: Column, cells: Cells) -> list[Any]:
+def _stored(column: Column, cells: StoredCells) -> list[Any]:
     """A column as SQLite keeps it."""
     if isinstance(cells, list):
         return cells

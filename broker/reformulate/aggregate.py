@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.reformulate.boxes import ColumnChannel
-from hullcast.broker.reformulate.channel import Floats, Ints
 from hullcast.broker.reformulate.first import Boxes, states_in_boxes
 from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, SUM, first_answers
 
 if TYPE_CHECKING:
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.columns import Columns
 
 
@@ -30,7 +30,7 @@ class AggregateChannel(ColumnChannel):
     def first_in(self, columns: list[Floats], y: Floats, boxes: Boxes) -> Columns:
         return first_answers(states_in_boxes(columns, y, boxes))
 
-    def anew(self, listeners: Ints) -> Columns:
+    def recompute(self, listeners: Ints) -> Columns:
         """From the exact sums of the rows."""
         points = self.audience.index.points_of(listeners)
         d = len(self.shape.ranges)

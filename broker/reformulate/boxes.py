@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.reformulate.channel import Booleans, Channel, Floats, SingleChannel, differs
+from hullcast.broker.reformulate.channel import Channel, SingleChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured
 from hullcast.broker.reformulate.messages import Messages
-from hullcast.broker.tables.values import decode_column
+from hullcast.network.wire.arrays import Booleans, Floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.reformulate.messages import ShownColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.columns import Columns
@@ -124,15 +124,13 @@ class ColumnChannel(SingleChannel):
         texts = self.interner.texts
         sides = (("old", old, old_y, updates.old), ("new", new, new_y, updates.new))
 
-        def columns() -> dict[str, Column]:
-            named: dict[str, Column] = {}
+        def columns() -> dict[str, ShownColumn]:
+            named: dict[str, ShownColumn] = {}
             for prefix, places, y, cells in sides:
                 for ref, column in zip(self.shape.ranges, places.columns, strict=True):
                     named[f"{prefix}.{self.column_name(ref)}"] = np.where(places.there, column, np.nan)
                 for ref in self.shape.partition:
-                    declared = self.tables[0].columns[ref.column]
-                    values = decode_column(declared.type, cells[ref.column, at], texts)
-                    named[f"{prefix}.{declared.name}"] = np.array(values, dtype=object)
+                    named[f"{prefix}.{self.column_name(ref)}"] = self.decoded(ref, cells[ref.column, at], texts)
                 named[f"{prefix.upper()}_Y"] = np.where(places.there, y, np.nan)
             return named
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.broker.index.grouping import Grouping
 from hullcast.broker.reformulate.messages import on_the_way
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.travel import Codes
+from hullcast.broker.tables.values import decode_column
 from hullcast.network.answers.answers import CollectionAnswers, SingleAnswers
 from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.outbox import Outbox
@@ -26,17 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.keeper import TreeKeeper
-    from hullcast.broker.reformulate.messages import Messages
+    from hullcast.broker.reformulate.messages import Messages, ShownColumn
     from hullcast.broker.sql.query import Predicates, Ref, Shape
-    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.interning import Interner, Texts
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.network.answers.answers import Answers
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.columns import Columns
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class ChannelStatistics:
     """What a channel has seen since it was opened.
 
     Every update of the table is ignorable (no message), easy (one: its own new value) or difficult (it uncovered
-    others). `told` counts local subscriptions told, `waiting` their events not yet drained.
+    others). `told` counts events for local subscriptions, `waiting` those not yet drained.
     """
 
     updates: int
@@ -86,7 +83,7 @@ class Channel(ABC):
         self.audience = Audience(2 * self.spec.dimensions + self.spec.partitioned, self.outbox)
         self.grouping = Grouping(len(self.shape.partition))  # numbers of the partitions
         self.keepers: tuple[TreeKeeper, ...] = ()
-        self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.anew)
+        self.answers: Answers = self.shape.kind.answers(self.spec, Codes(self.interner), self.recompute)
         self.holders = 0  # explicit opens; the channel lives while it has holders or an audience
         self.attended = False  # subscribers elsewhere listen, as far as the server knows
         self.asked_elsewhere: Callable[[Floats], Booleans] | None = None  # which partitions they ask for
@@ -143,9 +140,9 @@ class Channel(ABC):
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
         return self.audience.admit(self.points(predicates), predicates.never)
 
-    def anew(self, listeners: Ints) -> Columns:
+    def recompute(self, listeners: Ints) -> Columns:
         """First answers of local subscriptions as of now, for kinds whose messages may leave an answer in doubt."""
-        raise InvariantBroken(f"{self.name}: answers of this kind are never taken anew")
+        raise InvariantBroken(f"{self.name}: answers of this kind are never recomputed")
 
     def first(self, predicates: Predicates) -> Columns:
         """The answers as of now of subscriptions elsewhere, as columns that travel (network/wire/PROTOCOL.md)."""
@@ -258,6 +255,16 @@ class Channel(ABC):
     def column_name(self, ref: Ref) -> str:
         """A column's name, with its table's where there are two."""
         return column_name(self.tables, ref)
+
+    def decoded(self, ref: Ref, codes: Floats, texts: Texts) -> ShownColumn:
+        """The values of a column, for messages as people read them."""
+        kind = self.tables[ref.side].columns[ref.column].type
+        return np.array(decode_column(kind, codes, texts), dtype=object)
+
+    def partition_columns(self, partition: Sequence[Floats], texts: Texts) -> dict[str, ShownColumn]:
+        """The values of the partition columns, for messages as people read them."""
+        found = zip(self.shape.partition, partition, strict=True)
+        return {f"by.{self.column_name(ref)}": self.decoded(ref, codes, texts) for ref, codes in found}
 
 
 class Attended(NamedTuple):

@@ -18,12 +18,12 @@ from hullcast.broker.reformulate.first import Boxes, captured, values_in_boxes
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.kernel import BEST, INNER_L, OUTER_L, OUTER_R, UPDATE, rectangles
 from hullcast.broker.reformulate.messages import Messages
-from hullcast.broker.tables.values import decode_column
+from hullcast.broker.sql.query import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.reformulate.messages import ShownColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.schema import ColumnType
     from hullcast.broker.tables.store import Updates
@@ -70,12 +70,9 @@ class DistinctChannel(CollectionChannel):
         self.count(len(raw), tally[:3])
         texts = self.interner.texts
 
-        def columns() -> dict[str, Column]:
-            named: dict[str, Column] = {}
-            for column, codes in zip(self._partition, partition, strict=True):
-                declared = self.tables[0].columns[column]
-                named[f"by.{declared.name}"] = np.array(decode_column(declared.type, codes, texts), dtype=object)
-            named["VALUE"] = np.array(decode_column(self._y_type, values, texts), dtype=object)
+        def columns() -> dict[str, ShownColumn]:
+            named = self.partition_columns(partition, texts)
+            named["VALUE"] = self.decoded(Ref(0, self.y), values, texts)
             named["APPEARS"] = appears
             for field, name in ((INNER_L, "X"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):
                 named[name] = fields[field]

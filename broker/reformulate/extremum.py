@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.reformulate.channel import Floats, Opening, SingleChannel
+from hullcast.broker.reformulate.channel import Opening, SingleChannel
 from hullcast.broker.reformulate.kernel import (
     BEST,
     INNER_L,
@@ -19,14 +19,14 @@ from hullcast.broker.reformulate.kernel import (
     rectangles,
 )
 from hullcast.broker.reformulate.messages import Messages
-from hullcast.broker.tables.values import decode_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.reformulate.messages import Column
+    from hullcast.broker.reformulate.messages import ShownColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
 
 
@@ -67,16 +67,13 @@ class ExtremumChannel(SingleChannel):
             codes["part"] = fields[PARTITION]
         return Messages(self.name, codes, self._columns(fields))
 
-    def _columns(self, fields: Floats) -> Callable[[], dict[str, Column]]:
+    def _columns(self, fields: Floats) -> Callable[[], dict[str, ShownColumn]]:
         """Fields named as in Xie (2007); NEWMIN (NEWMAX) is an infinity where no row is left."""
         partition = self.grouping.columns(fields[PARTITION]) if self.shape.partition else []
         texts = self.interner.texts
 
-        def columns() -> dict[str, Column]:
-            named: dict[str, Column] = {}
-            for ref, codes in zip(self.shape.partition, partition, strict=True):
-                column = self.tables[0].columns[ref.column]
-                named[f"by.{column.name}"] = np.array(decode_column(column.type, codes, texts), dtype=object)
+        def columns() -> dict[str, ShownColumn]:
+            named = self.partition_columns(partition, texts)
             named["NEWMIN" if self.sign > 0 else "NEWMAX"] = fields[BEST]
             for field, name in ((INNER_L, "INNER_L"), (INNER_R, "INNER_R"), (OUTER_L, "OUTER_L"), (OUTER_R, "OUTER_R")):
                 named[name] = fields[field]

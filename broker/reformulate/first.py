@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.answers.aggregate import LOST_BITS, exact_state, sums_in_boxes
 from hullcast.network.compiled import kernel
@@ -18,10 +17,8 @@ from hullcast.network.wire.errors import TooLarge
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.store import TableStore
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 #: Rows in the first answers of one group of subscriptions, so that nobody asks us out of memory.
 FIRST_ROWS = 1_000_000

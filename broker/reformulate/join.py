@@ -15,7 +15,7 @@ import numpy as np
 
 from hullcast.broker.index.nodes import COUNT, NEXT, ROW, X, seek
 from hullcast.broker.reformulate.boxes import Places
-from hullcast.broker.reformulate.channel import Floats, Ints, Opening
+from hullcast.broker.reformulate.channel import Opening
 from hullcast.broker.reformulate.first import FIRST_ROWS, MOST_LOOKS, Boxes, check_work, expanded, pairs_in_box
 from hullcast.broker.reformulate.selection import RowsChannel
 from hullcast.broker.tables.schema import ColumnType
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.messages import Messages
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.arrays import Floats, Ints
 
 OLD, NEW = 1, 2  # a pair was, or is, within the band
 

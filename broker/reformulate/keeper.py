@@ -9,13 +9,13 @@ import numpy as np
 
 from hullcast.broker.index.a2b import A2BTree
 from hullcast.broker.index.grouping import Grouping
-from hullcast.broker.index.nodes import Floats, Ints
-from hullcast.broker.reformulate.kernel import FIELDS, Booleans, reformulate
+from hullcast.broker.reformulate.kernel import FIELDS, reformulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 ROOM = 3  # messages an update that there is room for; the kernel doubles it when that is not enough
 LARGE = 100_000  # .. for no more updates than these

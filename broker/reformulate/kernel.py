@@ -22,7 +22,6 @@ tree serve both. BEST of no row is +inf for MIN and -inf for MAX: SQL's NULL.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.broker.index.find import beside_run, find
 from hullcast.broker.index.nodes import (
@@ -37,8 +36,6 @@ from hullcast.broker.index.nodes import (
     S_GROUP,
     S_X,
     S_Y,
-    Floats,
-    Ints,
     X,
     Y,
     change_y,
@@ -49,8 +46,7 @@ from hullcast.broker.index.nodes import (
     separator_of,
 )
 from hullcast.network.compiled import inlined, kernel, part, prefetch
-
-Booleans = npt.NDArray[np.bool_]
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 #: Fields of a message, in this order. UPDATE is the position of the update in its batch, SIGN says MIN or MAX.
 UPDATE, SIGN, PARTITION, BEST, INNER_L, INNER_R, OUTER_L, OUTER_R = 0, 1, 2, 3, 4, 5, 6, 7

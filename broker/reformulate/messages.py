@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import numpy.typing as npt
 
 from hullcast.broker.tables.travel import travelling
@@ -15,11 +14,10 @@ from hullcast.broker.tables.travel import travelling
 if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.schema import ColumnType
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.columns import Columns as WireColumns
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Column = npt.NDArray[Any]
+ShownColumn = npt.NDArray[Any]
 
 NO_TYPES: Mapping[str, ColumnType] = {}
 
@@ -40,7 +38,7 @@ class Messages:
         self,
         channel: str,
         codes: WireColumns,
-        columns: Callable[[], dict[str, Column]],
+        columns: Callable[[], dict[str, ShownColumn]],
         types: Mapping[str, ColumnType] = NO_TYPES,
         texts: Texts | None = None,
     ) -> None:
@@ -55,7 +53,7 @@ class Messages:
         return len(self.seqs)
 
     @cached_property
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, ShownColumn]:
         """Name to column; all of the same length."""
         return {"seq": self.seqs, **self._columns()}
 

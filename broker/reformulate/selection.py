@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.reformulate.boxes import Cells, Places
-from hullcast.broker.reformulate.channel import Booleans, CollectionChannel, Floats, Ints, differs
+from hullcast.broker.reformulate.channel import CollectionChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured, rows_in_boxes
 from hullcast.broker.reformulate.messages import Messages
-from hullcast.broker.tables.values import decode_column
+from hullcast.broker.sql.query import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hullcast.broker.reformulate.messages import Column
-    from hullcast.broker.sql.query import Predicates, Ref
-    from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.reformulate.messages import ShownColumn
+    from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.schema import ColumnType
     from hullcast.broker.tables.store import Updates
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.columns import Columns
 
 
@@ -71,19 +71,19 @@ class RowsChannel(CollectionChannel):
             altered |= differs(before[ref.side][ref.column], after[ref.side][ref.column])
         texts = self.interner.texts
 
-        def columns() -> dict[str, Column]:
-            named: dict[str, Column] = {}
-            for store, codes in zip(self.stores, keys, strict=True):
-                name = "KEY" if len(self.stores) == 1 else f"key.{store.table.name}"
-                named[name] = np.array(decode_column(store.table.key_column.type, codes, texts), dtype=object)
+        def columns() -> dict[str, ShownColumn]:
+            named: dict[str, ShownColumn] = {}
+            for side, (table, codes) in enumerate(zip(self.tables, keys, strict=True)):
+                name = "KEY" if len(keys) == 1 else f"key.{table.name}"
+                named[name] = self.decoded(Ref(side, table.key), codes, texts)
             for prefix, places, cells in (("old", old, before), ("new", new, after)):
                 named[f"{prefix.upper()}_THERE"] = places.there
                 if len(places.columns) > len(self.shape.ranges):  # a band join: the difference is the last place
                     named[f"{prefix.upper()}_DIFFERENCE"] = places.columns[-1]
                 for ref in (*self.shape.ranges, *self.shape.partition):
-                    named[f"{prefix}.{self.column_name(ref)}"] = self._decoded(ref, cells, texts)
+                    named[f"{prefix}.{self.column_name(ref)}"] = self.decoded(ref, cells[ref.side][ref.column], texts)
             for ref in self.shape.projection:
-                named[f"row.{self.column_name(ref)}"] = self._decoded(ref, after, texts)
+                named[f"row.{self.column_name(ref)}"] = self.decoded(ref, after[ref.side][ref.column], texts)
             return named
 
         band = self.shape.on is not None and self.shape.on.band
@@ -102,10 +102,6 @@ class RowsChannel(CollectionChannel):
         keys = {f"key.{i}": table.key_column.type for i, table in enumerate(self.tables)}
         refs = enumerate(self.shape.projection)
         return keys | {f"row.{i}": self.tables[ref.side].columns[ref.column].type for i, ref in refs}
-
-    def _decoded(self, ref: Ref, cells: Sequence[Cells], texts: Texts) -> Column:
-        column = self.tables[ref.side].columns[ref.column]
-        return np.array(decode_column(column.type, cells[ref.side][ref.column], texts), dtype=object)
 
     @abstractmethod
     def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Elsewhere = Callable[[], Callable[[], Any]]
 Work = Generator[float | Elsewhere, Any, Any]
-Done = Callable[[Any, BaseException | None], None]
+WhenDone = Callable[[Any, BaseException | None], None]
 
 #: Items that may wait; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 4096, 1024
@@ -43,7 +43,7 @@ class Clock(Protocol):
         """A slice that claims this cost was done."""
 
 
-def at_once(call: Callable[[], Any], done: Done) -> None:
+def at_once(call: Callable[[], Any], done: WhenDone) -> None:
     """Do it here and now: for a simulation, and where no other work waits."""
     try:
         result = call()
@@ -73,7 +73,7 @@ class _Running(Item):
     """Work on its way; `sent` is what its next slice begins with, `prepare` what it wants done elsewhere."""
 
     work: Work | None = None
-    done: Done | None = None
+    done: WhenDone | None = None
     prepare: Elsewhere | None = None
     size_bytes: int = 0
     sent: Any = None
@@ -98,7 +98,7 @@ class Driver:
         self,
         policy: Policy,
         clock: Clock,
-        elsewhere: Callable[[Callable[[], Any], Done], None] = at_once,
+        elsewhere: Callable[[Callable[[], Any], WhenDone], None] = at_once,
         places: int = 1,
     ) -> None:
         self._policy = policy
@@ -123,7 +123,7 @@ class Driver:
         return not self._ready
 
     def put(
-        self, owner: str, work: Work, done: Done, size_bytes: int = 0, yielded: float | Elsewhere | None = None
+        self, owner: str, work: Work, done: WhenDone, size_bytes: int = 0, yielded: float | Elsewhere | None = None
     ) -> Item:
         """Take in work that holds so much memory; `done` is called with its result, or with what it raised. `yielded`
         is what its first slice gave, if that was done already."""

@@ -28,7 +28,7 @@ class Policy(Protocol):
 
 
 class FairShare:
-    """The owner that was served least recently comes first; within an owner, first come first served.
+    """The owner with the least recent service comes first; within an owner, first come first served.
 
     What an owner was given is forgotten by half in every `half_life_s`, so that a burst is not held against it
     for ever. An owner that keeps the server busy waits behind owners that ask for little.

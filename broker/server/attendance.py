@@ -11,14 +11,12 @@ from hullcast.broker.tables.schema import fold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy as np
-    import numpy.typing as npt
-
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Channel
+    from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.bodies import ChannelSpec
 
-    Asked = Callable[[int, npt.NDArray[np.float64]], npt.NDArray[np.bool_]]
+    Asked = Callable[[int, Floats], Booleans]
 
 
 @dataclass(slots=True)

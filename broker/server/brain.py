@@ -50,12 +50,13 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
-    from hullcast.broker.reformulate.channel import Channel, Floats
+    from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
     from hullcast.network.security.rights import Action, Identity, Rights
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Origin, Request
@@ -231,9 +232,7 @@ class Brain:
         """The channels for which a batch had more messages than can be sent."""
         lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
         numbers = tuple(attending.number for attending in lost if attending is not None)
-        for (
-            number
-        ) in numbers:  # + 1: a client that has this batch's messages of other channels is not complete in this one
+        for number in numbers:  # + 1: a client with the messages of other channels lacks these
             self._retention.forget(number, batch.last_seq + 1)
         return numbers
 

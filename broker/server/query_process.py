@@ -36,16 +36,11 @@ from hullcast.network.wire.errors import ConnectionLost, HullcastError, SqlError
 from hullcast.network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.working import Working
     from hullcast.broker.tables.feed import Follower, SlotRows
     from hullcast.broker.tables.schema import Table
-    from hullcast.network.wire.frames import Origin
-
-    Check = Callable[[Origin, tuple[str, ...]], None]
 
 log = logging.getLogger(__name__)
 

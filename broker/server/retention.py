@@ -15,12 +15,10 @@ from hullcast.network.matching.messages import query_boxes
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 
-    Floats = npt.NDArray[np.float64]
 
 #: What a dict of small arrays takes beyond the bytes in them; counted, or a million single rows would go unnoticed.
 OVERHEAD_BYTES = 1500
@@ -168,7 +166,7 @@ class Retention:
             heapq.heappush(self._oldest, (window.kept[0].at, window.kept[0].through, channel))
 
 
-def concerned(columns: Columns, spec: ChannelSpec, points: Floats) -> npt.NDArray[np.bool_]:
+def concerned(columns: Columns, spec: ChannelSpec, points: Floats) -> Booleans:
     """Which messages concern at least one of these points."""
     wanted = np.zeros(length(columns), np.bool_)
     index = PointIndex(points.shape[1])

@@ -30,11 +30,11 @@ from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Failed
 from hullcast.network.wire.columns import concatenate
 from hullcast.network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
+from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.frames import Directory, NodeEntry, Reply
 from hullcast.network.wire.limits import DEFAULT
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import zmq
 
     from hullcast.broker.log.checkpoint import CapturedState
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Request
 
@@ -55,7 +56,6 @@ ROUND_S = 0.1
 REPORT_VALID_S = 5.0
 #: Nodes that may report; more are served, but not shown.
 MOST_NODES = 10_000
-ID_BYTES = 16
 #: Characters of a name or endpoint in the directory that all clients get.
 LONGEST_TEXT = 256
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
@@ -291,7 +291,7 @@ class Server:
         coming = {install.channel for step in self.pipeline or () for install in step.outcome.installs}
         return coming.union(self.children.router.channels())
 
-    def _asked(self, channel: int, partitions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    def _asked(self, channel: int, partitions: Floats) -> Booleans:
         """Which partition numbers subscribers elsewhere use, including those whose reply has not left yet."""
         held = self.children.router.partitions_held(channel, partitions)
         for step in self.pipeline or ():

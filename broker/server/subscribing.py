@@ -41,17 +41,15 @@ from hullcast.network.wire.values import parameter_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import numpy.typing as npt
-
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Attended
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
     from hullcast.network.security.rights import Action
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
 
-    Floats = npt.NDArray[np.float64]
 
 #: A replay beyond this is not worth its bytes, nor sure to fit a frame: a snapshot says as much.
 REPLAY_BYTES = 16 << 20

@@ -14,7 +14,7 @@ from hullcast.broker.scheduling.policy import FairShare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.broker.scheduling.driver import Done, DriverStatistics, Elsewhere, Work
+    from hullcast.broker.scheduling.driver import DriverStatistics, Elsewhere, WhenDone, Work
     from hullcast.broker.scheduling.policy import Item
 
 #: Seconds of work between two turns of the event loop.
@@ -40,7 +40,7 @@ class Working:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
     def put(
-        self, owner: str, work: Work, done: Done, size_bytes: int = 0, yielded: float | Elsewhere | None = None
+        self, owner: str, work: Work, done: WhenDone, size_bytes: int = 0, yielded: float | Elsewhere | None = None
     ) -> Item:
         """Take in work, as `Driver.put` does. `done` is called in the very turn in which the last slice ends: what
         the work found out then still holds. Overloaded if too much waits already."""
@@ -66,7 +66,7 @@ class Working:
         finally:
             self._driver.withdraw(item)
 
-    def _elsewhere(self, call: Callable[[], Any], done: Done) -> None:
+    def _elsewhere(self, call: Callable[[], Any], done: WhenDone) -> None:
         """Call it in a thread; `done` is called here, on the loop."""
         loop = asyncio.get_running_loop()
 

@@ -13,12 +13,12 @@ from math import nextafter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.broker.sql.bounds import INFINITY, Code, Edge, edges_at, negated
 from hullcast.broker.sql.encode import ENCODERS, CodeColumn, ParameterColumn, Slot, Unfit, encode_column
 from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.terms import Given, Operand
+from hullcast.network.wire.arrays import Booleans
 from hullcast.network.wire.errors import BadParameter
 
 
@@ -123,7 +123,7 @@ class Binder:
             partition.append([first[0]])
         return tuple(partition), possible
 
-    def _value_columns(self, codes: list[CodeColumn], n: int) -> tuple[tuple[list[object], ...], npt.NDArray[np.bool_]]:
+    def _value_columns(self, codes: list[CodeColumn], n: int) -> tuple[tuple[list[object], ...], Booleans]:
         """`_values` on columns, with where they can not hold."""
         partition: list[list[object]] = []
         never = np.zeros(n, dtype=np.bool_)

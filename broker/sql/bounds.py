@@ -23,9 +23,9 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from hullcast.network.wire.arrays import Floats
+
 Code = tuple[Any, Any]  # (float, float), or (str, str) for TEXT; checked by the encoder, trusted here
 
 INFINITY: Final = math.inf

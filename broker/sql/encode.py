@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -18,14 +18,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.sql.bounds import Code, Floats, code_of
+from hullcast.broker.sql.bounds import Code, code_of
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.values import Refused, check_text, is_number
+from hullcast.network.wire.arrays import Floats, objects
 from hullcast.network.wire.containers import number_of
-from hullcast.network.wire.packing import type_name
+from hullcast.network.wire.packing import microseconds, type_name
 
-_EPOCH: Final = datetime(1970, 1, 1)
-_EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS: Final[dict[str, int | Fraction]] = {
     "W": 7 * 86_400_000_000,
     "D": 86_400_000_000,
@@ -105,9 +104,7 @@ def encode_instant(value: object) -> Code:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise Unfit(f"takes ISO-8601 text such as '2024-05-01T12:30:00', got {_shown(value)}") from None
-    if isinstance(value, date) and hasattr(
-        value, "to_datetime64"
-    ):  # pandas.Timestamp and NaT: datetimes with nanoseconds
+    if isinstance(value, date) and hasattr(value, "to_datetime64"):  # pandas.Timestamp and NaT, with nanoseconds
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
         return _encode_datetime64(value)
@@ -115,7 +112,7 @@ def encode_instant(value: object) -> Code:
         value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
         raise _wrong(value, Domain.INSTANT)
-    return code_of(_whole_microseconds(value - (_EPOCH if value.utcoffset() is None else _EPOCH_UTC)))
+    return code_of(microseconds(value))
 
 
 def encode_duration(value: object) -> Code:
@@ -126,7 +123,7 @@ def encode_duration(value: object) -> Code:
     if isinstance(value, np.timedelta64):
         return _encode_timedelta64(value)
     if isinstance(value, timedelta):
-        return code_of(_whole_microseconds(value))
+        return code_of(value // timedelta(microseconds=1))
     try:
         seconds, above = encode_number(value)
     except Unfit:
@@ -174,7 +171,7 @@ def _encode_datetime64(value: np.datetime64) -> Code:
     years, months = divmod(ticks * step * (12 if unit == "Y" else 1), 12)
     if not 1 <= 1970 + years <= 9999:
         raise Unfit("takes the years 1 to 9999")
-    return code_of(_whole_microseconds(datetime(1970 + years, 1 + months, 1) - _EPOCH))
+    return code_of(microseconds(datetime(1970 + years, 1 + months, 1)))
 
 
 def _encode_timedelta64(value: np.timedelta64) -> Code:
@@ -182,10 +179,6 @@ def _encode_timedelta64(value: np.timedelta64) -> Code:
     if tick is None or np.isnat(value):
         raise _wrong(value, Domain.DURATION)
     return code_of(int(value.astype(np.int64)) * tick)
-
-
-def _whole_microseconds(span: timedelta) -> int:
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
 
 def _wrong(value: object, domain: Domain) -> Unfit:
@@ -298,8 +291,7 @@ def _one_by_one(domain: Domain, values: list[object]) -> CodeColumn:
     except Unfit as error:
         raise Unfit(str(error), len(codes)) from None
     if domain is Domain.TEXT:
-        texts = np.empty(len(codes), dtype=object)
-        texts[:] = [text for text, _ in codes]
+        texts = objects([text for text, _ in codes])
         return texts, texts
     pairs = np.array(codes, dtype=np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]

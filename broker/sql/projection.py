@@ -11,7 +11,7 @@ from hullcast.broker.sql.query import Ref
 from hullcast.broker.sql.refusals import refuse_expression
 from hullcast.broker.sql.scope import Scope
 from hullcast.broker.sql.text import check_only, refuse
-from hullcast.network.answers.kinds import KINDS, NUMBERS, ORDERED, SubscriptionKind, functions_in_words
+from hullcast.network.answers.kinds import KINDS, NUMBERS, ORDERED, SubscriptionKind
 from hullcast.network.wire.errors import SqlError
 
 MAXIMUM_PROJECTION: Final = 1024
@@ -54,8 +54,9 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
 
 
 def _accepted() -> str:
+    *names, last = [kind.name for kind in KINDS.values() if kind.takes]
     stars = " or ".join(f"{kind.name}(*)" for kind in KINDS.values() if kind.star)
-    return f"accepted: columns, *, DISTINCT column, one of {functions_in_words()} of a column, or {stars}"
+    return f"accepted: columns, *, DISTINCT column, one of {', '.join(names)} and {last} of a column, or {stars}"
 
 
 def _function(item: exp.Expr) -> SubscriptionKind | None:
@@ -63,8 +64,8 @@ def _function(item: exp.Expr) -> SubscriptionKind | None:
     call = item.unalias()
     if not isinstance(call, exp.Func):
         return None
-    kind = KINDS.get(call.name.upper() if isinstance(call, exp.Anonymous) else call.sql_name())
-    return kind if kind is not None and kind.takes else None
+    names = [call.name.upper()] if isinstance(call, exp.Anonymous) else call.sql_names()
+    return next((KINDS[name] for name in names if name in KINDS and KINDS[name].takes), None)
 
 
 def _distinct(clause: exp.Expr, item: exp.Expr, scope: Scope) -> Output:
@@ -125,6 +126,6 @@ def _refs(node: exp.Expr, scope: Scope) -> list[Ref]:
         return [scope.resolve(node)]
     if isinstance(node, exp.Placeholder | exp.Literal):
         refuse(node, "constants are not supported after SELECT", _accepted())
-    if isinstance(node, exp.Binary | exp.Unary | exp.Func) and not isinstance(node, exp.AggFunc):
+    if isinstance(node, exp.Binary | exp.Unary | exp.Func):
         refuse(node, "expressions are not supported after SELECT", _accepted())
     refuse_expression(node, _accepted())

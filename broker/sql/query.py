@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from hullcast.network.answers.kinds import SubscriptionKind
+    from hullcast.network.wire.arrays import Booleans, Floats
 
 
 class Ref(NamedTuple):
@@ -69,10 +67,10 @@ class Predicates:
     number that no float64 is; its box, if it has a dimension, is empty too. None: there is no such i.
     """
 
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
+    low: Floats
+    high: Floats
     partition: tuple[list[object], ...]
-    never: npt.NDArray[np.bool_] | None = None
+    never: Booleans | None = None
 
     def only(self, i: int) -> Predicates:
         """Predicate i by itself."""

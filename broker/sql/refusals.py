@@ -7,7 +7,6 @@ from typing import Final, NoReturn
 from sqlglot import exp
 
 from hullcast.broker.sql.text import refuse
-from hullcast.network.answers.kinds import functions_in_words
 from hullcast.network.wire.errors import Remedy
 
 _CONJUNCTION = "accepted: conditions joined by AND, each col BETWEEN a AND b or col <, <=, =, >=, > a value"
@@ -35,7 +34,7 @@ _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ((exp.Interval,), "INTERVAL is not supported", "write a number of seconds, or ? and pass a timedelta"),
     ((exp.Window,), "windows are not supported in a subscription", "accepted: one aggregate over the whole range"),
     ((exp.Case, exp.If), "CASE is not supported in a subscription", _CONJUNCTION),
-    ((exp.AggFunc,), "{functions} of one column are supported, each alone after SELECT", _CONJUNCTION),
+    ((exp.AggFunc,), "aggregates are supported only alone after SELECT", _CONJUNCTION),
     ((exp.Func,), "functions are not supported in a subscription", "accepted: ABS(s.b - r.b) <= d as a join condition"),
     ((exp.Tuple,), "rows cannot be compared as a whole", "write one comparison for each column"),
     ((exp.Collate,), "collations are not supported", "compare TEXT with ="),
@@ -69,5 +68,5 @@ def refuse_expression(node: exp.Expr, accepted: str = _CONJUNCTION) -> NoReturn:
     """Refuse a part with the hint for its kind, or with the general one."""
     for kinds, reason, hint in _REFUSED:
         if isinstance(node, kinds):
-            refuse(node, reason.replace("{functions}", functions_in_words()), hint)
+            refuse(node, reason, hint)
     refuse(node, "this is not supported here", accepted)

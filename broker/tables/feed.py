@@ -25,9 +25,8 @@ from hullcast.broker.tables.schema import ColumnType, Table, fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import numpy.typing as npt
-
     from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 #: What may wait for the slowest follower.
 LIMIT_BYTES = 64 << 20
@@ -173,7 +172,7 @@ class ChangeFeed:
         while self.start < min(needed, self.end):
             self._drop()
 
-    def live_codes(self) -> npt.NDArray[np.float64]:
+    def live_codes(self) -> Floats:
         """Codes of texts in the changes: these must not be given to other texts yet."""
         live = [np.empty(0)]
         for change in self._changes:
@@ -190,12 +189,12 @@ class ChangeFeed:
 class SlotRows(NamedTuple):
     """The rows in some slots as they are: `cells` (columns, n) of those alive, in the order of `slots[alive]`."""
 
-    slots: npt.NDArray[np.int64]
-    alive: npt.NDArray[np.bool_]
-    cells: npt.NDArray[np.float64]
+    slots: Ints
+    alive: Booleans
+    cells: Floats
 
 
-def rows_in(store: TableStore, slots: npt.NDArray[np.int64]) -> SlotRows:
+def rows_in(store: TableStore, slots: Ints) -> SlotRows:
     """The rows in these slots now."""
     alive = store.alive[slots]
     return SlotRows(slots, alive, store.cells[:, slots[alive]])
@@ -212,7 +211,7 @@ class TableCopy:
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self._scanned = 0  # slots below are in the copy, as they were then
-        self._changed: list[npt.NDArray[np.int64]] = []
+        self._changed: list[Ints] = []
         self._waiting = 0
 
     @property

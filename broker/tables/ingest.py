@@ -31,12 +31,10 @@ from hullcast.network.wire.errors import BadBatch, BadValue
 from hullcast.network.wire.value_columns import Mixed, is_values, row_count, taken
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hullcast.broker.tables.interning import Interner
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
-    Floats = NDArray[np.float64]
 
 KEEP = -math.inf  # in a batch: "not given"; a stored row keeps its value, a new row gets NULL
 

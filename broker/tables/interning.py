@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hullcast.broker.tables.values import NULL, Refused, check_text, texts_are_good
+from hullcast.network.wire.arrays import Booleans, Floats
 from hullcast.network.wire.errors import InvariantBroken
 
 UNKNOWN = -1.0  # the code of no text: what a lookup without interning answers
@@ -28,7 +29,7 @@ class Texts:
     def __init__(self, table: NDArray[np.object_]) -> None:
         self._table = table
 
-    def decode(self, codes: NDArray[np.float64]) -> NDArray[np.object_]:
+    def decode(self, codes: Floats) -> NDArray[np.object_]:
         """The texts of codes that were in use then, None for NULL."""
         null = np.isnan(codes)
         if not null.any():
@@ -80,7 +81,7 @@ class Interner:
         """Whether so many texts came since the last sweep that looking for dead ones pays."""
         return len(self) > 2 * self._kept + SWEEP_SLACK
 
-    def encode(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
+    def encode(self, texts: Sequence[str | None]) -> Floats:
         """The codes of texts (None is NULL), interning new ones; Refused (with its row) before any change."""
         codes = self.known(texts)
         if codes is not None:
@@ -91,7 +92,7 @@ class Interner:
         self._intern(fresh)
         return np.fromiter(map(self._codes.__getitem__, texts), np.float64, len(texts))
 
-    def known(self, texts: Sequence[str | None]) -> NDArray[np.float64] | None:
+    def known(self, texts: Sequence[str | None]) -> Floats | None:
         """The codes of texts, if all have one."""
         try:
             return np.fromiter(map(self._codes.__getitem__, texts), np.float64, len(texts))
@@ -126,7 +127,7 @@ class Interner:
         """The code of a text if it has one; never interns."""
         return self._codes.get(text)
 
-    def find_all(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
+    def find_all(self, texts: Sequence[str | None]) -> Floats:
         """The codes of texts, UNKNOWN for those without one; never interns."""
         return np.fromiter(map(self._codes.get, texts, repeat(UNKNOWN)), np.float64, len(texts))
 
@@ -137,11 +138,11 @@ class Interner:
             raise KeyError(code)
         return str(text)
 
-    def codes(self) -> NDArray[np.float64]:
+    def codes(self) -> Floats:
         """All codes in use."""
         return np.flatnonzero(~_absent(self._texts[: self._used])).astype(np.float64)
 
-    def decode(self, codes: NDArray[np.float64]) -> NDArray[np.object_]:
+    def decode(self, codes: Floats) -> NDArray[np.object_]:
         """The texts of codes, None for NULL; KeyError if a code is not in use."""
         null = np.isnan(codes)
         places = np.where(null, 0, codes).astype(np.int64)
@@ -154,7 +155,7 @@ class Interner:
             raise KeyError(float(codes[dead][0]))
         return texts
 
-    def sweep(self, live_codes: NDArray[np.float64]) -> int:
+    def sweep(self, live_codes: Floats) -> int:
         """Forget every text whose code is not live, and say how many were.
 
         `live_codes` must hold all codes that anybody still keeps, in any order and number; codes that are no
@@ -166,7 +167,7 @@ class Interner:
         kept = np.flatnonzero(keep)
         forgotten = len(self) - len(kept)
         texts = self._texts[kept]
-        # both sides are built anew: a dict does not shrink by deletion
+        # both sides are built again: a dict does not shrink by deletion
         self._codes = {None: NULL}
         self._codes.update(zip(texts.tolist(), kept.astype(np.float64).tolist(), strict=True))
         self._used = int(kept[-1]) + 1 if len(kept) else 0
@@ -208,5 +209,5 @@ class Interner:
         self._codes.update(zip(fresh, map(float, codes), strict=True))
 
 
-def _absent(texts: NDArray[np.object_]) -> NDArray[np.bool_]:
+def _absent(texts: NDArray[np.object_]) -> Booleans:
     return np.fromiter(map(is_, texts, repeat(None)), np.bool_, len(texts))

@@ -8,12 +8,9 @@ are in use, and a batch's places are fetched ahead of their turn.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.compiled import inlined, kernel, prefetch
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from hullcast.network.wire.arrays import Floats, Ints
 
 ABSENT = -1
 _EMPTY, _GONE = -1, -2  # slots of places never used, and of places whose key was removed

@@ -6,12 +6,12 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hullcast.broker.tables.ingest import KEEP, Encoded
 from hullcast.broker.tables.keys import KeyMap, find
 from hullcast.broker.tables.schema import Table
 from hullcast.network.compiled import kernel
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import BadValue, InvariantBroken
 
 SMALLEST_CAPACITY = 64
@@ -26,11 +26,11 @@ class Updates:
     Removing an absent key is an entry with neither, and slot -1.
     """
 
-    slots: NDArray[np.int64]
-    existed: NDArray[np.bool_]
-    exists: NDArray[np.bool_]
-    old: NDArray[np.float64]
-    new: NDArray[np.float64]
+    slots: Ints
+    existed: Booleans
+    exists: Booleans
+    old: Floats
+    new: Floats
 
     def __len__(self) -> int:
         """The number of updates."""
@@ -59,8 +59,8 @@ class TableStore:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.cells: NDArray[np.float64] = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
-        self.alive: NDArray[np.bool_] = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
+        self.cells: Floats = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
+        self.alive: Booleans = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
         self._keys = KeyMap()
         self._free: list[int] = []
         self._high_water = 0
@@ -87,7 +87,7 @@ class TableStore:
             _write(self.cells, self.alive, slots, given, existed, exists, old, new)
         return Updates(slots, existed, exists, old, new)
 
-    def remove(self, key_codes: NDArray[np.float64]) -> Updates:
+    def remove(self, key_codes: Floats) -> Updates:
         """Delete rows by key, in order; an absent key is an update that changes nothing."""
         n = len(key_codes)
         slots = self._keys.remove(np.ascontiguousarray(key_codes))
@@ -98,7 +98,7 @@ class TableStore:
         self._free.extend(slots[existed].tolist())
         return Updates(slots, existed, np.zeros(n, np.bool_), old, new)
 
-    def live_slots(self) -> NDArray[np.int64]:
+    def live_slots(self) -> Ints:
         """The slots of all rows, ascending."""
         return np.flatnonzero(self.alive[: self._high_water])
 
@@ -127,7 +127,7 @@ class TableStore:
         if np.isinf(self.cells).any() or np.isnan(required).any():
             raise InvariantBroken("S4: a KEEP or a forbidden NULL was stored")
 
-    def _admit(self, encoded: Encoded, found: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _admit(self, encoded: Encoded, found: Ints) -> Ints:
         """The slot of each row, given those `found`: new keys get one. Refuses before anything changed."""
         codes = np.ascontiguousarray(encoded.cells[self.table.key])
         missing = np.flatnonzero(found < 0)
@@ -139,7 +139,7 @@ class TableStore:
         self._free.extend(fresh[taken:])
         return slots
 
-    def _refuse_incomplete(self, given: NDArray[np.float64], new_rows: NDArray[np.int64]) -> None:
+    def _refuse_incomplete(self, given: Floats, new_rows: Ints) -> None:
         """BadValue for the first of these rows, which start a life, that leaves out a NOT NULL column."""
         lacking = given[self._required][:, new_rows] == KEEP
         if lacking.any():
@@ -172,17 +172,17 @@ class TableStore:
 
 @kernel
 def _change(
-    keys: NDArray[np.int64],
-    places: NDArray[np.int64],
+    keys: Ints,
+    places: Ints,
     key: int,
-    cells: NDArray[np.float64],
-    alive: NDArray[np.bool_],
-    slots: NDArray[np.int64],
-    given: NDArray[np.float64],
-    existed: NDArray[np.bool_],
-    exists: NDArray[np.bool_],
-    old: NDArray[np.float64],
-    new: NDArray[np.float64],
+    cells: Floats,
+    alive: Booleans,
+    slots: Ints,
+    given: Floats,
+    existed: Booleans,
+    exists: Booleans,
+    old: Floats,
+    new: Floats,
 ) -> bool:
     """Find the slots of rows, and write these if all have one, as most updates do: one call. Else False."""
     if not find(keys, places, given[key].view(np.int64), slots):
@@ -193,14 +193,14 @@ def _change(
 
 @kernel
 def _write(
-    cells: NDArray[np.float64],
-    alive: NDArray[np.bool_],
-    slots: NDArray[np.int64],
-    given: NDArray[np.float64],
-    existed: NDArray[np.bool_],
-    exists: NDArray[np.bool_],
-    old: NDArray[np.float64],
-    new: NDArray[np.float64],
+    cells: Floats,
+    alive: Booleans,
+    slots: Ints,
+    given: Floats,
+    existed: Booleans,
+    exists: Booleans,
+    old: Floats,
+    new: Floats,
 ) -> None:
     """Write rows in order; in order, because a slot that occurs again must find what was written before."""
     for i in range(len(slots)):
@@ -220,12 +220,12 @@ def _write(
 
 @kernel
 def _erase(
-    cells: NDArray[np.float64],
-    alive: NDArray[np.bool_],
-    slots: NDArray[np.int64],
-    existed: NDArray[np.bool_],
-    old: NDArray[np.float64],
-    new: NDArray[np.float64],
+    cells: Floats,
+    alive: Booleans,
+    slots: Ints,
+    existed: Booleans,
+    old: Floats,
+    new: Floats,
 ) -> None:
     """Empty slots (-1: there is none), each of which occurs once."""
     for i in range(len(slots)):

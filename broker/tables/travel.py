@@ -11,12 +11,9 @@ from hullcast.broker.tables.values import decode, decode_column
 from hullcast.network.wire.columns import TextColumn
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from hullcast.broker.tables.interning import Interner, Texts
+    from hullcast.network.wire.arrays import Floats, Narrow
     from hullcast.network.wire.columns import Column
-
-    Floats = npt.NDArray[np.float64]
 
 
 def travelling(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Column:
@@ -24,7 +21,7 @@ def travelling(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Colu
     if kind is not ColumnType.TEXT:
         return np.ascontiguousarray(codes)
     distinct, places = np.unique(codes, return_inverse=True)  # NULL, a NaN, comes last, and once
-    codes_of_words: npt.NDArray[np.int32] = places.reshape(-1).astype(np.int32)
+    codes_of_words: Narrow = places.reshape(-1).astype(np.int32)
     if len(distinct) and np.isnan(distinct[-1]):
         distinct = distinct[:-1]
         codes_of_words[codes_of_words == len(distinct)] = -1

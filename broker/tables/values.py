@@ -29,14 +29,15 @@ from numpy.typing import NDArray
 
 from hullcast.broker.tables.schema import Column, ColumnType
 from hullcast.network.wire.columns import TextColumn
-from hullcast.network.wire.containers import is_null
+from hullcast.network.wire.containers import is_null, with_holes
 from hullcast.network.wire.errors import InvariantBroken, Remedy
-from hullcast.network.wire.packing import type_name
+from hullcast.network.wire.packing import microseconds, type_name
 from hullcast.network.wire.value_columns import Mixed, Nullable
 from hullcast.network.wire.values import to_list, whole_microseconds
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Interner, Texts
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints, Narrow
     from hullcast.network.wire.value_columns import Values
 
 NULL = math.nan
@@ -45,7 +46,6 @@ LARGEST = sys.float_info.max
 LONGEST_TEXT_BYTES = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _NULLS = np.array([NULL])
 _NANOSECONDS = np.dtype("M8[ns]")
 _NONE = type(None)
@@ -221,13 +221,11 @@ def _instant(value: object) -> float:
     elif isinstance(value, datetime) and hasattr(value, "to_pydatetime"):  # pandas.Timestamp
         value = value.to_pydatetime(warn=False)  # microsecond precision is ours; no warning about nanoseconds
     if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
         kinds = "a datetime, a datetime64 or ISO-8601 text"
         raise Refused(NAN if _is_nan(value) else f"TIMESTAMP takes {kinds}, got {_shown(value)}")
-    if value.utcoffset() is None:
-        value = value.replace(tzinfo=UTC)
-    return _within((value - _EPOCH) // _MICROSECOND)
+    return _within(microseconds(value))
 
 
 def _within(code: int) -> float:
@@ -239,7 +237,7 @@ def _within(code: int) -> float:
 # -- one column: the same, fast ----------------------------------------------------------------------------
 
 
-def encode_numbers(column: Column, values: Values) -> NDArray[np.float64]:
+def encode_numbers(column: Column, values: Values) -> Floats:
     """`encode_number` over a column; Refused carries the first bad row."""
     if isinstance(values, Mixed):
         return _list_codes(column, values.items)
@@ -255,7 +253,7 @@ class Words(NamedTuple):
     """A TEXT column: its distinct texts, and the place of each row's text (-1: NULL); None if each row has its own."""
 
     texts: Sequence[str | None]
-    places: NDArray[np.int64] | NDArray[np.int32] | None
+    places: Ints | Narrow | None
 
     def check(self, interner: Interner) -> None:
         """Refused, with the first bad row, if a text cannot be interned."""
@@ -266,7 +264,7 @@ class Words(NamedTuple):
                 interner.check([(*self.texts, None)[place] for place in self.places.tolist()])
             raise
 
-    def spread(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def spread(self, codes: Floats) -> Floats:
         """The codes of the rows, from those of the texts."""
         return codes if self.places is None else np.concatenate((codes, _NULLS))[self.places]
 
@@ -310,7 +308,7 @@ def _listed(values: Values) -> Sequence[Any]:
     return listed
 
 
-def decode_column(kind: ColumnType, codes: NDArray[np.float64], interner: Interner | Texts | None) -> list[Any]:
+def decode_column(kind: ColumnType, codes: Floats, interner: Interner | Texts | None) -> list[Any]:
     """The values of a column of codes; only those of texts need the interner."""
     if kind is ColumnType.TEXT:
         assert interner is not None, "texts have no meaning without their interner"
@@ -328,20 +326,12 @@ def decode_column(kind: ColumnType, codes: NDArray[np.float64], interner: Intern
         case ColumnType.TIMESTAMP:
             naive = filled.astype(np.int64).astype("datetime64[us]").tolist()
             values = list(map(partial(datetime.replace, tzinfo=UTC), naive))
-    return _with_holes(values, null) if holes else values
+    return with_holes(values, null)
 
 
-def _with_holes(values: Sequence[object], null: NDArray[np.bool_]) -> list[Any]:
-    boxed = np.empty(len(values), dtype=object)
-    boxed[:] = values
-    boxed[null] = None
-    holed: list[Any] = boxed.tolist()
-    return holed
-
-
-def _array_codes(column: Column, array: NDArray[Any], null: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+def _array_codes(column: Column, array: NDArray[Any], null: Booleans | None) -> Floats:
     """Codes of an array whose dtype suits the column: find all bad rows at once, word the first one."""
-    codes: NDArray[np.float64]
+    codes: Floats
     if array.dtype.kind == "M":
         null = np.isnat(array)
         array = array.view(np.int64)
@@ -365,7 +355,7 @@ def _array_codes(column: Column, array: NDArray[Any], null: NDArray[np.bool_] | 
     return codes
 
 
-def _word_codes(column: Column, values: TextColumn) -> NDArray[np.float64]:
+def _word_codes(column: Column, values: TextColumn) -> Floats:
     """Codes of instants written as text: each distinct one is read once."""
     try:
         codes = _one_by_one(Column(column.name, column.type), values.words)
@@ -376,7 +366,7 @@ def _word_codes(column: Column, values: TextColumn) -> NDArray[np.float64]:
     return np.concatenate((codes, _NULLS))[values.codes]
 
 
-def _list_codes(column: Column, values: Sequence[Any]) -> NDArray[np.float64]:
+def _list_codes(column: Column, values: Sequence[Any]) -> Floats:
     """Codes of scalars: through one NumPy conversion if they are plain numbers, else one by one."""
     types = set(map(type, values))
     if column.type is ColumnType.TIMESTAMP or not types <= {float, int, _NONE} or (_NONE in types and column.not_null):
@@ -393,7 +383,7 @@ def _list_codes(column: Column, values: Sequence[Any]) -> NDArray[np.float64]:
     return codes if good.all() else _one_by_one(column, values)
 
 
-def _one_by_one(column: Column, values: Iterable[Any], first_row: int = 0) -> NDArray[np.float64]:
+def _one_by_one(column: Column, values: Iterable[Any], first_row: int = 0) -> Floats:
     """The definition applied to each value: for values only Python can convert, and for wording refusals."""
     codes: list[float] = []
     for value in values:

@@ -15,16 +15,12 @@ from hullcast.clients.demo.scenario import share_of
 from hullcast.clients.demo.stocks import CREATES, Upsert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import numpy.typing as npt
+    from collections.abc import Iterable, Mapping
 
     from hullcast.clients.demo.record import Acknowledged
-    from hullcast.clients.demo.stocks import Action
+    from hullcast.clients.demo.stocks import MarketAction
+    from hullcast.network.wire.arrays import Floats
     from hullcast.sim.traces.table51 import RangeColumns
-
-    Floats = npt.NDArray[np.float64]
-    from collections.abc import Mapping
 
 
 Row = tuple[Any, ...]
@@ -82,7 +78,7 @@ class Judge:
         """Let go of the database."""
         self._database.close()
 
-    def _apply(self, action: Action) -> Iterable[Moved]:
+    def _apply(self, action: MarketAction) -> Iterable[Moved]:
         if isinstance(action, Upsert):
             for row in action.rows:
                 before = self._row(action.table, row[self._keys[action.table]])

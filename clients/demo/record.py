@@ -13,7 +13,7 @@ from hullcast.network.answers.events import Change, Event, Resync, Snapshot
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hullcast.clients.demo.stocks import Action
+    from hullcast.clients.demo.stocks import MarketAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Acknowledged:
 
     first: int
     last: int
-    action: Action
+    action: MarketAction
     moment: bool
 
     def line(self) -> str:
@@ -61,12 +61,8 @@ class RecordReader:
         return [Acknowledged.read(line) for line in whole.decode().split("\n")]
 
 
-#: An answer in JSON: a number or None, or a list of it all: values of a set, rows as lists.
-Written = Any
-
-
-def written(answer: Any) -> Written:
-    """An answer as JSON can hold it."""
+def written(answer: Any) -> Any:
+    """An answer as JSON can hold it: a number or None, or a list of the values of a set, or of rows as lists."""
     if isinstance(answer, set):
         return [[value] for value in answer]
     return [list(row) for row in answer] if isinstance(answer, list) else answer
@@ -91,7 +87,7 @@ def _rows(items: tuple[Any, ...]) -> list[list[Any]]:
     return [list(item) if isinstance(item, tuple) else [item] for item in items]
 
 
-def canonical(answer: Written) -> Any:
+def canonical(answer: Any) -> Any:
     """Equal for equal answers, whatever the order of rows."""
     return sorted((tuple(row) for row in answer), key=repr) if isinstance(answer, list) else answer
 

@@ -47,19 +47,19 @@ class Removal:
     keys: tuple[str, ...]
 
 
-Action = Upsert | Removal
+MarketAction = Upsert | Removal
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """What is there at first, and what happens then, in micro-batches of actions."""
 
-    start: tuple[Action, ...]
-    batches: tuple[tuple[Action, ...], ...]
+    start: tuple[MarketAction, ...]
+    batches: tuple[tuple[MarketAction, ...], ...]
     updates: int
 
 
-def size_of(action: Action) -> int:
+def size_of(action: MarketAction) -> int:
     """How many updates an action is."""
     return len(action.rows) if isinstance(action, Upsert) else len(action.keys)
 
@@ -76,7 +76,7 @@ def stock_trace(stocks: int = 500, updates: int = 20_000, *, batch: int = 80, ro
     if updates < 0 or batch < 1:
         raise UsageError(f"a trace needs updates >= 0 and batches of 1 or more, got {updates} and {batch}")
     market = _Market(stocks, generator(root, "stocks", stocks, updates, batch))
-    start: tuple[Action, ...] = (
+    start: tuple[MarketAction, ...] = (
         Upsert("STOCK", tuple(market.list_stock() for _ in range(stocks))),
         Upsert("SECTOR_INDEX", tuple({"SECTOR": name, "LEVEL": level} for name, level in market.levels.items())),
         Upsert("ANALYST", tuple({"NAME": name, "TARGET": target} for name, target in market.targets.items())),
@@ -115,7 +115,7 @@ class _Market:
             "PER": self._per[name],
         }
 
-    def event(self) -> Action:
+    def event(self) -> MarketAction:
         """What happens next."""
         random = self._random
         if self._bounce is not None:  # the second half of a spike
@@ -155,12 +155,12 @@ class _Market:
         return Upsert("STOCK", ({"SYMBOL": name, "PER": per},))
 
 
-def _merged(events: list[Action]) -> tuple[Action, ...]:
+def _merged(events: list[MarketAction]) -> tuple[MarketAction, ...]:
     """A micro-batch as a few calls: table by table, neighbours of one kind as one action.
 
     Order matters within a table only: tables know nothing of each other here.
     """
-    merged: list[Action] = []
+    merged: list[MarketAction] = []
     for event in sorted(events, key=lambda event: TABLES.index(event.table)):
         last = merged[-1] if merged else None
         if isinstance(event, Upsert) and isinstance(last, Upsert) and last.table == event.table:

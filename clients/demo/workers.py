@@ -15,8 +15,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.demo.record import Acknowledged, written, written_event
 from hullcast.clients.demo.scenario import MANY, PUBLISHER, many_ranges, share_of, wanted
@@ -25,13 +23,12 @@ from hullcast.clients.sdk.client import connect
 from hullcast.network.answers.events import Change
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from hullcast.clients.demo.scenario import Wanted
-    from hullcast.clients.demo.stocks import Action, Trace
+    from hullcast.clients.demo.stocks import MarketAction, Trace
     from hullcast.clients.sdk.client import Client
     from hullcast.clients.sdk.subscription import LiveSubscription
     from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+    from hullcast.network.wire.arrays import Floats
 
 LOOK_S, QUIET_S = 0.005, 0.02
 BATCH = 40
@@ -124,7 +121,7 @@ class PublishingProcess:
             for action in batch:
                 await self._publish(action, moment=action is batch[-1])
 
-    async def _publish(self, action: Action, *, moment: bool) -> None:
+    async def _publish(self, action: MarketAction, *, moment: bool) -> None:
         assert self._client is not None, "open comes first"
         assert self._record is not None, "open comes first"
         if isinstance(action, Upsert):
@@ -192,7 +189,7 @@ class Many:
 
     def __init__(self, subscriptions: LiveSubscriptions) -> None:
         self.subscriptions = subscriptions
-        self.rebuilt: npt.NDArray[np.float64] = subscriptions.answers.copy()
+        self.rebuilt: Floats = subscriptions.answers.copy()
         self.taken = 0
         self._task = asyncio.create_task(self._take(), name="demo.many")
 
@@ -282,7 +279,7 @@ class SubscribingProcess:
             await self._client.close()
 
 
-def _numbers(values: npt.NDArray[np.float64]) -> list[float | None]:
+def _numbers(values: Floats) -> list[float | None]:
     return [None if value != value else value for value in values.tolist()]
 
 

@@ -182,7 +182,7 @@ def _opening(
 
 
 class BlockingSubscription(_Face[LiveSubscription]):
-    """A subscription; iterate to wait for events without end, or take them with a timeout."""
+    """A subscription. Iterate over it to wait for events, or take them with a timeout (`next`, `events`)."""
 
     @property
     def sql(self) -> str:
@@ -191,51 +191,51 @@ class BlockingSubscription(_Face[LiveSubscription]):
 
     @property
     def answer(self) -> Any:
-        """The answer as it is now."""
+        """What the SQL gives as of `seq`: None, a number, a timestamp, a set or a list of rows."""
         return self._thread.look(lambda: self._inner.answer)
 
     @property
     def seq(self) -> int:
-        """Up to where the answer is right."""
+        """`answer` includes the updates up to this sequence number."""
         return self._thread.look(lambda: self._inner.seq)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """The names of the answer's columns."""
         return self._thread.look(lambda: self._inner.columns)
 
     @property
     def pending(self) -> int:
-        """Events that wait to be taken."""
+        """How many events wait to be taken."""
         return self._thread.look(lambda: self._inner.pending)
 
     @property
     def dropped(self) -> int:
-        """Events dropped because nobody took them in time."""
+        """How many events were lost since subscribing: not taken in time, or missed while disconnected."""
         return self._thread.look(lambda: self._inner.dropped)
 
     @property
     def conflated(self) -> int:
-        """Events that a newer one replaced."""
+        """How many events a newer one replaced before they were taken (`overflow="latest"`)."""
         return self._thread.look(lambda: self._inner.conflated)
 
     @property
     def lag(self) -> int:
-        """How many updates the oldest event that waits is behind."""
+        """How many updates the consumer is behind; 0 if no event waits."""
         return self._thread.look(lambda: self._inner.lag)
 
     @property
     def token(self) -> str:
-        """Where to go on later: for `resume` of another subscription to the same SELECT."""
+        """A text that another subscription to the same SELECT can continue from (`resume=token`)."""
         return self._thread.look(lambda: self._inner.token)
 
     @property
     def closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the subscription has ended."""
         return self._thread.look(lambda: self._inner.closed)
 
     def next(self, timeout: float | None = None) -> Event | None:
-        """The next event; None after `timeout` seconds without one. StopIteration when the subscription is over."""
+        """The next event; None after `timeout` seconds without one. StopIteration if the subscription has ended."""
 
         async def taken() -> tuple[Event | None, ...]:
             try:
@@ -251,7 +251,7 @@ class BlockingSubscription(_Face[LiveSubscription]):
         raise StopIteration
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
-        """Events as they come, until none came for `timeout` seconds or the subscription is over."""
+        """Events as they come, until none came for `timeout` seconds or the subscription has ended."""
         while True:
             try:
                 event = self.next(timeout)
@@ -270,7 +270,7 @@ class BlockingSubscription(_Face[LiveSubscription]):
 
 
 class BlockingSubscriptions(_Face[LiveSubscriptions]):
-    """Many subscriptions, as columns."""
+    """Many subscriptions, as `subscribe_many` returns them; `many[i]` is one of them."""
 
     next_changes = _waiting(LiveSubscriptions.next_changes)
 
@@ -287,31 +287,31 @@ class BlockingSubscriptions(_Face[LiveSubscriptions]):
 
     @property
     def answers(self) -> npt.NDArray[Any]:
-        """All answers as a column."""
+        """All answers as a column: float64 (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), else objects."""
         return self._thread.look(lambda: self._inner.answers)
 
     @property
     def seq(self) -> int:
-        """Up to where the answers are right."""
+        """All answers include the updates up to this sequence number."""
         return self._thread.look(lambda: self._inner.seq)
 
     @property
     def conflated(self) -> int:
-        """Events that a newer one replaced."""
+        """How many changes, over all subscriptions, a newer one replaced before `changes` gave them."""
         return self._thread.look(lambda: self._inner.conflated)
 
     @property
     def closed(self) -> bool:
-        """Whether they are over."""
+        """Whether the subscriptions have ended."""
         return self._thread.look(lambda: self._inner.closed)
 
     def changes(self) -> Iterator[Changed]:
-        """Which subscriptions have new answers, as these come, until the subscriptions are over."""
+        """Which subscriptions have new answers, as these come, until the subscriptions end."""
         return self._iterate(self._inner.changes())
 
 
 class BlockingClient(_Face[Client]):
-    """What `hullcast.connect_blocking(..)` returns: open, to be closed or used in a `with`."""
+    """A connection to a server, as `hullcast.connect_blocking(..)` returns it: close it, or use `with`."""
 
     def __init__(self, make: Callable[[], Client]) -> None:
         thread = LoopThread("hullcast client")
@@ -322,7 +322,7 @@ class BlockingClient(_Face[Client]):
             raise
 
     def close(self) -> None:
-        """End all subscriptions and hang up. Closing twice is fine."""
+        """End all subscriptions and disconnect. Closing twice is fine."""
         if self._thread.alive:
             try:
                 self._thread.wait(self._inner.close())
@@ -330,7 +330,7 @@ class BlockingClient(_Face[Client]):
                 self._thread.stop()
 
     def drain(self) -> None:
-        """Let callbacks have what is queued, wait for calls, then hang up."""
+        """Hand queued events to callbacks, wait for pending calls, then disconnect."""
         try:
             self._thread.wait(self._inner.drain())
         finally:
@@ -348,17 +348,17 @@ class BlockingClient(_Face[Client]):
     subscribe_many = _opening(Client.subscribe_many, BlockingSubscriptions)
 
     def statistics(self) -> ClientStatistics:
-        """Counters, and what is there now."""
+        """Counters and current state."""
         return self._thread.look(self._inner.statistics)
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which all answers here are right."""
+        """All answers of this client include the updates up to this sequence number."""
         return self._inner.seq
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection at the moment, and all subscriptions are subscribed."""
+        """Whether the client is connected and all its subscriptions are in effect."""
         return self._thread.look(lambda: self._inner.connected)
 
 

@@ -6,7 +6,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.clients.sdk.listening import Listening, Stored
 from hullcast.clients.sdk.mailbox import Gap
@@ -17,10 +16,10 @@ from hullcast.network.answers.events import Change, Resync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.clients.sdk.listening import Ints
     from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
     from hullcast.network.answers.answers import CollectionAnswers
     from hullcast.network.answers.outbox import Taken
+    from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 
@@ -69,8 +68,8 @@ class CollectionListening(Listening):
         backlog.resync(seq, contents, lost, reason)
         return backlog
 
-    def _others(self, ids: Ints, snapshot: Columns) -> npt.NDArray[np.bool_]:
-        fresh = type(self.answers)(self.spec, self.answers.decoder, self.answers.anew)
+    def _others(self, ids: Ints, snapshot: Columns) -> Booleans:
+        fresh = type(self.answers)(self.spec, self.answers.decoder, self.answers.recompute)
         fresh.start(ids, snapshot)
         other = np.zeros(len(ids), np.bool_)
         here = ids >= 0
@@ -126,7 +125,7 @@ class CollectionListening(Listening):
 class CollectionBacklog:
     """A collection, its changes that wait, and gaps among them.
 
-    After a gap the contents come anew, so what waited before it is made into events at once: `_before` holds them.
+    After a gap there are new contents, so what waited before it is made into events at once: `_before` holds them.
     """
 
     __slots__ = ("_before", "_counted", "_gap", "collection", "dropped", "policy")

@@ -59,7 +59,7 @@ def configure(
         endpoints.append(str(parse_endpoint(endpoint, setting="url")))
         for option, value in parse_qsl(query, keep_blank_values=True):
             if option not in _OPTIONS:
-                raise BadSetting("url", text, f"no option {option!r}; there are {', '.join(_OPTIONS)}")
+                raise BadSetting("url", text, f"unknown option {option!r}; there are {', '.join(_OPTIONS)}")
             queried[option] = value
     if not endpoints:
         raise BadSetting("url", url, "give at least one address")

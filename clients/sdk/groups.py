@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.clients.sdk.collected import CollectionListening
 from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
@@ -26,10 +25,9 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.resuming import Standing
     from hullcast.clients.sdk.token import Token
     from hullcast.network.answers.answers import Overflow
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.bodies import Opened, Subscribed
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _NO_POINTS: Floats = np.empty((0, 0))
 
@@ -88,7 +86,7 @@ class SubscriptionGroup:
         return OverflowPolicy(self._overflow or listening.answers.overflow, self._buffer)
 
     def on_wire(self) -> bodies.Group:
-        """As it is told to the server; members that left are left out and the others numbered anew."""
+        """As the server gets it; members that left are left out and the others get new numbers."""
         gone = self.listeners < 0
         if gone.any():
             stay = np.flatnonzero(~gone)
@@ -314,7 +312,7 @@ def moment_of(opened: Opened, reply: Subscribed) -> int:
 
 
 def _replay(reply: Subscribed, back: list[tuple[SubscriptionGroup, Opened]], channels: dict[int, Listening]) -> None:
-    """What was missed, heard by those who come without a snapshot, and by nobody else."""
+    """What was missed, heard only by groups that come without a snapshot."""
     without: dict[int, list[tuple[SubscriptionGroup, Floats | None]]] = {}
     for group, opened in back:
         if opened.snapshot is None:

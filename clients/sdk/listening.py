@@ -13,16 +13,15 @@ from hullcast.clients.sdk.mailbox import GAPS, Attention, Mailbox
 from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.kinds import KINDS
 from hullcast.network.matching.index import PointIndex
+from hullcast.network.wire.arrays import objects
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.mailbox import Backlog, OverflowPolicy
     from hullcast.network.answers.answers import Answers
     from hullcast.network.answers.events import Change, Resync
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Stored(NamedTuple):
@@ -39,7 +38,7 @@ class Listening(ABC):
     """What the client holds of a channel, for all its subscriptions there. Pure: called with what came in.
 
     The answers themselves are an object by kind (network/answers). Here is what is common to all kinds: who listens,
-    what waits, and what must come anew. Single values and collections differ in how events wait: single.py and
+    what waits, and what must be recomputed. Single values and collections differ in how events wait: single.py and
     collected.py.
     """
 
@@ -50,7 +49,7 @@ class Listening(ABC):
         self.channels: set[int] = set()  # the server's numbers for it: one, or none while it is not known there
         self.mailbox = Mailbox(self._opened, attention)
         self.audience = Audience(coordinates, self.mailbox)
-        self.suspects: set[int] = set()  # listeners whose answer must come anew from the server
+        self.suspects: set[int] = set()  # listeners whose answer the server must recompute
         self.asked: set[int] = set()  # those for which it has been asked
         self.answers = KINDS[spec.kind].answers(spec, Codes(), self._doubt)
         self._attention = attention
@@ -71,7 +70,7 @@ class Listening(ABC):
         """A listener with a queue begins again; returns the queue, with the Resync in it."""
 
     @abstractmethod
-    def _others(self, ids: Ints, snapshot: Columns) -> npt.NDArray[np.bool_]:
+    def _others(self, ids: Ints, snapshot: Columns) -> Booleans:
         """Who has another answer than the snapshot says; not those who left (-1)."""
 
     @abstractmethod
@@ -124,7 +123,7 @@ class Listening(ABC):
         self._parted = np.concatenate((self._parted, ids))
 
     def move(self, ids: Ints, points: Floats) -> None:
-        """The same listeners, found by other points: a server that began anew numbers partitions anew."""
+        """The same listeners, found by other points: a server that was restarted gives partitions new numbers."""
         index = self.audience.index
         if len(self._parted):
             self._rejoin(ids, points)
@@ -140,7 +139,7 @@ class Listening(ABC):
 
     def dismiss(self, ids: Ints) -> None:
         """Forget listeners."""
-        if len(self._parted):  # an audience dismisses only those whom messages reach
+        if len(self._parted):  # an audience dismisses only listeners that messages reach
             self._rejoin(ids, np.zeros((len(ids), self.audience.index.dimensions)))
         self.audience.dismiss(ids)
         self._believe(ids)
@@ -176,7 +175,7 @@ class Listening(ABC):
         self._attention.doubted.add(self)
 
     def doubted(self) -> dict[int, Ints]:
-        """The listeners whose answers must come anew and were not asked for yet, by the number of their group."""
+        """The listeners whose answers the server must still be asked to recompute, by the number of their group."""
         ids = np.array(sorted(self.suspects), np.int64)
         groups = self.mailbox.groups[ids]
         order = np.argsort(groups, kind="stable")
@@ -202,7 +201,7 @@ class Listening(ABC):
                 self._attention.doubted.discard(self)
 
     def restart(self, ids: Ints, snapshot: Columns, seq: int, reason: str) -> None:
-        """Answers anew, as of `seq`, after events were missed: each listener's next event is a Resync.
+        """New answers, as of `seq`, after events were missed: each listener's next event is a Resync.
 
         `ids` may hold -1 for members that left; the snapshot has them all.
         """
@@ -221,7 +220,7 @@ class Listening(ABC):
         mailbox.waken(ids)
 
     def renew(self, ids: Ints, snapshot: Columns, seq: int, *, only_if_other: bool) -> None:
-        """Answers anew after a break: a Resync for each listener, or only for those whose answer is another one."""
+        """New answers after a break: a Resync for each listener, or only for those whose answer is another one."""
         other = self._others(ids, snapshot) if only_if_other else ids >= 0
         self.restart(np.where(other, ids, -1), snapshot, seq, "gap")
 
@@ -243,9 +242,7 @@ class Listening(ABC):
 
     def column(self, ids: Ints) -> npt.NDArray[Any]:
         """Many answers as a column."""
-        answers = np.empty(len(ids), dtype=object)
-        answers[:] = [self.answer(listener) for listener in ids.tolist()]
-        return answers
+        return objects([self.answer(listener) for listener in ids.tolist()])
 
     def take(self, listener: int) -> Change | Resync | None:
         """The next event of a listener, removed."""

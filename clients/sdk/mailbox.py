@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.answers.aggregate import same
 from hullcast.network.answers.answers import Overflow
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
 
     from hullcast.clients.sdk.listening import Listening
     from hullcast.network.answers.events import Change, Resync
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
     EventColumns = tuple["Ints", "Ints", "Floats", "Floats", "Ints", Sequence[object]]  # as `put` takes them
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 #: Why the next event of a listener is a Resync; 0: it is none.
 GAPS = ("", "gap", "sum", "overflow")
@@ -45,10 +43,10 @@ class OverflowPolicy:
 
     def __post_init__(self) -> None:
         if self.overflow not in get_args(Overflow):
-            raise BadSetting("overflow", self.overflow, f"it takes one of {', '.join(get_args(Overflow))}")
+            raise BadSetting("overflow", self.overflow, f"must be one of {', '.join(get_args(Overflow))}")
         given: object = self.buffer
         if type(given) is not int or given < 1:
-            raise BadSetting("buffer", self.buffer, "it takes a whole number, 1 or more")
+            raise BadSetting("buffer", self.buffer, "must be a whole number, 1 or more")
 
     @property
     def queues(self) -> bool:
@@ -68,7 +66,7 @@ class Attention:
     def __init__(self) -> None:
         self.waking: set[Mailbox] = set()  # somebody is to be woken, or a queue is too full for its policy
         self.blocking: set[Mailbox] = set()  # a queue is full that makes the link wait
-        self.doubted: set[Listening] = set()  # sums must come anew, or have been asked for
+        self.doubted: set[Listening] = set()  # sums must be recomputed, or have been asked for
 
 
 class Backlog(Protocol):
@@ -122,8 +120,8 @@ class Mailbox:
         self.gaps: Ints = np.zeros(16, np.int64)  # places in GAPS
         self.told: Floats = np.zeros(16)  # of a single value: what was last taken, and its rest
         self.told_rests: Floats = np.zeros(16)
-        self.queued: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
-        self.wanted: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self.queued: Booleans = np.zeros(16, np.bool_)
+        self.wanted: Booleans = np.zeros(16, np.bool_)
         self.watched: Ints = np.zeros(16, np.int64)  # the group whose changes somebody follows as a whole, or 0
         self.groups: Ints = np.zeros(16, np.int64)  # whose listeners these are, by number
         self.backlogs: dict[int, Backlog] = {}
@@ -355,7 +353,7 @@ class Mailbox:
         return over
 
 
-def _some(part: EventColumns, rows: npt.NDArray[np.bool_]) -> EventColumns:
+def _some(part: EventColumns, rows: Booleans) -> EventColumns:
     who, seqs, values, rests, places, items = part
     return (
         who[rows],

@@ -32,7 +32,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Groups that are asked for in one request; all stand at the same update. Without `since` they begin anew."""
+    """Groups that are asked for in one request; all stand at the same update. Without `since` they start again."""
 
     groups: list[SubscriptionGroup]
     since: Standing | None

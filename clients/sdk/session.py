@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.clients.sdk.effects import (
     CallAnswered,
@@ -50,9 +49,9 @@ from hullcast.network.wire.errors import (
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.listening import Listening
+    from hullcast.network.wire.arrays import Ints
     from hullcast.network.wire.columns import Columns
 
-Ints = npt.NDArray[np.int64]
 
 #: Seconds before a request that nobody could take is sent again; doubled each time.
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
@@ -108,7 +107,7 @@ class _Call:
     behind: int = 0  # of a change: the request, with the change before it, that it was last sent behind
     lost: bool = False  # sent once without a reply, so it may have been applied
     group: SubscriptionGroup | None = None  # a Subscribe of a new group
-    suspects: tuple[Listening, Ints] | None = None  # a Subscribe that only takes sums anew
+    suspects: tuple[Listening, Ints] | None = None  # a Subscribe that only asks for recomputed sums
     fetching: Fetching | None = None  # a Subscribe whose answers come in parts
     error: HullcastError | None = field(default=None)  # why it was last refused
 
@@ -163,7 +162,7 @@ class ClientSession:
 
     @property
     def doubtful(self) -> bool:
-        """Whether sums are being taken anew: until then those answers may be off by a little."""
+        """Whether sums are being recomputed: until then those answers may be off by a little."""
         return bool(self.groups.attention.doubted)
 
     @property
@@ -343,7 +342,7 @@ class ClientSession:
             case frames.Directory():
                 self._server = frame.epoch
                 return [Failover(frame)]
-        raise BadFrame(f"a {type(frame).__name__} is nothing a client is sent")
+        raise BadFrame(f"{type(frame).__name__} is not a frame for clients")
 
     @property
     def _counts(self) -> bool:
@@ -390,7 +389,7 @@ class ClientSession:
             return self._resumed(_expected(reply, Subscribed))
         unblocked = self._over(call)
         if call.suspects is not None:
-            return self._taken_anew(call, _expected(reply, Subscribed))
+            return self._recomputed(call, _expected(reply, Subscribed))
         if call.group is not None:
             return self._subscribed(call, call.group, _expected(reply, Subscribed))
         if isinstance(reply, Synced):
@@ -400,7 +399,7 @@ class ClientSession:
     def _fetch(self, call: _Call, reply: Staged | AnswerPart) -> list[Effect]:
         """First answers are too large for a frame, and come in parts: ask for the next."""
         if not isinstance(call.body, Subscribe) or isinstance(reply, AnswerPart) == (call.fetching is None):
-            raise BadFrame(f"a {type(reply).__name__} answers no {type(call.body).__name__}")
+            raise BadFrame(f"{type(reply).__name__} is not a reply to {type(call.body).__name__}")
         if isinstance(reply, Staged):
             call.fetching = Fetching(reply)
         elif call.fetching is not None:
@@ -438,7 +437,7 @@ class ClientSession:
             return [CallRefused(call.number, from_wire(opened.failed.code, opened.failed.arguments))]
         spec = reply.channels.get(opened.channel)
         if spec is not None and spec.kind not in KINDS:
-            error = UsageError(f"this client does not know {spec.kind} subscriptions; use that of the server's version")
+            error = UsageError(f"this client does not know {spec.kind} subscriptions; install the server's version")
             return [CallRefused(call.number, error), *self._leave_unknown(reply)]
         self.groups.open(group, opened, reply)
         self._stand(reply)
@@ -459,7 +458,7 @@ class ClientSession:
         return effects + self._send_unsent() + self._ask_for_suspects()
 
     def _resumed(self, reply: Subscribed) -> list[Effect]:
-        """A portion of the groups is here again: they hear what they missed, or begin anew (N1 holds for them)."""
+        """A portion of the groups is here again: they hear what they missed, or start again (N1 holds for them)."""
         assert self._resuming is not None
         assert self._resuming.asked is not None
         asked = {group.number for group in self._resuming.asked.groups}
@@ -493,7 +492,7 @@ class ClientSession:
         pending = {call.group.number for call in self._calls.values() if call.group is not None}
         return [SendFrame(frames.encode(frames.Leave(number, None))) for number in unknown if number not in pending]
 
-    # --- sums that must come anew ------------------------------------------------------------------------------
+    # --- sums that must be recomputed ---------------------------------------------------------------------------
 
     def _ask_for_suspects(self) -> list[Effect]:
         effects: list[Effect] = []
@@ -510,7 +509,7 @@ class ClientSession:
                 effects += self._send(call)
         return effects
 
-    def _taken_anew(self, call: _Call, reply: Subscribed) -> list[Effect]:
+    def _recomputed(self, call: _Call, reply: Subscribed) -> list[Effect]:
         assert call.suspects is not None
         listening, listeners = call.suspects
         opened = reply.groups[0]
@@ -525,12 +524,12 @@ class ClientSession:
 
 def _expected(reply: bodies.Body, kind: type[Subscribed]) -> Subscribed:
     if not isinstance(reply, kind):
-        raise BadFrame(f"a {type(reply).__name__} answers no Subscribe")
+        raise BadFrame(f"{type(reply).__name__} is not a reply to Subscribe")
     return reply
 
 
 def receipt_of(reply: bodies.Body) -> Done:
     """The reply to a change, or BadFrame."""
     if not isinstance(reply, Done):
-        raise BadFrame(f"a {type(reply).__name__} answers no change")
+        raise BadFrame(f"{type(reply).__name__} is not a reply to a change")
     return reply

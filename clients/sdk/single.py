@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from hullcast.clients.sdk.listening import Listening, Stored
 from hullcast.clients.sdk.mailbox import GAPS, Gap
-from hullcast.network.answers.events import Change, Resync
+from hullcast.network.answers.events import Change, Resync, change_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hullcast.clients.sdk.listening import Ints
     from hullcast.clients.sdk.mailbox import OverflowPolicy
     from hullcast.network.answers.answers import SingleAnswers
     from hullcast.network.answers.outbox import Taken
+    from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.columns import Columns
 
 #: The answer last taken, where that is not kept: equal to none.
@@ -64,7 +64,7 @@ class SingleListening(Listening):
         super().renew(ids, snapshot, seq, only_if_other=only_if_other)
         self.answers.start(ids, snapshot)  # the same answer, perhaps of more exact sums
 
-    def _others(self, ids: Ints, snapshot: Columns) -> npt.NDArray[np.bool_]:
+    def _others(self, ids: Ints, snapshot: Columns) -> Booleans:
         return self.answers.others(ids, snapshot)
 
     def answer(self, listener: int) -> Any:
@@ -84,7 +84,7 @@ class SingleListening(Listening):
         if not len(taken):
             return None
         seq, gap, answer = int(mailbox.seqs[listener]), int(gaps[0]), self.answer(listener)
-        return Resync(seq, answer, 0, GAPS[gap]) if gap else Change(seq, lambda: answer)
+        return Resync(seq, answer, 0, GAPS[gap]) if gap else change_to(seq, answer)
 
     def take_changed(self, group: int) -> tuple[Ints, Ints]:
         candidates = self.mailbox.take_noticed(group)
@@ -191,7 +191,7 @@ class SingleBacklog:
             return None
         seq, value, rest, gap = self._notes.popleft()
         answer = self._read(value, rest)
-        return Change(seq, lambda: answer) if gap is None else Resync(seq, answer, gap.lost, gap.reason)
+        return change_to(seq, answer) if gap is None else Resync(seq, answer, gap.lost, gap.reason)
 
     def waiting(self) -> list[list[float]]:
         """The changes that wait, for a resume token; a gap counts as the change to its answer."""

@@ -41,7 +41,7 @@ class Token:
 def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
     """The token of a text, or BadSetting."""
     if not isinstance(text, str):
-        raise BadSetting("resume", type(text).__name__, "it takes a text that `Subscription.token` gave")
+        raise BadSetting("resume", type(text).__name__, "must be a text that `Subscription.token` gave")
     token = None
     try:
         unpacker = zlib.decompressobj()

@@ -14,9 +14,10 @@ from hullcast.network.compiled import kernel, part
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hullcast.network.answers.answers import Anew, Decoder, Floats, Ints
+    from hullcast.network.answers.answers import Decoder, Recompute
     from hullcast.network.answers.audience import Audience
     from hullcast.network.answers.outbox import Outbox
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 
@@ -38,15 +39,15 @@ class AggregateAnswers(SingleAnswers):
     The pair holds 106 bits, so that adding and taking away rows for days leaves no drift: the answer is the sum of
     the rows there are now, or that sum divided by their number, rounded once. What even 106 bits could not hold is
     bounded by LOST_BITS; as soon as that could show in the answer (after a row a quadrillion times as large as the
-    rest came and went, or an overflow) the listener is *suspect*, and its sum is taken anew from the rows. An empty
+    rest came and went, or an overflow) the listener is *suspect*, and its sum is recomputed from the rows. An empty
     range has the sum 0 exactly.
     """
 
     form = "places"
     columns = STATE
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        super().__init__(spec, decoder, anew)
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        super().__init__(spec, decoder, recompute)
         self.function = spec.function
         self._marks: Ints = np.full(len(self.state), -1, np.int64)
         self._mark = 0
@@ -94,11 +95,11 @@ class AggregateAnswers(SingleAnswers):
         """Replace the states of suspects, and what they were told of the last message that concerned them."""
         ids = np.array(sorted(suspects))
         folded = {i: self.number(i) for i in suspects}
-        exact = self.anew(ids)
+        exact = self.recompute(ids)
         if exact is None:
             return
         self.start(ids, exact)
-        outbox = cast("Outbox", audience.outbox)  # only an engine takes answers anew at once
+        outbox = cast("Outbox", audience.outbox)  # only an engine recomputes answers at once
         for i, doubt in suspects.items():
             value, rest = self.number(i)
             if same(value, rest, doubt.value, doubt.rest):

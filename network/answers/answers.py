@@ -15,21 +15,20 @@ import numpy.typing as npt
 from hullcast.network.answers.named import row_type
 from hullcast.network.matching.duality import NO_PARTITIONS
 from hullcast.network.matching.messages import query_boxes
+from hullcast.network.wire.arrays import objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.network.answers.audience import Audience
-    from hullcast.network.matching.messages import Boxes
+    from hullcast.network.matching.messages import BoxBounds
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Column, Columns
     from hullcast.network.wire.frames import Form
 
-    Anew = Callable[["Ints"], Columns | None]
+    Recompute = Callable[["Ints"], Columns | None]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 #: What happens in a client to events that come faster than their subscription takes them:
 #: latest      only the newest answer waits; what it replaced is counted in `conflated`
@@ -49,16 +48,16 @@ class Decoder(Protocol):
 class Answers(ABC):
     """The answers of all who listen to one channel in this process.
 
-    `anew` is called with listeners whose answers no message can bring up to date. An engine returns their first answers
-    as of the end of the batch. A client returns None: it asks the server, holds their events back, and calls `start`
-    when the reply comes.
+    `recompute` is called with listeners whose answers no message can bring up to date. An engine returns their first
+    answers as of the end of the batch. A client returns None: it asks the server, holds their events back, and calls
+    `start` when the reply comes.
     """
 
     form: ClassVar[Form]  # how its messages find listeners: network/matching/messages.py
     overflow: ClassVar[Overflow]  # by default
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        self.spec, self.decoder, self.anew = spec, decoder, anew
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        self.spec, self.decoder, self.recompute = spec, decoder, recompute
 
     @abstractmethod
     def start(self, ids: Ints, first: Columns) -> None:
@@ -69,7 +68,7 @@ class Answers(ABC):
         """Take messages in order, and put an event into the audience's outbox for each listener whose answer is another
         one. Returns how many events that were."""
 
-    def boxes(self, columns: Columns) -> list[Boxes]:
+    def boxes(self, columns: Columns) -> list[BoxBounds]:
         """The boxes in which the points of those lie who hear the messages: for places two of each message, around the
         row's place before and after."""
         return query_boxes(self.form, self.spec.dimensions, self.spec.partitioned, columns)
@@ -91,8 +90,8 @@ class SingleAnswers(Answers):
     overflow = "latest"  # a single value is worth no more than the newest
     columns: ClassVar[tuple[str, ...]]
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        super().__init__(spec, decoder, anew)
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        super().__init__(spec, decoder, recompute)
         self.state: Floats = np.zeros((16, len(self.columns)))
 
     @abstractmethod
@@ -110,9 +109,7 @@ class SingleAnswers(Answers):
 
     def column(self, ids: Ints) -> npt.NDArray[Any]:
         """Many answers as a column."""
-        answers = np.empty(len(ids), dtype=object)
-        answers[:] = [self.answer(listener) for listener in ids.tolist()]
-        return answers
+        return objects([self.answer(listener) for listener in ids.tolist()])
 
     def start(self, ids: Ints, first: Columns) -> None:
         highest = int(ids.max(initial=-1)) + 1
@@ -136,7 +133,7 @@ class SingleAnswers(Answers):
     def others(self, ids: Ints, first: Columns) -> Booleans:
         """Which of these listeners have another answer than first answers say; nobody (-1) has."""
         here = ids >= 0
-        fresh = type(self)(self.spec, self.decoder, self.anew)
+        fresh = type(self)(self.spec, self.decoder, self.recompute)
         fresh.start(np.arange(len(ids)), first)
         (values, rests), (fresh_values, fresh_rests) = self.numbers(ids[here]), fresh.numbers(np.flatnonzero(here))
         both_null = np.isnan(values) & np.isnan(fresh_values)
@@ -163,8 +160,8 @@ class CollectionAnswers(Answers):
 
     overflow = "block"  # of sets and rows each change is told
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        super().__init__(spec, decoder, anew)
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        super().__init__(spec, decoder, recompute)
         self._first: dict[int, tuple[Columns, Ints]] = {}  # columns go with the last listener that needs them
 
     @abstractmethod

@@ -16,10 +16,8 @@ from hullcast.network.wire.errors import InvariantBroken
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
 
 #: Pairs (message, listener) handled at once. More would only cost memory: a message may concern everybody.
 PAIRS = 1 << 18
@@ -64,7 +62,7 @@ class Audience:
         """Numbers given out so far are below this."""
         return self._used
 
-    def admit(self, points: Floats, never: npt.NDArray[np.bool_] | None = None) -> Ints:
+    def admit(self, points: Floats, never: Booleans | None = None) -> Ints:
         """Numbers for new listeners with these predicates (n, dimensions); `never` marks those that match nothing."""
         n = len(points)
         numbers = [self._free.popitem()[0] for _ in range(min(n, len(self._free)))]

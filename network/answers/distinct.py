@@ -11,8 +11,8 @@ from hullcast.network.answers.answers import CollectionAnswers
 from hullcast.network.answers.rows import ENTER, LEAVE, deliver
 
 if TYPE_CHECKING:
-    from hullcast.network.answers.answers import Booleans, Ints
     from hullcast.network.answers.audience import Audience
+    from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.columns import Columns
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -70,6 +70,11 @@ class Progress:
     seq: int
 
 
+def change_to(seq: int, answer: Answer) -> Change:
+    """The change of a single value."""
+    return Change(seq, partial(_same, answer))
+
+
 def _same(answer: Answer) -> Answer:
     return answer
 
@@ -78,4 +83,3 @@ def _same(answer: Answer) -> Answer:
 LocalEvent = Change | Resync
 #: What the subscription of a client hears.
 Event = Snapshot | Change | Resync | Progress
-Events = Sequence[LocalEvent]

@@ -11,8 +11,8 @@ from hullcast.network.answers.answers import SingleAnswers
 from hullcast.network.answers.newest import replace_newest
 
 if TYPE_CHECKING:
-    from hullcast.network.answers.answers import Floats, Ints
     from hullcast.network.answers.audience import Audience
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.columns import Columns
 
 

@@ -54,9 +54,3 @@ KINDS = {
         SubscriptionKind("JOIN", RowAnswers, f"{_CHANNELS}.join:JoinChannel"),
     )
 }
-
-
-def functions_in_words() -> str:
-    """The SQL functions that there are."""
-    *names, last = [kind.name for kind in KINDS.values() if kind.takes]
-    return f"{', '.join(names)} and {last}"

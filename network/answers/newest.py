@@ -19,12 +19,8 @@ from hullcast.network.matching.search import STACK, report
 from hullcast.network.matching.tree import longer
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from hullcast.network.matching.tree import Tree
-
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
+    from hullcast.network.wire.arrays import Floats, Ints
 
 
 @kernel

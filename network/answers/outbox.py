@@ -6,16 +6,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.compiled import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hullcast.network.wire.arrays import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NO_RESTS: Floats = np.empty(0)
 NO_PLACES: Ints = np.empty(0, np.int64)
@@ -57,7 +55,7 @@ class Outbox:
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
-            raise ValueError(f"an outbox needs room for one event at least, got a limit of {limit}")
+            raise ValueError(f"an outbox must have room for at least 1 event, got a limit of {limit}")
         self.limit = 1 << (limit - 1).bit_length()
         self._allocate(min(SMALLEST, self.limit))
         self._lists: Ints = np.full((16, 4), -1, np.int64)

@@ -15,8 +15,9 @@ from hullcast.network.compiled import kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hullcast.network.answers.answers import Anew, Booleans, Decoder, Floats, Ints
+    from hullcast.network.answers.answers import Decoder, Recompute
     from hullcast.network.answers.audience import Audience
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
 
@@ -29,8 +30,8 @@ class RowAnswers(CollectionAnswers):
 
     form = "places"
 
-    def __init__(self, spec: ChannelSpec, decoder: Decoder, anew: Anew) -> None:
-        super().__init__(spec, decoder, anew)
+    def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
+        super().__init__(spec, decoder, recompute)
         self._keys = [(f"key.{i}", kind) for i, kind in enumerate(spec.key_types)]
         self._cells = [(f"row.{i}", kind) for i, kind in enumerate(spec.row_types)]
         self._marks: Ints = np.full(16, -1, np.int64)

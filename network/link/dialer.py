@@ -27,7 +27,7 @@ from hullcast.network.link.header import (
     read_message,
 )
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
-from hullcast.network.link.session import Effect, Received, Session, SessionStatistics, Transmit
+from hullcast.network.link.session import LinkEffect, Received, Session, SessionStatistics, Transmit
 from hullcast.network.link.socket import (
     Context,
     EventSocket,
@@ -417,7 +417,7 @@ class Dialer:
             self._socket.pause()
         self._handler.on_up(told, not welcome.resumed)
 
-    def _perform(self, session: Session, effects: list[Effect]) -> None:
+    def _perform(self, session: Session, effects: list[LinkEffect]) -> None:
         """Make a session's effects happen, in order, until one of them ends the link."""
         for effect in effects:
             if self._bond is None or self._bond.session is not session or self.state != "up":

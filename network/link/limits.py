@@ -23,7 +23,7 @@ FAREWELL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
-    """The parent's `heartbeat_s` and `silence_s` hold for both ends; WELCOME tells them to the child.
+    """How long a link waits and how much it holds. The parent's `heartbeat_s` and `silence_s` hold for both ends.
 
     A sender holds at most `queue_bytes` and `queue_frames` not yet acknowledged; of those at most `window_bytes` and
     `window_frames` were handed to ZeroMQ, where they cannot be counted.

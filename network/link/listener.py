@@ -17,7 +17,7 @@ from hullcast.network.link.endpoints import check_endpoint
 from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode, is_bye, read_message
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
 from hullcast.network.link.peer import Peer, PeerHandler
-from hullcast.network.link.session import Effect, Received, Session, Transmit
+from hullcast.network.link.session import LinkEffect, Received, Session, Transmit
 from hullcast.network.link.socket import (
     DOOR_EVENTS,
     Context,
@@ -237,7 +237,7 @@ class Listener:
         except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
             self._fail(error)
 
-    def _perform(self, peer: Peer, effects: list[Effect]) -> None:
+    def _perform(self, peer: Peer, effects: list[LinkEffect]) -> None:
         """Make a session's effects happen, in order, until the peer is closed by one of them."""
         for effect in effects:
             if peer.closed:

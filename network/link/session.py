@@ -38,7 +38,7 @@ class Silent(NamedTuple):
     seconds: float
 
 
-Effect: TypeAlias = Transmit | Received | Silent
+LinkEffect: TypeAlias = Transmit | Received | Silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,10 @@ class Session:
         self._waiting_bytes += size
         return self._advance(now) if self._connected else []
 
-    def receive(self, header: Data | Ack | Resend, payload: bytes | None, now: float) -> list[Effect]:
+    def receive(self, header: Data | Ack | Resend, payload: bytes | None, now: float) -> list[LinkEffect]:
         """Apply one message of the other end; `BadFrame` when it cannot have been sent in good faith."""
         self._heard_at = now
-        effects: list[Effect] = []
+        effects: list[LinkEffect] = []
         if isinstance(header, Data):
             if payload is None:
                 raise BadFrame("data without a payload")
@@ -189,7 +189,7 @@ class Session:
             effects += self._advance(now)
         return effects
 
-    def tick(self, now: float) -> list[Effect]:
+    def tick(self, now: float) -> list[LinkEffect]:
         """Acknowledge and show life when it is time; say `Silent` when the other end does not."""
         silent = now - self._heard_at
         if silent >= self._limits.silence_s:
@@ -319,7 +319,7 @@ class Session:
             self._waiting.appendleft(payload)
             self._waiting_bytes += len(payload)
 
-    def _ask(self, effects: list[Effect], now: float) -> None:
+    def _ask(self, effects: list[LinkEffect], now: float) -> None:
         """Ask for the missing frames, once: everything behind the gap is missing too, and would ask again."""
         if self._asked != self._received + 1:
             self._asked = self._received + 1

@@ -40,7 +40,7 @@ from hullcast.network.matching.tree import (
 )
 
 if TYPE_CHECKING:
-    from hullcast.network.matching.tree import Floats, Ints
+    from hullcast.network.wire.arrays import Floats, Ints
 
 SMALLEST_QUOTA = BLOCK_POINTS // 4
 

@@ -26,14 +26,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.search import STACK, report
 from hullcast.network.matching.tree import Tree, longer
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 NO_PARTITIONS: Floats = np.empty(0)
 
@@ -52,7 +49,7 @@ def box_points(low: Floats, high: Floats, partitions: Floats | None = None) -> F
 def around_points(
     columns: Sequence[Floats],
     partitions: Floats | None,
-    there: npt.NDArray[np.bool_],
+    there: Booleans,
     uppers: Sequence[Floats] | None = None,
 ) -> tuple[Floats, Floats]:
     """Query boxes, lows and highs, for the boxes around points given as columns; empty where there is no point.

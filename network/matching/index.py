@@ -24,7 +24,8 @@ from hullcast.network.matching.update import update_many
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hullcast.network.matching.tree import Floats, Ints
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
+
 
 MANY = 1024  # if so many go, and they are most, they are not deleted one by one: the index is rebuilt from the rest
 SPARSE = 16  # the arrays are exchanged for smaller ones when only one in so many places is used
@@ -136,7 +137,7 @@ class PointIndex:
         """For each of m boxes the number of points in it."""
         return search.count_many(self._tree, *self._boxes(lows, highs), EVERY)
 
-    def exists_many(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    def exists_many(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Booleans:
         """For each of m boxes whether there is a point in it."""
         return search.count_many(self._tree, *self._boxes(lows, highs), 1) > 0
 

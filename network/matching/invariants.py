@@ -27,7 +27,7 @@ from hullcast.network.matching.tree import (
 )
 
 if TYPE_CHECKING:
-    from hullcast.network.matching.tree import Floats, Ints
+    from hullcast.network.wire.arrays import Floats, Ints
 
 
 def check_tree(tree: Tree) -> None:

@@ -15,10 +15,9 @@ from hullcast.network.matching.duality import around_points
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
+    from hullcast.network.wire.arrays import Booleans, Floats
 
-    Floats = npt.NDArray[np.float64]
-    Boxes = tuple[Floats, Floats]  # lows and highs (n, k), all bounds inclusive
+    BoxBounds = tuple[Floats, Floats]  # lows and highs (n, k), all bounds inclusive
 
 RECTANGLES, PLACES = "rectangles", "places"
 SIDES = ("old", "new")
@@ -29,15 +28,15 @@ def dimensions_of(form: str, coordinates: int, *, partitioned: bool) -> int:
     return 1 if form == RECTANGLES else (coordinates - partitioned) // 2
 
 
-def unreachable(points: Floats, dimensions: int) -> npt.NDArray[np.bool_]:
+def unreachable(points: Floats, dimensions: int) -> Booleans:
     """Which points no message can concern: predicates that nothing satisfies, with a low bound of +inf or such."""
     ends = points[:, : 2 * dimensions]
     nowhere = (ends[:, 0::2] == np.inf).any(axis=1) | (ends[:, 1::2] == -np.inf).any(axis=1)
-    never: npt.NDArray[np.bool_] = nowhere | np.isnan(points).any(axis=1)
+    never: Booleans = nowhere | np.isnan(points).any(axis=1)
     return never
 
 
-def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[str, object]) -> list[Boxes]:
+def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[str, object]) -> list[BoxBounds]:
     """Boxes for n messages: one each for rectangles, two for places (old, new); a point in any of them is concerned.
 
     A box that nothing can lie in stands for a side that is not there.
@@ -48,7 +47,7 @@ def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[
     return [_places(named, side, dimensions, partitioned=partitioned) for side in SIDES]
 
 
-def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> Boxes:
+def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> BoxBounds:
     """Strict towards OUTER, by one step of `nextafter`; an infinite OUTER is no bound."""
     outer_l, outer_r = columns["ol"], columns["or"]
     lows, highs = np.empty((len(outer_l), 2 + partitioned)), np.empty((len(outer_l), 2 + partitioned))
@@ -61,9 +60,9 @@ def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> Boxes:
     return lows, highs
 
 
-def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> Boxes:
+def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> BoxBounds:
     """Around the place of a row before or after; with `up`, around a small interval of the last dimension."""
     lower = [columns[f"{side}.{i}"] for i in range(dimensions)]
     upper = [*lower[:-1], columns[f"{side}.up"]] if f"{side}.up" in columns else lower
-    there = cast("npt.NDArray[np.bool_]", columns[f"{side}.there"])
+    there = cast("Booleans", columns[f"{side}.there"])
     return around_points(lower, columns[f"{side}.part"] if partitioned else None, there, upper)

@@ -24,7 +24,7 @@ from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.tree import BLOCK, COUNT, IDS, LEFT, NEXT, SIZE, Tree, longer
 
 if TYPE_CHECKING:
-    from hullcast.network.matching.tree import Floats, Ints
+    from hullcast.network.wire.arrays import Floats, Ints
 
 STACK = 128  # enough for most trees; the kernels replace a stack that is too short by a longer one
 

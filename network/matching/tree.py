@@ -26,8 +26,8 @@ from hullcast.network.compiled import part
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
+    from hullcast.network.wire.arrays import Floats, Ints
+
 
 Number = TypeVar("Number", np.int64, np.float64)
 

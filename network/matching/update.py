@@ -46,7 +46,7 @@ from hullcast.network.matching.tree import (
 )
 
 if TYPE_CHECKING:
-    from hullcast.network.matching.tree import Floats, Ints
+    from hullcast.network.wire.arrays import Floats, Ints
 
 
 @kernel

@@ -31,10 +31,8 @@ import numpy as np
 from hullcast.network.compiled import kernel, part
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from hullcast.network.wire.arrays import Floats, Ints
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
 
 #: How far beyond the finite bounds an infinite one lies, of what they span.
 FAR = 0.5

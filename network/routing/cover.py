@@ -19,12 +19,9 @@ from hullcast.network.compiled import inlined, kernel
 from hullcast.network.routing.carve import absorb, covering, joined, units
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from hullcast.network.routing.carve import Space
+    from hullcast.network.wire.arrays import Booleans, Floats
 
-    Floats = npt.NDArray[np.float64]
-    Booleans = npt.NDArray[np.bool_]
 
 #: Points carved at once.
 PORTION = 8192
@@ -56,7 +53,7 @@ class Cover:
 
     def __init__(self, space: Space, budget: int) -> None:
         if budget < 1:
-            raise ValueError(f"a cover needs a box at least, got a budget of {budget}")
+            raise ValueError(f"a cover must have at least 1 box, got a budget of {budget}")
         self._space, self._budget = space, budget
         self._lows: Floats = np.empty((0, space.coordinates))
         self._highs: Floats = np.empty((0, space.coordinates))

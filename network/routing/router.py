@@ -22,13 +22,10 @@ from hullcast.network.wire.frames import Interest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
-
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.columns import Column
     from hullcast.network.wire.frames import Install
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
 
 #: Boxes a node remembers of a neighbouring node and channel, unless the setting `cover_budget` says otherwise.
 #: `hullcast bench covers` shows what more would bring.
@@ -233,7 +230,7 @@ class Router:
         """The channels that somebody below wants."""
         return tuple(self._tables)
 
-    def partitions_held(self, channel: int, numbers: Floats) -> npt.NDArray[np.bool_]:
+    def partitions_held(self, channel: int, numbers: Floats) -> Booleans:
         """Which of these partition numbers of a channel somebody below may still ask for."""
         table = self._tables.get(channel)
         if table is None or not table.partitioned:

@@ -20,12 +20,9 @@ import numpy as np
 from hullcast.network.routing.cover import Cover
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from hullcast.network.routing.carve import Space
+    from hullcast.network.wire.arrays import Floats
 
-    Floats = npt.NDArray[np.float64]
-    Booleans = npt.NDArray[np.bool_]
 
 #: Of the budget: boxes that stand for the young installs grown too many.
 COARSE = 4

@@ -18,14 +18,10 @@ from hullcast.network.routing.subtree import Subtree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from hullcast.network.matching.messages import BoxBounds
     from hullcast.network.matching.tree import Tree
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
-    Booleans = npt.NDArray[np.bool_]
-    Boxes = tuple[Floats, Floats]
     Routed = tuple[int, Ints | None]  # a neighbour, and its rows; None: all
 
 #: A neighbour with so many points has an index of its own; with half as many, it returns into the crowd's.
@@ -282,7 +278,7 @@ class ChannelTable:
         holding.groups = {}
         self._remove(peer, holding, np.concatenate(gone) if gone else np.empty(0, np.int64))
 
-    def route(self, boxes: Sequence[Boxes], *, everything: bool) -> Iterator[Routed]:
+    def route(self, boxes: Sequence[BoxBounds], *, everything: bool) -> Iterator[Routed]:
         """Which neighbours any of the messages concern, and which ones."""
         n = len(boxes[0][0])
         for peer, subtree in self._subtrees.items():
@@ -307,7 +303,7 @@ class ChannelTable:
             for slot, count, begin in zip(*places, strict=True):
                 yield self._peers[slot], None if count == n else rows[begin : begin + count]
 
-    def boxes(self) -> Boxes:
+    def boxes(self) -> BoxBounds:
         """A cover of everything below."""
         cover = Cover(self.space, self._budget)
         parts = [(points, points) for points in self._exact_points()]

@@ -114,7 +114,7 @@ class Rights:
         for position, entry in enumerate(entries, 1):
             identity = _identity(entry, f"{where}, key {position}")
             if identity.public in found:
-                raise BadSetting(f"{where}, key {position}", identity.public, "this key is there twice")
+                raise BadSetting(f"{where}, key {position}", identity.public, "this key is listed twice")
             found[identity.public] = identity
         return cls(found)
 
@@ -198,7 +198,7 @@ def _tables(given: object, where: str) -> frozenset[str]:
         raise BadSetting(where, given, 'must be a list of tables: ["STOCK"], or ["*"] for every table')
     for table in given:
         if EVERY_TABLE in table and table != EVERY_TABLE:
-            raise BadSetting(where, table, "a `*` stands alone, for every table; patterns are not understood")
+            raise BadSetting(where, table, "a `*` stands alone, for every table; patterns are not supported")
     return frozenset(fold(table) for table in given)
 
 

@@ -19,17 +19,18 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hullcast.network.wire.arrays import Booleans, Floats, Ints, Narrow
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 
-Which: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]  # which rows: their numbers, or a mask
+Which: TypeAlias = Ints | Booleans  # which rows: their numbers, or a mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextColumn:
     """A column of texts, each distinct one sent once. `codes` are places in `words`; -1 is NULL."""
 
-    codes: NDArray[np.int32]
+    codes: Narrow
     words: tuple[str, ...]
 
     @classmethod
@@ -59,12 +60,6 @@ class TextColumn:
         texts = (*self.words, None)  # code -1: the last
         return list(map(texts.__getitem__, self.codes.tolist()))
 
-    def to_array(self) -> NDArray[np.object_]:
-        """The texts as an array of objects, None for NULL."""
-        texts = np.empty(len(self.words) + 1, dtype=object)
-        texts[:-1] = self.words
-        return texts[self.codes]
-
     def take(self, rows: Which) -> TextColumn:
         """Some rows. If most words are no longer used, those are left out: they would be sent for nothing."""
         codes = self.codes[rows]
@@ -84,7 +79,7 @@ class TextColumn:
         return TextColumn(renumbered[codes], tuple(map(self.words.__getitem__, kept.tolist())))
 
 
-Column: TypeAlias = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_] | TextColumn
+Column: TypeAlias = Floats | Ints | Booleans | TextColumn
 Columns: TypeAlias = dict[str, Column]
 
 _KINDS: dict[str, tuple[np.dtype[Any], Any]] = {  # on the wire, in memory
@@ -198,7 +193,7 @@ def array_of(kind: str, data: bytes, limits: WireLimits) -> Any:
     return np.frombuffer(data, wire).astype(memory)
 
 
-def mask_of(data: bytes, limits: WireLimits) -> NDArray[np.bool_]:
+def mask_of(data: bytes, limits: WireLimits) -> Booleans:
     """A writable mask of bytes 0 and 1."""
     _check_rows(data, 1, limits)
     if data.translate(None, b"\0\1"):

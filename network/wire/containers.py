@@ -12,9 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hullcast.network.wire.arrays import Booleans, objects
+
 Nan = Literal["refuse", "null"]  # what becomes of a NaN in a batch
 Plain = list[Any] | NDArray[Any]
-Nulls = NDArray[np.bool_] | None
+Nulls = Booleans | None
 
 
 def is_column(values: object) -> bool:
@@ -125,11 +127,14 @@ def _plain_pandas(series: Any) -> tuple[Plain, Nulls]:
 
 def masked_list(array: NDArray[Any], null: Nulls) -> list[Any]:
     """The values of an array, None where they are NULL."""
-    values: list[Any] = array.tolist()
+    return with_holes(array.tolist(), null)
+
+
+def with_holes(values: list[Any], null: Nulls) -> list[Any]:
+    """The values, None where they are NULL."""
     if null is None or not null.any():
         return values
-    boxed = np.empty(len(values), dtype=object)
-    boxed[:] = values
+    boxed = objects(values)
     boxed[null] = None
     holed: list[Any] = boxed.tolist()
     return holed

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.limits import WireLimits
 
-Matrix = NDArray[np.float64]  # of shape (n, k)
+Matrix = Floats  # of shape (n, k)
 Item = TypeVar("Item")
 
 MOST = 2**63 - 1

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hullcast.network.wire import columns as column_format
 from hullcast.network.wire import fields, packing
+from hullcast.network.wire.arrays import Ints
 from hullcast.network.wire.columns import Column, Columns
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import Matrix, array, integer, text
@@ -65,7 +65,7 @@ class Leave:
     """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it."""
 
     group: int
-    members: NDArray[np.int64] | None
+    members: Ints | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +309,7 @@ def _route(value: object) -> tuple[int, ...]:
 
 def _leave(parts: list[Any], limits: WireLimits) -> Leave:
     _, group, members = parts
-    chosen: NDArray[np.int64] | None = None
+    chosen: Ints | None = None
     if members is not None:
         chosen = column_format.array_of("i8", fields.data(members, "members"), limits)
         if len(chosen) and chosen.min() < 0:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hullcast.network.wire import columns as column_format
+from hullcast.network.wire.arrays import Booleans, Ints
 from hullcast.network.wire.columns import Column, TextColumn, array_of, mask_of, pack_column, raw, unpack_column
 from hullcast.network.wire.errors import BadFrame
 from hullcast.network.wire.limits import DEFAULT, WireLimits
@@ -32,7 +33,7 @@ class Nullable:
     """An array some of whose rows are NULL; what the array holds there is of no meaning."""
 
     values: NDArray[Any]  # float64, int64 or bool
-    nulls: NDArray[np.bool_]
+    nulls: Booleans
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -52,7 +53,7 @@ class Mixed:
 
 Values: TypeAlias = Column | NDArray[np.datetime64] | Nullable | Mixed
 ValueColumns: TypeAlias = dict[str, Values | Scalar]
-Masks: TypeAlias = dict[str, NDArray[np.bool_]]  # of the rows that lack a column
+Masks: TypeAlias = dict[str, Booleans]  # of the rows that lack a column
 
 _COLUMNS = (np.ndarray, TextColumn, Nullable, Mixed)
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})  # what MessagePack decodes to; the others are ours
@@ -70,7 +71,7 @@ def most_rows(columns: ValueColumns) -> int:
     return max(map(row_count, columns.values()), default=0)
 
 
-def taken(values: Values | Scalar, rows: NDArray[np.int64] | slice) -> Any:
+def taken(values: Values | Scalar, rows: Ints | slice) -> Any:
     """Some rows of a column."""
     if isinstance(values, Mixed):
         return Mixed(
@@ -134,7 +135,7 @@ def unpack_masks(packed: object, columns: ValueColumns, limits: WireLimits = DEF
     for name, mask in column_format.unpack(packed, limits).items():
         if isinstance(mask, TextColumn) or mask.dtype != np.bool_ or name not in columns:
             raise BadFrame(f"no mask of a column: {name[:80]!r}")
-        masks[name] = cast("NDArray[np.bool_]", mask)
+        masks[name] = cast("Booleans", mask)
     if len(set(map(row_count, (*columns.values(), *masks.values())))) > 1:
         raise BadFrame("columns of rows have one length, and so have their masks")
     return masks

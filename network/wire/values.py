@@ -36,6 +36,7 @@ from hullcast.network.wire.packing import Foreign, Scalar, foreign, microseconds
 from hullcast.network.wire.value_columns import Masks, Mixed, Nullable, ValueColumns, Values, is_values
 
 if TYPE_CHECKING:
+    from hullcast.network.wire.arrays import Booleans
     from hullcast.network.wire.bodies import Group
 
 SHORT = 32  # rows up to which a list travels as it is: an array of fewer takes longer to make, and to code
@@ -245,7 +246,7 @@ def from_list(values: list[Any]) -> Values:
     return Mixed(tuple(values))
 
 
-def _array(kind: type, values: list[Any], nulls: NDArray[np.bool_] | None) -> NDArray[Any] | None:
+def _array(kind: type, values: list[Any], nulls: Booleans | None) -> NDArray[Any] | None:
     """An array of values that are all of one type but for NULLs; None if it has no array."""
     if kind is float:
         return np.array(values, np.float64)  # None becomes NaN
@@ -262,7 +263,7 @@ def _array(kind: type, values: list[Any], nulls: NDArray[np.bool_] | None) -> ND
     return None
 
 
-def _from_array(array: NDArray[Any], nulls: NDArray[np.bool_] | None, exact: bool) -> Values:
+def _from_array(array: NDArray[Any], nulls: Booleans | None, exact: bool) -> Values:
     kind = array.dtype.kind
     if nulls is not None and not nulls.any():
         nulls = None

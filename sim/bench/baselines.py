@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from hullcast.network.compiled import kernel, part
-from hullcast.sim.arrays import Floats, Ints
+from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.timing import Subject
 from hullcast.sim.traces.table51 import Changes, PointRows, RangeColumns
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from hullcast.network.routing.router import BUDGET, Router
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.frames import Form, Install
-from hullcast.sim.arrays import Floats
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.subjects import engine_of
 from hullcast.sim.bench.timing import Subject, in_turns

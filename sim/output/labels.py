@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Points = npt.NDArray[np.float64]  # (n, 2), in pixels
+from hullcast.network.wire.arrays import Floats
+
+Points = Floats  # (n, 2), in pixels
 
 FONT, PAD = 8.5, 3.0
 GAP = 9.0  # pixels between a line's end and its name

@@ -39,7 +39,7 @@ import numpy as np
 
 from hullcast.network.compiled import part
 from hullcast.network.matching.tree import longer
-from hullcast.sim.arrays import Ints
+from hullcast.network.wire.arrays import Ints
 from hullcast.sim.overlay.zones import Zones, locate_one
 
 #: How a rectangle comes from the server to its entry: the server knows the zones and sends it there at once, or
@@ -63,7 +63,7 @@ def flood(
     used: int,
     stack: Ints,
 ) -> tuple[Ints, Ints, int]:
-    """Append who gets the box from whom to senders[:used] and receivers[:used]; gives (senders, receivers, used) anew.
+    """Append each sender and receiver of the box to senders[:used] and receivers[:used]; returns all three.
 
     One pair for each zone that meets low <= p <= high, in no particular order; the sender of the entry is NOBODY.
     An empty box meets none. Both arrays are replaced by longer ones when they are full: go on with those returned.
@@ -96,7 +96,7 @@ def flood(
 
 @part
 def _sender(zones: Zones, zone: int, inner_l: float, inner_r: float) -> int:
-    """From whom this zone gets a box that it meets: F1 to F3."""
+    """The zone that sends this one a box that it meets: F1 to F3."""
     right, bottom = zones.high[zone, 0], zones.low[zone, 1]
     if right <= inner_l:
         return locate_one(zones, right, max(bottom, inner_r))

@@ -38,8 +38,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.overlay.tree import BrokerTree
 from hullcast.sim.overlay.zones import INNER, Zones
 

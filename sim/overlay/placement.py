@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Floats, Ints, Narrow
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints, Narrow
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.overlay.can import ENTRIES, Entry
 from hullcast.sim.overlay.division import balanced_zones, zones_along

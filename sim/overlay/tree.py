@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Narrow
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Narrow
 from hullcast.sim.topology.paths import Routes
 
 #: Children of a broker. More of them make a flatter tree: fewer frames, but more of them leave one broker. Per event
@@ -32,7 +32,7 @@ FANOUT = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokerTree:
-    """Who is below whom. The server (broker 0) is the root.
+    """Which broker is below which. The server (broker 0) is the root.
 
     Invariants:
       T1  parent[0] = -1, and every other broker has a parent.

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.network.compiled import kernel, part
-from hullcast.sim.arrays import Floats
+from hullcast.network.wire.arrays import Floats, Narrow
 
 INNER = -1  # owner of an inner node
 
@@ -35,9 +35,9 @@ class Zones(NamedTuple):
 
     dimension: npt.NDArray[np.int8]  # (2 b - 1,) 0: x1, 1: x2
     value: Floats  # (2 b - 1,)
-    left: npt.NDArray[np.int32]  # (2 b - 1,) -1 in leaves
-    right: npt.NDArray[np.int32]
-    owner: npt.NDArray[np.int32]  # (2 b - 1,) INNER but in leaves
+    left: Narrow  # (2 b - 1,) -1 in leaves
+    right: Narrow
+    owner: Narrow  # (2 b - 1,) INNER but in leaves
     low: Floats  # (b, 2)
     high: Floats  # (b, 2)
 
@@ -77,13 +77,13 @@ def locate_one(zones: Zones, x1: float, x2: float) -> int:
 
 
 @kernel
-def _locate(zones: Zones, points: Floats) -> npt.NDArray[np.int32]:
+def _locate(zones: Zones, points: Floats) -> Narrow:
     owners = np.empty(len(points), np.int32)
     for i in range(len(points)):
         owners[i] = locate_one(zones, points[i, 0], points[i, 1])
     return owners
 
 
-def locate(zones: Zones, points: Floats) -> npt.NDArray[np.int32]:
+def locate(zones: Zones, points: Floats) -> Narrow:
     """The owner of each point (n, 2)."""
     return _locate(zones, np.require(points, np.float64, ["C", "A", "W"]))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hullcast.network.wire.arrays import Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Ints
 from hullcast.sim.topology.files import read_topology
 from hullcast.sim.topology.graph import Topology
 from hullcast.sim.topology.inet import inet

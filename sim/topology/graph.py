@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.seeds import generator
 
 PLANE = 10_000.0  # INET's: nodes lie in [0, PLANE) x [0, PLANE)
@@ -172,7 +171,7 @@ def simple_links(a: Ints, b: Ints, latency: Floats) -> Ints:
     return kept
 
 
-def _largest_piece(nodes: int, a: Ints, b: Ints) -> tuple[npt.NDArray[np.bool_], list[int]]:
+def _largest_piece(nodes: int, a: Ints, b: Ints) -> tuple[Booleans, list[int]]:
     """Which nodes are in the largest component, and the sizes of all, largest first."""
     graph = csr_array((np.ones(len(a), np.int8), (a, b)), shape=(nodes, nodes))
     _, piece = connected_components(graph, directed=False)

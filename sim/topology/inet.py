@@ -19,8 +19,8 @@ import numpy as np
 from numpy.random import Generator
 
 from hullcast.network.compiled import kernel, part
+from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.graph import PLANE, Topology, draw_places, make_topology
 

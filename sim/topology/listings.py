@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.topology.graph import Topology
 
 MOST_NODES, MOST_LINKS = 1_000_000, 20_000_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hullcast.network.compiled import kernel
+from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.graph import Topology
 

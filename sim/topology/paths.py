@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from hullcast.network.compiled import kernel
+from hullcast.network.wire.arrays import Floats, Ints, Narrow
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints, Narrow
 from hullcast.sim.topology.graph import Topology
 
 CHUNK = 64  # sources at a time: 64 x 20,000 distances are 10 MB

@@ -18,8 +18,8 @@ from typing import TextIO, cast
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats
 from hullcast.sim.seeds import generator
 
 #: The one form of a number, here and in Spark: no words (NaN), no thousands, no suffix that only Java knows (1.5d).

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Booleans, Ints
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import RECO_DOMAIN, Fundamentals, fundamentals
@@ -27,6 +26,8 @@ from hullcast.sim.traces.yahoo import TIMES, write_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from hullcast.network.wire.arrays import Booleans, Ints
 
 #: Figures of Xie (2007).
 STOCKS, DAYS, PRICES_MADE, NOT_IGNORABLE = 3_053, 60, 338_415, 0.117

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Booleans, Floats, Ints
 from hullcast.sim.seeds import generator
 
 #: Table 5.1.
@@ -90,7 +90,7 @@ class Mix:
     """What updates are like. The defaults are those of Tables 5.2 and 5.3.
 
     `spikes`, `ignorable`, `inserts` and `deletes` are shares of the events drawn (a spike then counts as two updates).
-    `step` None draws a changed Y anew; a number makes it a random walk of that deviation, reflected at both ends.
+    `step` None draws a new Y; a number makes it a random walk of that deviation, reflected at both ends.
     """
 
     spikes: float = SPIKES

@@ -23,12 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats
 from hullcast.sim.spark.session import path_to_read
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
     from pyspark.sql import DataFrame, SparkSession
+
+    from hullcast.network.wire.arrays import Floats
 
 INFO = "trace.json"
 EVENTS = "events"

@@ -18,7 +18,7 @@ from hullcast.network.compiled import kernel
 from hullcast.network.matching.duality import rectangle_box
 from hullcast.network.matching.search import STACK, report
 from hullcast.network.matching.tree import Tree
-from hullcast.sim.arrays import Ints, Narrow
+from hullcast.network.wire.arrays import Ints, Narrow
 from hullcast.sim.traffic.rectangles import Rectangles
 
 #: Subscriptions held at a time, but for an event that concerns more by itself: their numbers stay in the cache while

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.sim.arrays import Ints
+from hullcast.network.wire.arrays import Ints
 from hullcast.sim.traffic.audience import ENOUGH, by_gateway, concerned
 from hullcast.sim.traffic.rectangles import Events, Rectangles, StartRows, before, checked, rectangles_of
 from hullcast.sim.traffic.relaxed import relaxed

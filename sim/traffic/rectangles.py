@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.kernel import INNER_L, INNER_R, OUTER_L, OUTER_R, UPDATE
 from hullcast.broker.tables.store import Updates
+from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints
 
 MIN = 1
 
@@ -110,12 +109,12 @@ def _largest(state: StartRows, events: Events) -> int:
     return max(int(state.key.max(initial=-1)), int(events.key.max(initial=-1)))
 
 
-def whole(column: npt.NDArray[np.int64]) -> Ints:
+def whole(column: Ints) -> Ints:
     """The column as kernels are compiled for it: contiguous, aligned and writable."""
     return np.require(column, np.int64, ["C", "A", "W"])
 
 
-def real(column: npt.NDArray[np.float64]) -> Floats:
+def real(column: Floats) -> Floats:
     """The same for floats."""
     return np.require(column, np.float64, ["C", "A", "W"])
 

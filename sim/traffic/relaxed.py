@@ -23,7 +23,7 @@ from hullcast.sim.overlay.can import NOBODY, STACK, flood
 from hullcast.sim.traffic.tally import METRICS, Tally, add, begin, note, tally_of
 
 if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints, Narrow
+    from hullcast.network.wire.arrays import Floats, Ints, Narrow
     from hullcast.sim.overlay.zones import Zones
     from hullcast.sim.traffic.world import Populated
 
@@ -64,7 +64,7 @@ def reaches(reach: Reach, broker: int, x: float, hints: Ints) -> bool:
     """Whether a subscription at that broker holds x.
 
     `hints[broker]` is the place of the first interval that does not end before the last x asked for, at first the
-    broker's first. For rising x the next one is there or close by; else a search by halves finds it anew.
+    broker's first. For rising x the next one is there or close by; else a search by halves finds it.
     """
     first, end, at = reach.starts[broker], reach.starts[broker + 1], hints[broker]
     if at > first and x <= reach.high[at - 1]:

@@ -1,4 +1,4 @@
-"""With a server: who sends a frame to whom, in S-UN and in S-CN.
+"""With a server: which broker sends a frame to which, in S-UN and in S-CN.
 
 S-UN       the server sends each affected subscription its own frame, or each gateway one for all that live there
 S-CN, tree each rectangle goes down to where an affected subscription lives, as real nodes route it
@@ -11,7 +11,7 @@ import numpy as np
 
 from hullcast.network.compiled import kernel
 from hullcast.network.matching.duality import rectangle_box
-from hullcast.sim.arrays import Ints, Narrow
+from hullcast.network.wire.arrays import Ints, Narrow
 from hullcast.sim.overlay.can import NOBODY, STACK, approach, flood
 from hullcast.sim.overlay.zones import Zones
 from hullcast.sim.traffic.audience import Heard

@@ -23,10 +23,10 @@ import numpy as np
 from hullcast.broker.engine.engine import Engine
 from hullcast.network.compiled import part
 from hullcast.network.link.header import encode_data
+from hullcast.network.wire.arrays import Ints
 from hullcast.network.wire.columns import Columns, take
 from hullcast.network.wire.frames import Deliver, encode
 from hullcast.network.wire.packing import pack
-from hullcast.sim.arrays import Ints
 
 #: Frame and sequence numbers as in a system that has run for a while: from 65,536 to 4 billion they take 5 bytes.
 NUMBER = 1_000_000

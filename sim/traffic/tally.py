@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hullcast.network.compiled import part
-from hullcast.sim.arrays import Ints, Narrow
+from hullcast.network.wire.arrays import Ints, Narrow
 from hullcast.sim.topology.paths import Routes
 
 #: What is told of an event, in this order.

@@ -13,8 +13,8 @@ import numpy as np
 
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.tree import Tree
+from hullcast.network.wire.arrays import Floats, Ints, Narrow
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.arrays import Floats, Ints, Narrow
 from hullcast.sim.overlay.placement import Placement
 from hullcast.sim.traffic.rectangles import real
 from hullcast.sim.traffic.relaxed import Reach, reach_of

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.engine.subscriptions import Subscriptions
 from hullcast.broker.reformulate.messages import Batch, Messages
+from hullcast.network.wire.arrays import Booleans, Floats
 from tests.support.sqlite_oracle import Oracle
-
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
 
 UPDATES = 100_000
 BATCH = 1_000

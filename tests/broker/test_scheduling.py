@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.scheduling.driver import WAITING_PER_OWNER, Done, Driver, Elsewhere, Work, finish
+from hullcast.broker.scheduling.driver import WAITING_PER_OWNER, Driver, Elsewhere, WhenDone, Work, finish
 from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.network.wire.errors import Overloaded
 
@@ -111,7 +111,7 @@ def test_what_is_done_elsewhere_comes_back_as_a_result_or_as_an_error() -> None:
 
 
 def test_work_that_is_elsewhere_waits_without_being_picked() -> None:
-    parked: list[tuple[Callable[[], Any], Done]] = []
+    parked: list[tuple[Callable[[], Any], WhenDone]] = []
     driver = Driver(Fifo(), SimulatedClock(), lambda call, done: parked.append((call, done)))
     results: list[Any] = []
     driver.put("a", asks(), lambda result, error: results.append(result))
@@ -129,7 +129,7 @@ def test_work_that_is_elsewhere_waits_without_being_picked() -> None:
 
 
 def test_one_owner_has_all_places_elsewhere_but_one_and_nothing_is_taken_before_there_is_a_place() -> None:
-    parked: list[tuple[Callable[[], Any], Done]] = []
+    parked: list[tuple[Callable[[], Any], WhenDone]] = []
     driver = Driver(FairShare(), SimulatedClock(), lambda call, done: parked.append((call, done)), places=3)
     taken: list[str] = []
     finished: list[str] = []

@@ -450,7 +450,7 @@ def test_a_synthetic_market_is_replayed_at_its_rate(shell: Shell) -> None:
     assert 0 < said["durable_p50_s"] <= said["durable_p99_s"]
     text = shell("replay", "points:100", "--rate", "0")
     assert text.startswith("20,000 updates in ")
-    assert "no trace" in shell("replay", "synthetic:x", code=2)
+    assert "is not a trace" in shell("replay", "synthetic:x", code=2)
 
 
 def test_a_file_is_replayed_by_its_own_times(shell: Shell) -> None:

@@ -52,7 +52,7 @@ def test_an_argument_wins_over_the_url_that_over_the_environment_that_over_the_d
     ("url", "settings", "says"),
     [
         ("localhost:7600", {}, "tcp://HOST:PORT"),
-        ("tcp://127.0.0.1:1?speed=9", {}, "no option 'speed'"),
+        ("tcp://127.0.0.1:1?speed=9", {}, "unknown option 'speed'"),
         ([], {}, "at least one"),
         (None, {"timeout": 0}, "positive"),
         (None, {"timeout": "soon"}, "number of seconds"),

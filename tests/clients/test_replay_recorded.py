@@ -102,7 +102,7 @@ def opened(text: str, *, timed: bool = False) -> Trace:
     ("words", "message"),
     [
         (["market", "--primary-key", "SYMBOL"], "a key and times of its own"),
-        (["market:x"], "as market:1000"),
+        (["market:x"], "write market:1000"),
         (["{folder}", "--speed", "1"], "events without a time; give --rate"),
         (["{empty}"], "is not a trace"),
         (["{half}"], "is incomplete"),

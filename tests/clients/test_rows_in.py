@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.clients.cli.feeds import rows_in
-from hullcast.clients.cli.feeds.rows_in import Form, ReadRows, Source, form_of, read_rows
+from hullcast.clients.cli.feeds.rows_in import FileForm, ReadRows, Source, form_of, read_rows
 from hullcast.clients.cli.feeds.rows_typed import TableShape, create_statement, find_table, typed
 from hullcast.network.wire.errors import UnknownTable, UsageError
 
 TABLE = TableShape("T", "ID", {"ID": "INTEGER", "NAME": "TEXT", "X": "REAL", "AT": "TIMESTAMP"})
 
 
-def read(path: Path, content: str | bytes, form: Form = "csv", size: int = 1000) -> list[ReadRows]:
+def read(path: Path, content: str | bytes, form: FileForm = "csv", size: int = 1000) -> list[ReadRows]:
     file = path / "rows"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     source = Source(str(file))
@@ -33,7 +33,7 @@ def read(path: Path, content: str | bytes, form: Form = "csv", size: int = 1000)
         source.release()
 
 
-def refused(path: Path, content: str | bytes, form: Form = "csv") -> str:
+def refused(path: Path, content: str | bytes, form: FileForm = "csv") -> str:
     with pytest.raises(UsageError) as found:
         [typed(batch, TABLE) for batch in read(path, content, form)]
     return str(found.value).replace(str(path), "")

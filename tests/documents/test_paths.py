@@ -1,4 +1,5 @@
-"""Every file, function and link that a document names is there; every folder is in the tree of ARCHITECTURE.md."""
+"""Every file, function and link that a document names is there; every folder is in the tree of ARCHITECTURE.md; and a
+class that is named is the only one of its name."""
 
 from __future__ import annotations
 
@@ -140,3 +141,14 @@ def test_every_path_in_the_code_is_there() -> None:
         if not (ROOT / path).is_file()
     ]
     assert not lost, "files that are named but not there:\n" + "\n".join(lost)
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for source in (source for house in HOUSES for source in sorted((ROOT / house).rglob("*.py"))):
+        for name in defined(source):
+            if name[0].isupper() and "." not in name:
+                homes.setdefault(name, []).append(str(source.relative_to(ROOT)))
+    twice = {name: found for name, found in homes.items() if len(found) > 1}
+    assert len(homes) > 200
+    assert not twice, f"rename all but one of each: {twice}"

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from hullcast.network.link.header import Ack, Data, Header, Resend, decode
 from hullcast.network.link.limits import ACK_BYTES, ACK_FRAMES, RESEND_WINDOWS, RESENDS_IGNORED, LinkLimits
-from hullcast.network.link.session import Effect, Received, Session, Silent, Transmit
+from hullcast.network.link.session import LinkEffect, Received, Session, Silent, Transmit
 from hullcast.network.wire.errors import BadFrame, BadSetting, Overloaded, TooLarge
 
 LIMITS = LinkLimits(
@@ -27,7 +27,7 @@ class End:
         self.delivered: list[bytes] = []
         self.wire: deque[Transmit] = deque()
 
-    def perform(self, effects: list[Effect] | list[Transmit]) -> None:
+    def perform(self, effects: list[LinkEffect] | list[Transmit]) -> None:
         for effect in effects:
             if isinstance(effect, Transmit):
                 self.wire.append(effect)
@@ -138,7 +138,7 @@ def attached() -> Session:
     return session
 
 
-def headers(effects: list[Effect] | list[Transmit]) -> list[Header]:
+def headers(effects: list[LinkEffect] | list[Transmit]) -> list[Header]:
     return [decode(effect.header) for effect in effects if isinstance(effect, Transmit)]
 
 

@@ -436,9 +436,7 @@ async def test_nothing_is_left_after_stop(endpoint: str) -> None:
         running_listener("inproc://warm") as (listener, parent),
         running_dialer(listener.endpoint) as (dialer, _),
     ):
-        dialer.send(
-            bytes(1 << 20)
-        )  # the process' own threads and descriptors: ZeroMQ's, and pyzmq's for shared payloads
+        dialer.send(bytes(1 << 20))  # the process' own threads: ZeroMQ's, and pyzmq's for shared payloads
         await wait_until(lambda: parent.frames)
     await asyncio.sleep(0)
     tasks = asyncio.all_tasks()

@@ -111,7 +111,7 @@ def test_an_empty_list_lets_nobody_in() -> None:
         (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = [1]\n", "must be a list of tables"),
         (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = ['']\n", "must be a list of tables"),
         (f"[[key]]\npublic = '{TICKER}'\nname = 'x'\npublish = ['S*']\n", "a `*` stands alone"),
-        (LIST + LIST, "key 3 = 'rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7': this key is there twice"),
+        (LIST + LIST, "key 3 = 'rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7': this key is listed twice"),
     ],
 )
 def test_a_mistake_in_the_list_is_refused_with_its_place(text: str, what: str) -> None:

@@ -74,6 +74,8 @@ async def running_listener(
     endpoint: str = "tcp://127.0.0.1:*", *, echo: bool = False, **options: Any
 ) -> AsyncIterator[tuple[Listener, Parent]]:
     """A listener for the length of the block; a failure of its handler fails the test."""
+    if endpoint.startswith("inproc:"):  # a name each: it is taken until ZeroMQ's own thread has closed the socket
+        endpoint += os.urandom(4).hex()
     listener, parent = Listener(endpoint, **{"limits": QUICK, **options}), Parent(echo)
     listener.start(parent)
     try:

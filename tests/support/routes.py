@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.frames import Form
-
-    Floats = NDArray[np.float64]
-    Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

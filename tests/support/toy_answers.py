@@ -9,8 +9,8 @@ import numpy as np
 from hullcast.network.answers.answers import SingleAnswers
 
 if TYPE_CHECKING:
-    from hullcast.network.answers.answers import Floats, Ints
     from hullcast.network.answers.audience import Audience
+    from hullcast.network.wire.arrays import Floats, Ints
     from hullcast.network.wire.columns import Columns
 
 

@@ -10,7 +10,7 @@ from hullcast.broker.reformulate.boxes import ColumnChannel
 from hullcast.broker.reformulate.first import Boxes, rows_in_boxes
 
 if TYPE_CHECKING:
-    from hullcast.broker.reformulate.channel import Floats
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
 
 

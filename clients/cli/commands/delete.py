@@ -10,7 +10,7 @@ from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
 from hullcast.clients.cli.feeds.feeding import Account, Stopped, read_ahead, send_all
 from hullcast.clients.cli.feeds.rows_in import Source
-from hullcast.clients.cli.feeds.rows_typed import KINDS, find_table, text_value
+from hullcast.clients.cli.feeds.rows_typed import TYPE_WORDS, find_table, text_value
 from hullcast.clients.sdk.client import Receipt
 from hullcast.network.wire.errors import HullcastError, UsageError
 
@@ -110,6 +110,6 @@ def _batches(table: TableShape, texts: Iterator[tuple[str, str]], size: int) -> 
                 keys.append(text_value(kind, text))
             except ValueError:
                 raise UsageError(
-                    f"{place}: key column {table.key} is {kind}; {text[:40]!r} is not {KINDS[kind]}"
+                    f"{place}: key column {table.key} is {kind}; {text[:40]!r} is not {TYPE_WORDS[kind]}"
                 ) from None
         yield keys

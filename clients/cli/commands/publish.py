@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.clients.cli.feeds.rows_in import Form, ReadRows
+    from hullcast.clients.cli.feeds.rows_in import FileForm, ReadRows
     from hullcast.clients.cli.feeds.rows_typed import TableShape
     from hullcast.clients.sdk.client import Client, Receipt
 
     Rows = tuple[ReadRows, Any]  # as read, and as the table takes them
 
-FORMS: tuple[Form, ...] = ("csv", "jsonl", "parquet")
+FORMS: tuple[FileForm, ...] = ("csv", "jsonl", "parquet")
 PROGRESS_S = 0.25
 
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from math import ceil, inf, log
 
 import numpy as np
-import numpy.typing as npt
 
+from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 TICK_S = 0.005
 
@@ -45,9 +43,9 @@ class Pacer:
 
     def __init__(self, rate: float | None, most: int = 1000) -> None:
         if rate is not None and not 0 <= rate < inf:
-            raise UsageError(f"a rate is a number of updates a second, 0 or more, got {rate}")
+            raise UsageError(f"a rate must be 0 or more updates a second, got {rate}")
         if most < 1:
-            raise UsageError(f"a batch has a row at least, got {most}")
+            raise UsageError(f"a batch must have at least 1 row, got {most}")
         self._rate = rate
         self._most = most
         self._sent = 0
@@ -90,20 +88,20 @@ class Pacer:
 class Times:
     """A trace's time column as seconds since its first row, played `speed` times as fast.
 
-    Rows that are out of order are due with the latest before them. A trace that begins anew (`restart`) goes on
+    Rows that are out of order are due with the latest before them. A trace that starts again (`restart`) goes on
     where it ended.
     """
 
     def __init__(self, speed: float) -> None:
         if not 0 < speed < inf:
-            raise UsageError(f"a speed is a positive factor, got {speed}")
+            raise UsageError(f"a speed must be above 0, got {speed}")
         self._speed = speed
         self._first: float | None = None
         self._offset = 0.0
         self._latest = 0.0
 
     def restart(self) -> None:
-        """The trace begins anew."""
+        """The trace starts again."""
         self._first = None
         self._offset = self._latest
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from hullcast.clients.cli.feeds.pacing import Floats
+    from hullcast.network.wire.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +36,7 @@ def size_and_seed(text: str, size: int) -> tuple[int, int]:
         if len(numbers) > 2:
             raise ValueError
     except ValueError:
-        raise UsageError(f"no trace {text!r}; as {kind}:1000 or {kind}:1000:7, of 1000 rows, with seed 7") from None
+        raise UsageError(
+            f"{text!r} is not a trace; write {kind}:1000 for 1000 rows, or {kind}:1000:7 for seed 7"
+        ) from None
     return found[0], found[1]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 
-    from hullcast.clients.cli.feeds.pacing import Floats
     from hullcast.clients.sdk.client import Client
+    from hullcast.network.wire.arrays import Floats
     from hullcast.sim.traces.trace import TraceInfo
 
 

@@ -20,7 +20,7 @@ from hullcast.network.wire.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-Form = Literal["csv", "jsonl", "parquet"]
+FileForm = Literal["csv", "jsonl", "parquet"]
 
 READ_BYTES = 1 << 16
 #: A batch ends at so many bytes of text even if it has few rows, so that it stays below what a server takes.
@@ -35,7 +35,7 @@ class ReadRows:
     `lines` says on which line of the file each begins, or which row of it it is, counted from 1."""
 
     source: str
-    form: Form
+    form: FileForm
     rows: Any
     lines: Sequence[int]
 
@@ -144,7 +144,7 @@ class Source:
             self._lines[0] = self._lines[0][:-1]
 
 
-def read_rows(source: Source, form: Form, size: int, delimiter: str = ",") -> Iterator[ReadRows]:
+def read_rows(source: Source, form: FileForm, size: int, delimiter: str = ",") -> Iterator[ReadRows]:
     """The rows in batches of at most `size`; UsageError names the line that cannot be read."""
     match form:
         case "csv":
@@ -155,7 +155,7 @@ def read_rows(source: Source, form: Form, size: int, delimiter: str = ",") -> It
             return _parquet(source, size)
 
 
-def form_of(path: str) -> Form:
+def form_of(path: str) -> FileForm:
     """What a file's name says it is."""
     for ending, form in _ENDINGS.items():
         if path.lower().endswith(ending):
@@ -166,7 +166,7 @@ def form_of(path: str) -> Form:
     )
 
 
-_ENDINGS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_ENDINGS: dict[str, FileForm] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
 def _csv(source: Source, size: int, delimiter: str) -> Iterator[ReadRows]:

@@ -102,12 +102,12 @@ def _cells(batch: ReadRows, name: str, kind: str, cells: list[str]) -> list[Any]
                     convert(cell)
             except ValueError:
                 short = cell if len(cell) <= 40 else cell[:40] + ".."
-                raise UsageError(f"{batch.place(row, name)}: {short!r} is not {KINDS[kind]}") from None
+                raise UsageError(f"{batch.place(row, name)}: {short!r} is not {TYPE_WORDS[kind]}") from None
         raise
 
 
 #: What a value of a type is called in messages.
-KINDS = {"TEXT": "a text", "INTEGER": "an integer", "REAL": "a number", "TIMESTAMP": "an ISO-8601 timestamp"}
+TYPE_WORDS = {"TEXT": "a text", "INTEGER": "an integer", "REAL": "a number", "TIMESTAMP": "an ISO-8601 timestamp"}
 
 
 def text_value(kind: str, text: str) -> Any:

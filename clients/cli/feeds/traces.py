@@ -21,10 +21,10 @@ from hullcast.sim.traces import table51
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hullcast.clients.cli.feeds.pacing import Floats
     from hullcast.clients.cli.feeds.rows_in import ReadRows
     from hullcast.clients.cli.feeds.rows_typed import TableShape
     from hullcast.clients.sdk.client import Client
+    from hullcast.network.wire.arrays import Floats
 
 ROWS_AT_ONCE = 10_000
 TIME_NAMES = ("time", "ts", "timestamp", "at", "datetime", "date")
@@ -73,7 +73,7 @@ class SyntheticTrace:
         """Nothing is open."""
 
 
-def _part(action: stocks.Action) -> Piece:
+def _part(action: stocks.MarketAction) -> Piece:
     if isinstance(action, stocks.Removal):
         return Piece(action.table, list(action.keys), len(action.keys), deletes=True)
     return Piece(action.table, list(action.rows), len(action.rows))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hullcast.broker.engine.subscription import Subscription
 
 #: Told after each function compiled: (functions done, functions there are, name of the latest).
-Progress = Callable[[int, int, str], None]
+ReportProgress = Callable[[int, int, str], None]
 
 PACKAGES = ("hullcast.broker.", "hullcast.network.")
 #: Two thirds of the time, and some of each half.
@@ -85,7 +85,7 @@ def is_cold() -> bool:
     return not all(cache.holds_code() for cache in _dear())
 
 
-def warm(progress: Progress | None = None) -> Warmth:
+def warm(progress: ReportProgress | None = None) -> Warmth:
     """Make every kernel ready to run in this process."""
     started = time.perf_counter()
     report = progress or (lambda done, total, name: None)
@@ -238,7 +238,7 @@ def part_command(part: int) -> list[str]:
     return [sys.executable, "-m", "hullcast.clients.cli.warm.kernels", "--part", str(part)]
 
 
-def _compile_in_parts(report: Progress, total: int) -> int:
+def _compile_in_parts(report: ReportProgress, total: int) -> int:
     """Let a process a part compile, and report what they say; how many functions they compiled."""
     said: SimpleQueue[str | None] = SimpleQueue()
     helpers = [

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.clients.cli.processes.worker import ask_all
-from hullcast.sim.arrays import Floats
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.live.baselines import ChainSizes, measure_chain, measure_disk, measure_unpruned
 from hullcast.sim.bench.live.cluster import Cpu, LiveCluster, LiveSettings
@@ -34,6 +33,8 @@ from hullcast.sim.bench.timing import process_of
 from hullcast.sim.traces.table51 import CREATE, RANGE_MIN, Workload
 
 if TYPE_CHECKING:
+    from hullcast.network.wire.arrays import Floats
+
     Tick = Callable[[str], None]
 
 #: The same ranges as an interval channel: each update goes to every subscription whose range holds it.

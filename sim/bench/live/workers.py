@@ -13,7 +13,7 @@ import numpy as np
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.clients.sdk.client import Client, connect
 from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
-from hullcast.sim.arrays import Ints
+from hullcast.network.wire.arrays import Ints
 from hullcast.sim.traces.table51 import Changes, Workload
 
 

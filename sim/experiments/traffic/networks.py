@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from hullcast.sim.arrays import Floats
+from hullcast.network.wire.arrays import Floats
 from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.overlay.placement import Placement, choose_brokers, place

@@ -16,7 +16,7 @@ from hullcast.sim.topology.paths import Routes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hullcast.sim.arrays import Floats, Ints
+    from hullcast.network.wire.arrays import Floats, Ints
 
 
 GRID = st.integers(0, 5)

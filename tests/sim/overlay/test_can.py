@@ -16,7 +16,7 @@ from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import approached, flooded, neighbours, samples, trees
 
 if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats
+    from hullcast.network.wire.arrays import Floats
     from hullcast.sim.overlay.tree import BrokerTree
 
     Rectangle = tuple[float, float, float, float]  # ol, il, ir, or

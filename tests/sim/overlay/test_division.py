@@ -17,7 +17,7 @@ from hullcast.sim.traces.table51 import Workload
 from tests.sim.overlay.plans import grid_points, owners_by_definition, samples, tree_of, trees
 
 if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats
+    from hullcast.network.wire.arrays import Floats
     from hullcast.sim.overlay.tree import BrokerTree
 
 

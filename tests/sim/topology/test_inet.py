@@ -21,7 +21,7 @@ from tests.support.shared_data import shared
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-    from hullcast.sim.arrays import Ints
+    from hullcast.network.wire.arrays import Ints
 
 
 @pytest.mark.parametrize("seed", range(4))

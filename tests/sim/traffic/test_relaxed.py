@@ -12,7 +12,7 @@ from hullcast.network.compiled import kernel
 from hullcast.sim.traffic.relaxed import Reach, reach_of, reaches
 
 if TYPE_CHECKING:
-    from hullcast.sim.arrays import Floats, Ints
+    from hullcast.network.wire.arrays import Floats, Ints
 
 RANGES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(0, 3)), max_size=30)
 

@@ -21,7 +21,7 @@ from hullcast.sim.traffic.sizes import (
 )
 
 if TYPE_CHECKING:
-    from hullcast.sim.arrays import Ints
+    from hullcast.network.wire.arrays import Ints
 
 #: Where the length of a block takes one more byte or two, and next to it.
 ROWS = [1, 2, 5, 6, 7, 15, 16, 31, 32, 33, 255, 256, 1_638, 1_639, 4_095, 4_096, 8_191, LAST - 1, LAST, 30_000]
