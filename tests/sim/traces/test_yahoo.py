@@ -170,7 +170,7 @@ def test_one_long_compressed_file_is_read_from_a_day_for_some_days(spark: SparkS
     assert len(good) == 2 * (4 * 12 + 1)
     assert [(row.date, row.reason) for row in rows if row.reason] == [("nonsense", "date missing or unreadable")] * 2
     assert {row.price for row in good if row.place == 1} == {12.5, 13.5, 14.5, 15.5, 16.5}
-    with pytest.raises(UsageError, match=r"have 7 days, 8 are .* from 2015-04-01 to 2015-04-08; 1 rows .*'nonsense'"):
+    with pytest.raises(UsageError, match=r"have 7 days, but 8 .* from 2015-04-01 to 2015-04-08; 1 rows .*'nonsense'"):
         select_days(prices, None, 8)
 
 
