@@ -60,9 +60,7 @@ def prepare() -> None:
 
 def compiled(function: Any, form: CompiledAs) -> Any:
     """The compiled form of a function (the function itself when jit is disabled)."""
-    settle(
-        function.__globals__, function.__code__.co_names
-    )  # numba must find callees as they are, not what stands for them
+    settle(function.__globals__, function.__code__.co_names)  # numba must find callees, not what stands for them
     if form == "intrinsic":
         return intrinsic(function)
     if form != "kernel":

@@ -139,9 +139,7 @@ class Publishers:
         if publisher == NOBODY:
             return
         packed = self._packed.get(publisher, b"")
-        if (
-            packed and number <= _last(packed)[0]
-        ):  # of a log from before changes had an order: it will not be sent again
+        if packed and number <= _last(packed)[0]:  # a log from before changes had an order; it is not sent again
             return
         key = publisher[:_ID_BYTES]
         used = self._keys.setdefault(key, {})

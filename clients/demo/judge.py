@@ -139,9 +139,7 @@ class Verdict:
     rebuilt: int = 0  # answers rebuilt from events alone, against SQL, at many moments
     events: int = 0
     moments: int = 0
-    resyncs: Counter[str] = field(
-        default_factory=Counter
-    )  # by reason; "gap" and "overflow" say that events are missing
+    resyncs: Counter[str] = field(default_factory=Counter)  # by reason; at a "gap" or "overflow" events are missing
     unseen: int = 0  # moments inside a gap that a Resync told of
     wrong: int = 0
     faults: list[str] = field(default_factory=list)  # the first few

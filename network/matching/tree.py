@@ -43,10 +43,7 @@ SIZE, NEXT, IDS = 0, 1, 2
 # Entries of `header`. *_TOP: rows never used start here. *_FREE: first returned row (a chain), and how many.
 PAIR_TOP, PAIR_FREE, PAIRS_FREE = 0, 1, 2
 BLOCK_TOP, BLOCK_FREE, BLOCKS_FREE = 3, 4, 5
-DUE_NODE, DUE_TURN = (
-    6,
-    7,
-)  # a subtree that waits for its rebuild (-1: none), the dimension to split it by first
+DUE_NODE, DUE_TURN = 6, 7  # a subtree that waits for its rebuild (-1: none), the dimension to split it by first
 MISSING_PAIRS, MISSING_BLOCKS = 8, 9  # what the kernel that gave up would have needed beyond the arrays
 HEADER_FIELDS = 10
 

@@ -126,10 +126,7 @@ def insert_one(tree: Tree, new: int, point: Floats) -> None:
         tree.coordinates[block, position, j] = point[j]
         is_one_point &= tree.bounds[leaf, j] == tree.bounds[leaf, k + j]
     if nodes[leaf, COUNT] > BLOCK_POINTS and not is_one_point and tree.header[DUE_NODE] < 0:
-        tree.header[DUE_NODE], tree.header[DUE_TURN] = (
-            leaf,
-            turn,
-        )  # by M4 only equal points may outgrow a block
+        tree.header[DUE_NODE], tree.header[DUE_TURN] = leaf, turn  # by M4 only equal points may outgrow a block
 
 
 @part

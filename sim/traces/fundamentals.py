@@ -104,9 +104,7 @@ def read_fundamentals(path: Path | str) -> Fundamentals:
                 nameless += 1
                 continue
             found = number(eps), number(reco)
-            if any(
-                cell.strip() for cell in row[len(header) :]
-            ):  # which cell belongs to which column is anybody's guess
+            if any(cell.strip() for cell in row[len(header) :]):  # it is not known which cell is of which column
                 wide.add(symbol)
                 found = np.nan, np.nan
             if repr(figures.setdefault(symbol, found)) != repr(found):  # as text, in which NaN equals itself
