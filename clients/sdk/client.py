@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.containers import Nan
     from hullcast.network.wire.value_columns import ValueColumns
 
-    Change = bodies.Execute | bodies.Publish | bodies.Delete
+    ChangeBody = bodies.Execute | bodies.Publish | bodies.Delete
 
 #: Changes without a reply. The server remembers the receipts of a publisher's last 64: a retry must find its own.
 CHANGES_WAITING = 32
@@ -180,7 +180,7 @@ class Client:
         name = str(table)
         columns, absent = rows_to_columns(rows, name, nan)
 
-        def piece(which: slice, number: int) -> Change:
+        def piece(which: slice, number: int) -> ChangeBody:
             return bodies.Publish(name, *some_rows(columns, absent, which), self._publisher, number)
 
         return await self._change_in_pieces(columns, piece, name, f"publish to {name}", _timeout(timeout))
@@ -190,7 +190,7 @@ class Client:
         name = str(table)
         columns = {"keys": keys_to_column(keys, name)}
 
-        def piece(which: slice, number: int) -> Change:
+        def piece(which: slice, number: int) -> ChangeBody:
             return bodies.Delete(name, some_rows(columns, None, which)[0]["keys"], self._publisher, number)
 
         return await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
@@ -199,7 +199,7 @@ class Client:
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
         reply = await self._ask(bodies.Query(_sql(sql), scalars(parameters)), "query", _timeout(timeout))
         if not isinstance(reply, bodies.QueryAnswer):
-            raise BadFrame(f"a {type(reply).__name__} answers no query")
+            raise BadFrame(f"{type(reply).__name__} is not a reply to a query")
         return QueryRows(reply.names, rows_of(reply.columns))
 
     async def tables(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
@@ -219,7 +219,7 @@ class Client:
         """Wait until all answers here include everything that the server had applied; returns the sequence number."""
         reply = await self._ask(bodies.Sync(), "sync", _timeout(timeout))
         if not isinstance(reply, bodies.Synced):
-            raise BadFrame(f"a {type(reply).__name__} answers no sync")
+            raise BadFrame(f"{type(reply).__name__} is not a reply to a sync")
         if self._line.session.doubtful:  # sums that lost bits have been asked for: this reply comes after theirs
             await self._ask(bodies.Sync(), "sync", _timeout(timeout))
         return reply.seq
@@ -317,7 +317,7 @@ class Client:
     async def _change_in_pieces(
         self,
         columns: ValueColumns,
-        piece: Callable[[slice, int], Change],
+        piece: Callable[[slice, int], ChangeBody],
         table: str,
         what: str,
         timeout_s: float | None,
@@ -346,7 +346,7 @@ class Client:
 
     async def _change(
         self,
-        make: Callable[[int], Change],
+        make: Callable[[int], ChangeBody],
         what: str,
         timeout_s: float | None,
         turn: Turn,
@@ -376,7 +376,7 @@ class Client:
     async def _information(self, body: bodies.Body, what: str, timeout_s: float | None) -> dict[str, Any]:
         reply = await self._ask(body, what, timeout_s)
         if not isinstance(reply, bodies.Information):
-            raise BadFrame(f"a {type(reply).__name__} answers no {what}")
+            raise BadFrame(f"{type(reply).__name__} is not a reply to {what}")
         return reply.values
 
     async def _ask(self, body: bodies.Body, what: str, timeout_s: float | None) -> bodies.Body:
@@ -416,7 +416,7 @@ def _timeout(given: float | None) -> float | None:
     return None if given is None else seconds(given)
 
 
-def _size(body: Change) -> int:
+def _size(body: ChangeBody) -> int:
     """About the bytes of a change while it waits."""
     if isinstance(body, bodies.Execute):
         return len(body.sql)

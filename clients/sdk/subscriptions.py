@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hullcast.clients.sdk.line import Line, Owner
 from hullcast.clients.sdk.mailbox import GAPS
 from hullcast.clients.sdk.subscription import LiveSubscription
+from hullcast.network.wire.arrays import Booleans, Ints
 from hullcast.network.wire.errors import BadParameter, HullcastError, SubscriptionClosed, UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from hullcast.clients.sdk.groups import SubscriptionGroup
     from hullcast.clients.sdk.listening import Listening
-
-Ints = npt.NDArray[np.int64]
 
 REASONS = np.array(GAPS)
 
@@ -43,9 +42,9 @@ class Changed:
         return len(self.which)
 
     @property
-    def resync(self) -> npt.NDArray[np.bool_]:
+    def resync(self) -> Booleans:
         """Marks the entries whose events were lost."""
-        missed: npt.NDArray[np.bool_] = self.reason != ""
+        missed: Booleans = self.reason != ""
         return missed
 
 
