@@ -11,6 +11,7 @@ import asyncio
 import threading
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from hullcast.clients.sdk.client import Client
@@ -136,7 +137,7 @@ class _Face(Generic[Inner]):
         self.close()
 
     def close(self) -> None:
-        """Hear no more."""
+        """End it. Closing twice is fine."""
         self._thread.wait(self._inner.close())
 
     def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
@@ -164,12 +165,20 @@ def _waiting(
     return call
 
 
+def _describe(call: Any, original: Callable[..., object], returns: str, first_line: str) -> None:
+    """For `help` and completion: what the original says of its arguments, and nothing of `async` and `await`."""
+    call.__signature__ = signature(original).replace(return_annotation=returns)
+    call.__doc__ = first_line + "".join((original.__doc__ or "").partition("\n")[1:])
+
+
 async def _opened(opening: Callable[[], Awaitable[T]]) -> T:
     return await opening()
 
 
 def _opening(
-    subscribe: Callable[Concatenate[Client, P], Awaitable[Inner]], face: Callable[[LoopThread, Inner], T]
+    subscribe: Callable[Concatenate[Client, P], Awaitable[Inner]],
+    face: Callable[[LoopThread, Inner], T],
+    first_line: str,
 ) -> Callable[Concatenate[_Face[Client], P], T]:
     """A way to subscribe, with the same arguments; open when it returns. Callbacks run in the client's thread."""
 
@@ -178,6 +187,7 @@ def _opening(
         opened = self._thread.wait(_opened(lambda: subscribe(self._inner, *arguments, **options)))
         return face(self._thread, opened)
 
+    _describe(call, subscribe, face.__name__, first_line)
     return call
 
 
@@ -191,47 +201,51 @@ class BlockingSubscription(_Face[LiveSubscription]):
 
     @property
     def answer(self) -> Any:
-        """The answer as it is now."""
+        """What the SQL gives as of `seq`: None, a number, a timestamp, a set or a list of rows."""
         return self._thread.look(lambda: self._inner.answer)
 
     @property
     def seq(self) -> int:
-        """Up to where the answer is right."""
+        """`answer` includes the updates up to this sequence number."""
         return self._thread.look(lambda: self._inner.seq)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """The names of the answer's columns."""
         return self._thread.look(lambda: self._inner.columns)
 
     @property
     def pending(self) -> int:
-        """Events that wait to be taken."""
+        """How many events wait to be taken."""
         return self._thread.look(lambda: self._inner.pending)
 
     @property
     def dropped(self) -> int:
-        """Events dropped because nobody took them in time."""
+        """How many events were lost since subscribing: not taken in time, or missed while disconnected."""
         return self._thread.look(lambda: self._inner.dropped)
 
     @property
     def conflated(self) -> int:
-        """Events that a newer one replaced."""
+        """How many events a newer one replaced before they were taken (`overflow="latest"`)."""
         return self._thread.look(lambda: self._inner.conflated)
 
     @property
     def lag(self) -> int:
-        """How many updates the oldest event that waits is behind."""
+        """How many updates the consumer is behind; 0 if no event waits."""
         return self._thread.look(lambda: self._inner.lag)
 
     @property
     def token(self) -> str:
-        """Where to go on later: for `resume` of another subscription to the same SELECT."""
+        """A text that another subscription can continue from (`resume=token`), later or in another process.
+
+        It gets the events not yet taken here and all later ones, each once, or a Resync if the server no longer has
+        them.
+        """
         return self._thread.look(lambda: self._inner.token)
 
     @property
     def closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the subscription has ended."""
         return self._thread.look(lambda: self._inner.closed)
 
     def next(self, timeout: float | None = None) -> Event | None:
@@ -265,7 +279,7 @@ class BlockingSubscription(_Face[LiveSubscription]):
         return self.events()
 
     def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> Iterator[list[Event]]:
-        """Events in lists of up to `max_events`, gathered for `max_wait` seconds at most."""
+        """Events in lists: those within `max_wait` seconds of the first one, at most `max_events`."""
         return self._iterate(self._inner.batches(max_events, max_wait))
 
 
@@ -287,26 +301,28 @@ class BlockingSubscriptions(_Face[LiveSubscriptions]):
 
     @property
     def answers(self) -> npt.NDArray[Any]:
-        """All answers as a column."""
+        """All answers as a column: float64 (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), else objects.
+        Raises SubscriptionClosed if one of the subscriptions was closed by itself."""
         return self._thread.look(lambda: self._inner.answers)
 
     @property
     def seq(self) -> int:
-        """Up to where the answers are right."""
+        """All answers include the updates up to this sequence number."""
         return self._thread.look(lambda: self._inner.seq)
 
     @property
     def conflated(self) -> int:
-        """Events that a newer one replaced."""
+        """How many changes, over all subscriptions, a newer one replaced before `changes` gave them."""
         return self._thread.look(lambda: self._inner.conflated)
 
     @property
     def closed(self) -> bool:
-        """Whether they are over."""
+        """Whether the subscriptions have ended."""
         return self._thread.look(lambda: self._inner.closed)
 
     def changes(self) -> Iterator[Changed]:
-        """Which subscriptions have new answers, as these come, until the subscriptions are over."""
+        """The subscriptions with a new answer since the last time, again and again: the newest answer of each, if it
+        differs from the last one given. If events were lost, it is given in any case, with the reason."""
         return self._iterate(self._inner.changes())
 
 
@@ -322,7 +338,7 @@ class BlockingClient(_Face[Client]):
             raise
 
     def close(self) -> None:
-        """End all subscriptions and hang up. Closing twice is fine."""
+        """End all subscriptions and disconnect. Closing twice is fine."""
         if self._thread.alive:
             try:
                 self._thread.wait(self._inner.close())
@@ -330,7 +346,7 @@ class BlockingClient(_Face[Client]):
                 self._thread.stop()
 
     def drain(self) -> None:
-        """Let callbacks have what is queued, wait for calls, then hang up."""
+        """Unsubscribe, hand queued events to callbacks, wait for pending calls, then disconnect."""
         try:
             self._thread.wait(self._inner.drain())
         finally:
@@ -344,21 +360,29 @@ class BlockingClient(_Face[Client]):
     status = _waiting(Client.status)
     explain = _waiting(Client.explain)
     sync = _waiting(Client.sync)
-    subscribe = _opening(Client.subscribe, BlockingSubscription)
-    subscribe_many = _opening(Client.subscribe_many, BlockingSubscriptions)
+    subscribe = _opening(
+        Client.subscribe,
+        BlockingSubscription,
+        "Subscribe to a SELECT, with the parameters for its `?`. Use `with` on what this returns, or close it later.",
+    )
+    subscribe_many = _opening(
+        Client.subscribe_many,
+        BlockingSubscriptions,
+        "Subscribe many times at once: one column of values per `?`, one subscription per row.",
+    )
 
     def statistics(self) -> ClientStatistics:
-        """Counters, and what is there now."""
+        """Counters and current state."""
         return self._thread.look(self._inner.statistics)
 
     @property
     def seq(self) -> int:
-        """The sequence number of the update up to which all answers here are right."""
+        """All answers of this client include the updates up to this sequence number."""
         return self._inner.seq
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection at the moment, and all subscriptions are subscribed."""
+        """Whether the client is connected and all its subscriptions are in effect."""
         return self._thread.look(lambda: self._inner.connected)
 
 
@@ -369,6 +393,7 @@ def _connecting(connect: Callable[P, Client]) -> Callable[P, BlockingClient]:
     def call(*arguments: P.args, **options: P.kwargs) -> BlockingClient:
         return BlockingClient(lambda: connect(*arguments, **options))
 
+    _describe(call, connect, "BlockingClient", "A connected client: use it in a `with`, or close it later.")
     return call
 
 
