@@ -6,6 +6,7 @@ Names are imported when they are first used: `import hullcast` is quick, and a c
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -191,3 +192,9 @@ if not TYPE_CHECKING:  # a type checker would take any name at all to be there
 # where they are, so that tracebacks and breakpoints name the files that people edit.
 if (Path(__file__).parent / "broker").is_symlink():
     __path__.insert(0, str(Path(__file__).parent.parent))
+elif find_spec(f"{__name__}.broker") is None:  # a copy that lost the links, or a package built from one
+    raise ImportError(
+        f"{Path(__file__).parent} lacks the folders broker, clients, network and sim. In the repository they are "
+        "symbolic links, and this copy was made without them: clone it again with `git clone -c core.symlinks=true`, "
+        "or unpack the archive with a tool that keeps links (tar, unzip), then install Hullcast again"
+    )

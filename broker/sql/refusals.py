@@ -12,6 +12,7 @@ from hullcast.network.wire.errors import Remedy
 _CONJUNCTION = "accepted: conditions joined by AND, each col BETWEEN a AND b or col <, <=, =, >=, > a value"
 _NULLS = Remedy("use engine.query() to find rows with NULL", "use query() to find rows with NULL")
 
+#: An empty hint: what is accepted where the expression stands.
 _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ((exp.Or, exp.Xor), "OR is not supported in a subscription", "make one subscription for each alternative"),
     ((exp.Not,), "NOT is not supported in a subscription", "turn the comparison around: NOT x < 5 is x >= 5"),
@@ -24,7 +25,7 @@ _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ),
     ((exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ), "IS is not supported in a subscription", "compare with ="),
     ((exp.Null,), "a comparison with NULL is never true", "compare with a value"),
-    ((exp.Boolean,), "TRUE and FALSE are not supported", _CONJUNCTION),
+    ((exp.Boolean,), "TRUE and FALSE are not supported", ""),
     (
         (exp.Subquery, exp.Query, exp.Exists, exp.SubqueryPredicate),
         "subqueries are not supported in a subscription",
@@ -33,8 +34,8 @@ _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ((exp.Placeholder, exp.Parameter), "parameters are written as ?", "write ? for each value and give them in order"),
     ((exp.Interval,), "INTERVAL is not supported", "write a number of seconds, or ? and pass a timedelta"),
     ((exp.Window,), "windows are not supported in a subscription", "accepted: one aggregate over the whole range"),
-    ((exp.Case, exp.If), "CASE is not supported in a subscription", _CONJUNCTION),
-    ((exp.AggFunc,), "aggregates are supported only alone after SELECT", _CONJUNCTION),
+    ((exp.Case, exp.If), "CASE is not supported in a subscription", ""),
+    ((exp.AggFunc,), "this aggregate is not supported here", ""),
     ((exp.Func,), "functions are not supported in a subscription", "accepted: ABS(s.b - r.b) <= d as a join condition"),
     ((exp.Tuple,), "rows cannot be compared as a whole", "write one comparison for each column"),
     ((exp.Collate,), "collations are not supported", "compare TEXT with ="),
@@ -68,5 +69,5 @@ def refuse_expression(node: exp.Expr, accepted: str = _CONJUNCTION) -> NoReturn:
     """Refuse a part with the hint for its kind, or with the general one."""
     for kinds, reason, hint in _REFUSED:
         if isinstance(node, kinds):
-            refuse(node, reason, hint)
+            refuse(node, reason, hint or accepted)
     refuse(node, "this is not supported here", accepted)

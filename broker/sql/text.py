@@ -185,12 +185,21 @@ def parsing(sql: str, accepted: str) -> Iterator[None]:
     except ParseError as error:
         details = error.errors[0] if error.errors else {}
         where = f" (line {details['line']}, column {details['col']})" if "line" in details else ""
-        reason = f"{details.get('description') or 'it cannot be parsed'}{where}"
+        reason = f"{_in_words(details.get('description') or '')}{where}"
         raise SqlError(shorten(str(details.get("highlight") or sql)), reason, accepted) from error
     except RecursionError as error:
         raise SqlError(shorten(sql), "the statement is nested too deeply", accepted) from error
     except Exception as error:
         raise SqlError(shorten(sql), "it cannot be parsed", accepted) from error
+
+
+def _in_words(description: str) -> str:
+    """What sqlglot says of a text, without the names of its classes."""
+    if description.startswith("Required keyword"):
+        return "something is missing here"
+    if description.startswith("Invalid expression"):
+        return "this was not expected here"
+    return description or "it cannot be parsed"
 
 
 def _tokens(sql: str, maximum: int) -> list[Token]:

@@ -11,6 +11,7 @@ import asyncio
 import threading
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from hullcast.clients.sdk.client import Client
@@ -136,7 +137,7 @@ class _Face(Generic[Inner]):
         self.close()
 
     def close(self) -> None:
-        """Hear no more."""
+        """End it. Closing twice is fine."""
         self._thread.wait(self._inner.close())
 
     def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
@@ -164,12 +165,20 @@ def _waiting(
     return call
 
 
+def _describe(call: Any, original: Callable[..., object], returns: str, first_line: str) -> None:
+    """For `help` and completion: what the original says of its arguments, and nothing of `async` and `await`."""
+    call.__signature__ = signature(original).replace(return_annotation=returns)
+    call.__doc__ = first_line + "".join((original.__doc__ or "").partition("\n")[1:])
+
+
 async def _opened(opening: Callable[[], Awaitable[T]]) -> T:
     return await opening()
 
 
 def _opening(
-    subscribe: Callable[Concatenate[Client, P], Awaitable[Inner]], face: Callable[[LoopThread, Inner], T]
+    subscribe: Callable[Concatenate[Client, P], Awaitable[Inner]],
+    face: Callable[[LoopThread, Inner], T],
+    first_line: str,
 ) -> Callable[Concatenate[_Face[Client], P], T]:
     """A way to subscribe, with the same arguments; open when it returns. Callbacks run in the client's thread."""
 
@@ -178,6 +187,7 @@ def _opening(
         opened = self._thread.wait(_opened(lambda: subscribe(self._inner, *arguments, **options)))
         return face(self._thread, opened)
 
+    _describe(call, subscribe, face.__name__, first_line)
     return call
 
 
@@ -226,7 +236,11 @@ class BlockingSubscription(_Face[LiveSubscription]):
 
     @property
     def token(self) -> str:
-        """A text that another subscription to the same SELECT can continue from (`resume=token`)."""
+        """A text that another subscription can continue from (`resume=token`), later or in another process.
+
+        It gets the events not yet taken here and all later ones, each once, or a Resync if the server no longer has
+        them.
+        """
         return self._thread.look(lambda: self._inner.token)
 
     @property
@@ -265,7 +279,7 @@ class BlockingSubscription(_Face[LiveSubscription]):
         return self.events()
 
     def batches(self, max_events: int = 1024, max_wait: float = 0.1) -> Iterator[list[Event]]:
-        """Events in lists of up to `max_events`, gathered for `max_wait` seconds at most."""
+        """Events in lists: those within `max_wait` seconds of the first one, at most `max_events`."""
         return self._iterate(self._inner.batches(max_events, max_wait))
 
 
@@ -287,7 +301,8 @@ class BlockingSubscriptions(_Face[LiveSubscriptions]):
 
     @property
     def answers(self) -> npt.NDArray[Any]:
-        """All answers as a column: float64 (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), else objects."""
+        """All answers as a column: float64 (NaN is NULL), int64 for COUNT, datetime64 (NaT is NULL), else objects.
+        Raises SubscriptionClosed if one of the subscriptions was closed by itself."""
         return self._thread.look(lambda: self._inner.answers)
 
     @property
@@ -306,7 +321,8 @@ class BlockingSubscriptions(_Face[LiveSubscriptions]):
         return self._thread.look(lambda: self._inner.closed)
 
     def changes(self) -> Iterator[Changed]:
-        """Which subscriptions have new answers, as these come, until the subscriptions end."""
+        """The subscriptions with a new answer since the last time, again and again: the newest answer of each, if it
+        differs from the last one given. If events were lost, it is given in any case, with the reason."""
         return self._iterate(self._inner.changes())
 
 
@@ -330,7 +346,7 @@ class BlockingClient(_Face[Client]):
                 self._thread.stop()
 
     def drain(self) -> None:
-        """Hand queued events to callbacks, wait for pending calls, then disconnect."""
+        """Unsubscribe, hand queued events to callbacks, wait for pending calls, then disconnect."""
         try:
             self._thread.wait(self._inner.drain())
         finally:
@@ -344,8 +360,16 @@ class BlockingClient(_Face[Client]):
     status = _waiting(Client.status)
     explain = _waiting(Client.explain)
     sync = _waiting(Client.sync)
-    subscribe = _opening(Client.subscribe, BlockingSubscription)
-    subscribe_many = _opening(Client.subscribe_many, BlockingSubscriptions)
+    subscribe = _opening(
+        Client.subscribe,
+        BlockingSubscription,
+        "Subscribe to a SELECT, with the parameters for its `?`. Use `with` on what this returns, or close it later.",
+    )
+    subscribe_many = _opening(
+        Client.subscribe_many,
+        BlockingSubscriptions,
+        "Subscribe many times at once: one column of values per `?`, one subscription per row.",
+    )
 
     def statistics(self) -> ClientStatistics:
         """Counters and current state."""
@@ -369,6 +393,7 @@ def _connecting(connect: Callable[P, Client]) -> Callable[P, BlockingClient]:
     def call(*arguments: P.args, **options: P.kwargs) -> BlockingClient:
         return BlockingClient(lambda: connect(*arguments, **options))
 
+    _describe(call, connect, "BlockingClient", "A connected client: use it in a `with`, or close it later.")
     return call
 
 

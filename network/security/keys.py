@@ -105,9 +105,7 @@ def _write(path: Path, text: str, mode: int, force: bool) -> None:
 def _read(path: Path, *, private: bool, setting: str = "key") -> dict[str, object]:
     try:
         with path.open("rb") as file:
-            status = os.fstat(file.fileno())  # of the file that is open, not of whatever has its name a moment later
-            if private and stat.S_IMODE(status.st_mode) & OTHERS:
-                raise BadSetting(setting, str(path), f"others may read this secret; run `chmod 600 {path}`")
+            mode = os.fstat(file.fileno()).st_mode  # of the file that is open, not of what has its name a moment later
             data = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         hint = "; `hullcast keygen` makes one" if isinstance(error, FileNotFoundError) else ""
@@ -115,6 +113,9 @@ def _read(path: Path, *, private: bool, setting: str = "key") -> dict[str, objec
     try:
         if len(data) > LARGEST_BYTES:
             raise ValueError("it is far too long")
-        return tomllib.loads(data.decode())
+        content = tomllib.loads(data.decode())
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are such
         raise BadSetting(setting, str(path), f"this is not a key file: {error}") from error
+    if private and "secret" in content and stat.S_IMODE(mode) & OTHERS:
+        raise BadSetting(setting, str(path), f"others may read this secret; run `chmod 600 {path}`")
+    return content

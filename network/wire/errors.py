@@ -296,7 +296,7 @@ class NotPermitted(HullcastError, PermissionError):
 
     def __str__(self) -> str:
         on = f" on {self.table}" if self.table else ""
-        return f"{self.who} may not {self.action}{on}; ask the server's operator for the right"
+        return f"{self.who} does not have the right `{self.action}`{on}; ask the server's operator for it"
 
 
 class PeerError(HullcastError):
@@ -366,8 +366,8 @@ class TimedOut(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"{self.what}: no reply after {self.seconds:g} s; raise the timeout, or check whether the server is busy "
-            "(`hullcast status`)"
+            f"{self.what}: no reply after {round(self.seconds, 3):g} s; check whether the server is running and not "
+            "too busy (`hullcast status`), or raise the timeout"
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.tables import RowsSection, SubscriptionsSection, by_rows, by_subscriptions
 from hullcast.sim.bench.throughput import TYPES, ThroughputSection, throughput
+from hullcast.sim.bench.timing import process_of
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.output.text import short
 
@@ -95,6 +96,8 @@ def run(
     if unknown:
         raise UsageError(f"no section {min(unknown)!r}; sections: {', '.join(SECTIONS)}")
     wanted = set(only) or set(SECTIONS)
+    if "throughput" in wanted:
+        process_of()  # or memory cannot be measured; better said before measuring than after
     here = machine()
     rows = by_rows(settings, tick) if "rows" in wanted else None
     subscriptions = by_subscriptions(settings, tick) if "subscriptions" in wanted else None

@@ -81,7 +81,6 @@ class ThroughputSection:
 
 def throughput(settings: EngineSettings, tick: Callable[[str], None]) -> ThroughputSection:
     """The whole section."""
-    process_of()  # or memory cannot be measured
     memory = []
     for n in settings.rows:
         tick(f"memory of {n:,} rows")

@@ -357,7 +357,7 @@ RIGHTS = {"key": [{"name": "reader", "public": KEY, "subscribe": ["stock"]}]}
 def test_what_is_not_allowed_is_refused_counted_and_not_done(desk: Desk, body: bodies.Body) -> None:
     desk.rights = Rights.parse(RIGHTS)
     outcome = desk.ask(body, KEY)
-    assert "reader may not" in refusal(outcome)
+    assert "reader does not have the right" in refusal(outcome)
     assert desk.brain.refused == 1
     assert outcome.entry is None
 
@@ -476,7 +476,7 @@ def test_staged_answers_are_their_owners_while_they_may_have_them(staging: Desk)
         assert "no longer kept" in refusal(finish(staging.brain.work(body, request, "somebody", lambda: 0.0)))
     assert isinstance(staging.ask(fetch).reply, bytes)
     staging.rights = Rights.parse(RIGHTS)
-    assert "may not subscribe" in refusal(staging.ask(fetch))
+    assert "does not have the right `subscribe`" in refusal(staging.ask(fetch))
     staging.rights = Rights.everything()
     subscribed(staging.ask(rest))
     assert pins(staging) == 0

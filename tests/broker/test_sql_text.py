@@ -41,6 +41,21 @@ def check(sql: str) -> None:
         except UsageError as error:
             message = str(error)
         assert "\n" not in message
+        assert "sqlglot" not in message.replace(sql, "")  # the names of its classes help nobody
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELECT MIN(PER) FROM Stock WHERE RISK BETWEEN 20", "`20`: something is missing here (line 1, column 48)"),
+        ("SELECT MIN(PER) FROM Stock WHERE RISK <", "`<`: something is missing here (line 1, column 39)"),
+        ("SELECT MIN(PER) FROM Stock WHERE RISK > 3 4", "`4`: this was not expected here (line 1, column 43)"),
+    ],
+)
+def test_what_does_not_parse_is_refused_in_words_and_with_its_place(sql: str, says: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse(sql)
+    assert str(caught.value).startswith(says)
 
 
 @given(st.text(max_size=200))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -88,3 +90,26 @@ def test_a_connection_that_fails_leaves_no_thread() -> None:
     with pytest.raises(hullcast.ConnectionLost):
         hullcast.connect_blocking("inproc://nobody-blocking", timeout=0.1)
     assert threading.active_count() == before
+
+
+FACES = [
+    (hullcast.BlockingClient, hullcast.Client),
+    (hullcast.BlockingSubscription, hullcast.LiveSubscription),
+    (hullcast.BlockingSubscriptions, hullcast.LiveSubscriptions),
+]
+
+
+def test_help_of_the_blocking_client_speaks_of_the_blocking_client() -> None:
+    assert str(signature(hullcast.connect_blocking)).endswith("-> 'BlockingClient'")
+    assert str(signature(hullcast.BlockingClient.subscribe)).endswith("-> 'BlockingSubscription'")
+    assert str(signature(hullcast.BlockingClient.subscribe_many)).endswith("-> 'BlockingSubscriptions'")
+    assert "overflow" in signature(hullcast.BlockingClient.subscribe).parameters
+    for face, inner in FACES:
+        for name in (name for name in vars(face) if not name.startswith("_")):
+            says = getattr(face, name).__doc__
+            assert says, (face, name)
+            assert not {"async", "await"} & set(re.findall(r"\w+", says)), (face, name)
+            if isinstance(getattr(face, name), property) and hasattr(inner, name):
+                assert says == getattr(inner, name).__doc__, (face, name)
+    assert "`overflow` says" in str(hullcast.BlockingClient.subscribe.__doc__)
+    assert "await" not in str(hullcast.connect_blocking.__doc__)

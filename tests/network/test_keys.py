@@ -47,6 +47,12 @@ def test_a_secret_that_others_may_read_is_refused(bits: int, tmp_path: Path) -> 
     load_pair(secret_path)
 
 
+def test_the_public_file_in_place_of_the_pair_is_no_secret_to_hide(tmp_path: Path) -> None:
+    _, public_path = write_pair(make_pair("a"), tmp_path)
+    with pytest.raises(BadSetting, match=r"looks like the public file, the pair is in the \.key file"):
+        load_pair(public_path)
+
+
 def test_a_pair_is_never_overwritten_unless_forced(tmp_path: Path) -> None:
     pair = make_pair("a")
     secret_path, public_path = write_pair(pair, tmp_path)

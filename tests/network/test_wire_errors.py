@@ -91,7 +91,10 @@ def test_the_branch_says_what_to_do() -> None:
     assert issubclass(errors.BadFrame, errors.PeerError)
     assert issubclass(errors.Overloaded, errors.Unavailable)
     assert isinstance(errors.NotPermitted("ann", "publish", "trades"), PermissionError)
-    assert str(errors.NotPermitted("ann", "publish", "trades")).startswith("ann may not publish on trades")
+    assert str(errors.NotPermitted("ann", "publish", "trades")).startswith(
+        "ann does not have the right `publish` on trades"
+    )
+    assert "publish to T: no reply after 3 s" in str(errors.TimedOut("publish to T", 2.99992))
     assert [errors.BadFrame("x").code, errors.VersionMismatch(1, 2).code] == ["protocol", "version"]
     assert errors.PeerClosed("slow", "64 MB waiting").code == "slow"
     assert "upgrade this side" in str(errors.VersionMismatch(1, 2))

@@ -216,3 +216,22 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
 )
 def test_completion_shows_what_is_for_users_and_nothing_else(held: type, names: str) -> None:
     assert [name for name in dir(held) if not name.startswith("_")] == names.split()
+
+
+def test_a_copy_without_the_links_says_what_it_lacks(tmp_path: Path) -> None:
+    """As git makes it where it may not make links, and as Python's own zipfile unpacks an archive."""
+    shutil.copytree(ROOT / "hullcast", tmp_path / "hullcast", ignore=shutil.ignore_patterns(*FOLDERS, "__pycache__"))
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    for names in (FOLDERS, ()):  # none: what is installed from such a copy
+        for name in names:
+            (tmp_path / "hullcast" / name).write_text(f"../{name}")
+        command = [sys.executable, "-c", "import hullcast"]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert "ImportError" in ran.stderr
+        assert "core.symlinks=true" in ran.stderr
+        for name in names:
+            (tmp_path / "hullcast" / name).unlink()
+    made = subprocess.run([".ci/venv", "never", "dev"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert made.returncode == 1
+    assert "core.symlinks=true" in made.stderr
+    assert not (tmp_path / "never").exists()

@@ -180,7 +180,7 @@ async def test_the_allow_list_is_read_again_and_a_bad_one_is_not_taken(tmp_path:
         await hc.execute(CREATE)
         refused = await asyncio.to_thread(hull, *words)  # now its key is known, but has no right to join as a node
         assert refused.returncode == 2
-        assert "may not node" in refused.stderr
+        assert "does not have the right `node`" in refused.stderr
 
         allow.write_text("[[key]\n")
         server.signal(signal.SIGHUP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -160,3 +161,11 @@ def test_the_quick_form_covers_the_ends_of_the_full_one() -> None:
         assert (full[0], full[-1]) == (quick[0], quick[-1])
     assert set(SECTIONS) == {"rows", "subscriptions", "throughput"}
     assert np.all(np.diff(FULL.curve) > 0)
+
+
+def test_a_missing_package_is_named_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)  # as if it were not installed
+    ticks: list[str] = []
+    with pytest.raises(UsageError, match=r"install it: pip install 'hullcast\[bench\]'"):
+        run(TINY, (), ticks.append)
+    assert ticks == []
