@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
@@ -18,6 +19,7 @@ from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.client import connect as connect_async
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+from hullcast.network.wire.errors import ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -40,10 +42,15 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own. `stop` leaves neither task nor thread."""
+    """An event loop in a thread of its own. `stop` leaves neither task nor thread.
+
+    Whatever the loop was given before `stop` is run or cancelled there, so nobody waits for ever.
+    """
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()  # between what the loop is given and its end
+        self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -57,14 +64,30 @@ class LoopThread:
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, and wait for it here; Ctrl-C here cancels it there."""
+    def check_caller(self) -> None:
+        """RuntimeError in the thread of the loop, which cannot wait for itself."""
         if threading.current_thread() is self._thread:
-            work.close()
             raise RuntimeError("a blocking call inside a callback would wait for itself; use the asyncio client there")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there, and wait for it here; Ctrl-C here cancels it there. After `stop` it runs in a loop of
+        its own: what is closed says so itself."""
+        try:
+            self.check_caller()
+        except RuntimeError:
+            work.close()
+            raise
+        with self._lock:
+            future = None if self._stopped else asyncio.run_coroutine_threadsafe(work, self._loop)
+        if future is None:
+            with ThreadPoolExecutor(1) as elsewhere:  # this thread may have a loop of its own, as notebooks do
+                return elsewhere.submit(asyncio.run, work).result()
         try:
             return future.result()
+        except CancelledError:
+            if self._stopped:
+                raise ClientClosed(self._thread.name) from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -77,16 +100,13 @@ class LoopThread:
 
         return self.wait(run())
 
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._thread.is_alive()
-
     def stop(self) -> None:
-        """End the loop and its thread."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        """End the loop and its thread. Stopping twice is fine."""
+        with self._lock:
+            if not self._stopped:
+                self._stopped = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
 
 @contextmanager
@@ -331,6 +351,7 @@ class BlockingClient(_Face[Client]):
 
     def __init__(self, make: Callable[[], Client]) -> None:
         thread = LoopThread("hullcast client")
+        self._closing = threading.Lock()
         try:
             super().__init__(thread, thread.wait(_opened(make)))
         except BaseException:
@@ -339,7 +360,8 @@ class BlockingClient(_Face[Client]):
 
     def close(self) -> None:
         """End all subscriptions and disconnect. Closing twice is fine."""
-        if self._thread.alive:
+        self._thread.check_caller()
+        with self._closing:  # a second caller waits until it is closed
             try:
                 self._thread.wait(self._inner.close())
             finally:
@@ -350,7 +372,7 @@ class BlockingClient(_Face[Client]):
         try:
             self._thread.wait(self._inner.drain())
         finally:
-            self._thread.stop()
+            self.close()
 
     execute = _waiting(Client.execute)
     publish = _waiting(Client.publish)

@@ -291,7 +291,7 @@ class Client:
     @property
     def connected(self) -> bool:
         """Whether the client is connected and all its subscriptions are in effect."""
-        return not self._line.session.resuming
+        return self._state == "open" and not self._line.session.resuming
 
     def statistics(self) -> ClientStatistics:
         """Counters and current state."""

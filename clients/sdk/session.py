@@ -382,6 +382,9 @@ class ClientSession:
         if isinstance(reply, Staged | AnswerPart):
             return self._fetch(call, reply)
         if isinstance(reply, Subscribed):
+            asked = [group.group for group in call.body.groups] if isinstance(call.body, Subscribe) else []
+            if sorted(opened.group for opened in reply.groups) != sorted(asked):
+                raise BadFrame("a Subscribed that does not answer what was asked")
             reply = bodies.with_points(reply, frame.installs)
         if call.fetching is not None:
             reply = call.fetching.complete(_expected(reply, Subscribed))
@@ -460,11 +463,9 @@ class ClientSession:
     def _resumed(self, reply: Subscribed) -> list[Effect]:
         """A portion of the groups is here again: they hear what they missed, or start again (N1 holds for them)."""
         assert self._resuming is not None
-        assert self._resuming.asked is not None
-        asked = {group.number for group in self._resuming.asked.groups}
         told = [opened.group for opened in reply.groups]
-        if set(told) != asked or (self._resuming.begun and reply.epoch != self.epoch):
-            raise BadFrame("a Subscribed that does not answer what was asked, or that is of another server")
+        if self._resuming.begun and reply.epoch != self.epoch:
+            raise BadFrame("a Subscribed of another server than the one before")
         refused = self.groups.resume(reply, first=not self._resuming.begun)
         self._stand(reply)
         self._resuming.begun = True

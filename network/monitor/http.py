@@ -51,6 +51,7 @@ class MonitorLimits:
 
     request_bytes: int = 8192  # of the first line, and of each header
     request_headers: int = 64
+    connection_bytes: int = 32768  # more is not looked at: no page takes a body, whose chunks would take time to read
     request_s: float = 5.0  # for the request to arrive
     response_s: float = 10.0  # for the response to be read
     connections: int = 32  # further ones are closed at once
@@ -174,7 +175,7 @@ class Monitor:
 class _Connection(web.RequestHandler):
     """A connection as aiohttp handles it; one too many is closed, and garbage is answered without a traceback."""
 
-    __slots__ = ("_answered", "_monitor")
+    __slots__ = ("_answered", "_left_bytes", "_monitor")
 
     def __init__(self, monitor: Monitor, runner: web.AppRunner) -> None:
         limits, server = monitor.limits, runner.server
@@ -189,7 +190,7 @@ class _Connection(web.RequestHandler):
             keepalive_timeout=limits.request_s,  # runs from the start of the connection to its first request
             lingering_time=limits.request_s,  # for the rest of a body that nobody reads
         )
-        self._monitor, self._answered = monitor, False
+        self._monitor, self._answered, self._left_bytes = monitor, False, limits.connection_bytes
 
     def answer(self, response: web.StreamResponse) -> None:
         """Count the response, and make it the last one of this connection: nobody holds one as long as they like."""
@@ -207,6 +208,13 @@ class _Connection(web.RequestHandler):
         self._monitor.connections[self] = transport
         transport.set_write_buffer_limits(0)  # writing then waits until the system has taken everything
         super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Look at what a request may have, and at nothing behind it."""
+        if self._left_bytes:
+            looked_at = data[: self._left_bytes]
+            self._left_bytes -= len(looked_at)
+            super().data_received(looked_at)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp always hangs up, and then has nobody to answer
         """Go on: a client may close its side once its request is sent. An incomplete one ends with its time."""

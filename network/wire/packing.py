@@ -37,6 +37,8 @@ INSTANT, BIG, TICKS, DURATION = 1, 2, 4, 5  # and FOREIGN, 3
 UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _BITS = 1025  # no float64 reaches 2**1024: larger integers mean the same to every receiver, and are cut
 _NAME_BYTES = 80  # of a type
 _SURELY_FINE_BYTES = 4096  # no limit is reached with fewer
@@ -112,7 +114,8 @@ def microseconds(instant: datetime) -> int:
 def _extension(value: object) -> Any:
     """What msgpack does not know by itself; it asks for integers beyond 64 bits as well."""
     if isinstance(value, datetime):
-        return msgpack.ExtType(INSTANT, struct.pack("<q", microseconds(value)))
+        count = min(max(microseconds(value), _FIRST), _LAST)  # a zone may put it into the year 0: no table takes either
+        return msgpack.ExtType(INSTANT, struct.pack("<q", count))
     if isinstance(value, int):
         size = min(value.bit_length(), _BITS)
         magnitude = abs(value) if size < _BITS else 1 << (_BITS - 1)

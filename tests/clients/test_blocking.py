@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from inspect import signature
 
 import numpy as np
@@ -113,3 +114,87 @@ def test_help_of_the_blocking_client_speaks_of_the_blocking_client() -> None:
                 assert says == getattr(inner, name).__doc__, (face, name)
     assert "`overflow` says" in str(hullcast.BlockingClient.subscribe.__doc__)
     assert "await" not in str(hullcast.connect_blocking.__doc__)
+
+
+def test_what_is_closed_says_so_as_the_asyncio_client_does() -> None:
+    with testing.blocking_cluster() as endpoint:
+        hc = hullcast.connect_blocking(endpoint)
+        hc.execute(CREATE)
+        sub, many = hc.subscribe(MIN, 20, 60, overflow="block"), hc.subscribe_many(MIN, [0.0], [100.0])
+        hc.publish("STOCK", {"SYMBOL": "a", "PER": 3.0, "RISK": 30.0})
+        hc.sync()
+        hc.close()
+        hc.close()
+        assert [event.seq for event in sub] == [1], "what waited is still there"
+        assert (sub.closed, many.closed, list(sub), hc.seq) == (True, True, [], 1)
+        for call in (lambda: sub.answer, lambda: many.answers):
+            with pytest.raises(hullcast.SubscriptionClosed):
+                call()
+        for late in (lambda: hc.publish("STOCK", {"SYMBOL": "b"}), hc.sync, lambda: hc.subscribe(MIN, 0, 1), hc.drain):
+            with pytest.raises(hullcast.ClientClosed):
+                late()
+        sub.close()
+
+
+def test_closing_ends_what_other_threads_wait_for() -> None:
+    """Some wait for an event, some are in the middle of a call, some call just then, and several close: each ends."""
+    ends: list[BaseException | None] = []
+    with testing.blocking_cluster() as endpoint:
+        for _ in range(20):
+            hc = hullcast.connect_blocking(endpoint)
+            hc.execute(CREATE.replace("TABLE", "TABLE IF NOT EXISTS"))
+            sub, closed, busy = hc.subscribe(MIN, 20, 60), threading.Event(), threading.Event()
+
+            def ask(
+                hc: hullcast.BlockingClient = hc, closed: threading.Event = closed, busy: threading.Event = busy
+            ) -> None:
+                while not closed.is_set():
+                    hc.tables()
+                    busy.set()
+
+            def until_the_end(work: Callable[[], object]) -> None:
+                try:
+                    work()
+                    ends.append(None)
+                except BaseException as error:  # noqa: BLE001  judged below
+                    ends.append(error)
+
+            waiting = [
+                threading.Thread(target=until_the_end, args=(work,), daemon=True)
+                for work in (ask, ask, lambda sub=sub: list(sub))
+            ]
+            for thread in waiting:
+                thread.start()
+            assert busy.wait(30)
+            closing = [threading.Thread(target=until_the_end, args=(hc.close,), daemon=True) for _ in range(2)]
+            for thread in closing:
+                thread.start()
+            for thread in closing:
+                thread.join(30)
+            closed.set()
+            for thread in waiting:
+                thread.join(30)
+            assert not any(thread.is_alive() for thread in (*waiting, *closing))
+    assert {type(end) for end in ends} <= {type(None), hullcast.ClientClosed}
+
+
+def test_closing_inside_a_callback_is_refused_and_ends_nothing() -> None:
+    failures: list[Exception] = []
+    heard = threading.Event()
+    with testing.blocking_cluster() as endpoint, hullcast.connect_blocking(endpoint) as hc:
+        hc.execute(CREATE)
+
+        def callback(event: hullcast.Event) -> None:
+            for end in (hc.close, hc.drain):
+                try:
+                    end()
+                except RuntimeError as error:
+                    failures.append(error)
+            heard.set()
+
+        with hc.subscribe(MIN, 20, 60, callback=callback):
+            hc.publish("STOCK", {"SYMBOL": "a", "PER": 3.0, "RISK": 30.0})
+            assert heard.wait(10)
+            assert hc.query("SELECT COUNT(*) FROM STOCK") == [(1,)]
+    assert all("asyncio client" in str(failure) for failure in failures)
+    assert len(failures) == 2

@@ -410,3 +410,22 @@ def test_points_reach_a_client_once() -> None:
     (install,) = installs(body)
     size = len(reply(1, body))
     assert install.points.nbytes + 25_000 * 8 < size < install.points.nbytes + 25_000 * 8 + 1000  # and an answer each
+
+
+def test_a_subscribed_that_opens_other_groups_than_asked_for_is_the_peer_s_fault_and_asked_again() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    _, effects = session.subscribe(group())
+    for change in (lambda groups: (), lambda groups: groups * 2, lambda groups: (replace(groups[0], group=99),)):
+        number, asked = only_request(effects)
+        right = subscribed(asked, 10, 4.0)
+        with pytest.raises(BadFrame, match="does not answer what was asked"):
+            session.take(reply(number, replace(right, groups=change(right.groups))))
+        session.link_down()
+        effects = session.link_up(fresh=True)
+    number, asked = only_request(effects)
+    (effect,) = session.take(reply(number, subscribed(asked, 10, 4.0)))
+    assert isinstance(effect, GroupOpened)
+    _, effects = session.call(Sync())
+    with pytest.raises(BadFrame, match="does not answer what was asked"):
+        session.take(reply(only_request(effects)[0], right))

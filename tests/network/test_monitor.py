@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from aiohttp import web
 from prometheus_client.metrics_core import GaugeMetricFamily
 
 from hullcast.network.monitor.http import Monitor, MonitorLimits
@@ -214,6 +215,24 @@ async def test_an_oversized_request_is_cut() -> None:
     async with watching(Watched(), MonitorLimits(request_bytes=1000)) as monitor:
         data = b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 4000 + b"\r\n\r\n"
         assert (await raw(monitor, data)).split(b" ")[1] == b"431"
+
+
+async def test_a_body_is_not_looked_at_beyond_what_a_request_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its chunks are handed over one by one: 40,000 of them in one read would stop the event loop for 30 ms."""
+    looked_at, look = [0], web.RequestHandler.data_received
+
+    def counting(connection: web.RequestHandler, data: bytes) -> None:
+        looked_at[0] += len(data)
+        look(connection, data)
+
+    monkeypatch.setattr(web.RequestHandler, "data_received", counting)
+    limits = MonitorLimits(request_s=0.2)
+    async with watching(Watched(), limits) as monitor:
+        head = b"POST /status HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with suppress(ConnectionError):
+            assert (await raw(monitor, head + b"1\r\na\r\n" * 200_000)).startswith(b"HTTP/1.1 405")
+        assert 0 < looked_at[0] <= limits.connection_bytes
+        assert await is_open(monitor)
 
 
 async def test_somebody_who_never_stops_sending_is_cut() -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # no stubs installed
@@ -22,7 +22,7 @@ from hullcast.network.wire import bodies
 from hullcast.network.wire import values as wire_values
 from hullcast.network.wire.columns import Column, Columns, TextColumn, concatenate, length, size_bytes, take
 from hullcast.network.wire.containers import Nan
-from hullcast.network.wire.errors import BadBatch, BadSetting, HullcastError
+from hullcast.network.wire.errors import BadBatch, BadSetting, BadValue, HullcastError
 from hullcast.network.wire.packing import foreign
 from hullcast.network.wire.values import (
     from_user,
@@ -150,7 +150,13 @@ cells = st.one_of(
     st.sampled_from([0.0, -0.0, 0.5, 1e300, math.inf, math.nan]),
     st.sampled_from(["a", "b", "", "2024-05-01", "nul\0", "lone \ud800", "x" * 70_000]),
     st.sampled_from(
-        [INSTANT, INSTANT.replace(tzinfo=timezone(timedelta(hours=2))), datetime(9999, 12, 31), datetime(1, 1, 1)]
+        [
+            INSTANT,
+            INSTANT.replace(tzinfo=timezone(timedelta(hours=2))),
+            datetime(9999, 12, 31),
+            datetime(1, 1, 1),
+            datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
+        ]
     ),
     st.sampled_from([b"bytes", timedelta(1), 1j, [1], {"a": 1}, object]),
 )
@@ -164,6 +170,18 @@ likely = st.fixed_dictionaries(
         "x": st.none() | st.sampled_from(["x", "y"]),
     },
 )
+
+
+@pytest.mark.parametrize("hours", [14, -14])
+def test_an_instant_whose_zone_puts_it_beyond_the_years_of_a_datetime_is_refused_by_its_row(hours: int) -> None:
+    moment = datetime(1, 1, 1) if hours > 0 else datetime(9999, 12, 31, 23)
+    rows = [
+        {"k": "a", "r": 1, "t": None},
+        {"k": "b", "r": 1, "t": moment.replace(tzinfo=timezone(timedelta(hours=hours)))},
+    ]
+    kind, arguments = cast("Any", same("whole", rows))
+    assert kind is BadValue
+    assert arguments[1:3] == (1, "t")
 
 
 @given(row_lists | st.lists(likely, max_size=12), st.sampled_from(["whole", "bare", "nowhere"]))
