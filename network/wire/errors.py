@@ -366,8 +366,8 @@ class TimedOut(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"{self.what}: no reply after {round(self.seconds, 3):g} s; check whether the server is running and not too "
-            "busy (`hullcast status`), or raise the timeout"
+            f"{self.what}: no reply after {round(self.seconds, 3):g} s; check whether the server is running and not "
+            "too busy (`hullcast status`), or raise the timeout"
         )
 
 
