@@ -136,7 +136,7 @@ class Line:
                 code, _, text = refusal.partition(": ")
                 if self.dialer.mismatch is not None:
                     raise self.dialer.mismatch
-                raise PeerClosed(code, f"{text} (dialled: {', '.join(self._connection.endpoints)})")
+                raise PeerClosed(code, f"{text} (connected to: {', '.join(self._connection.endpoints)})")
 
     async def settle(self) -> None:
         """Wait for the tasks and calls there are."""

@@ -470,7 +470,7 @@ class Dialer:
             self._lost("connection gone")
 
     def _say_bye(self, code: str, text: str) -> None:
-        """Last words on a connection that is hung up next."""
+        """Last words on a connection that is closed next."""
         if self._put(encode(Bye(code, text))):
             self._linger_s = _LAST_WORDS_S
 
@@ -522,8 +522,8 @@ def _meaning(event: zmq.Event, value: int, *, encrypted: bool) -> str:
         return f"denied: the server needs a key ({_KEYS})"
     if event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL:
         if encrypted:
-            return "it hung up during the handshake; is the server key the one of this server?"
-        return f"it hung up during the handshake; the server may need a key ({_KEYS})"
+            return "it closed the connection during the handshake; is the server key the one of this server?"
+        return f"it closed the connection during the handshake; the server may need a key ({_KEYS})"
     if event == zmq.Event.CLOSED:
         return "cannot connect; is the server running?"
     return f"connection {str(event.name).lower()}"

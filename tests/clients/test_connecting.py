@@ -76,7 +76,7 @@ async def test_keys_open_an_encrypted_connection_and_rights_hold(tmp_path: Path)
     async with asyncio.timeout(30), serving(service):
         async with hullcast.connect(service.endpoint, key=tmp_path / "desk.key", server_key=public) as hc:
             assert await hc.tables() == {}
-            with pytest.raises(hullcast.NotPermitted, match="desk may not"):
+            with pytest.raises(hullcast.NotPermitted, match="desk does not have the right"):
                 await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY)")
         with pytest.raises(hullcast.PeerClosed, match=f"denied.*refused our key.*{service.endpoint}") as refused:
             async with asyncio.timeout(5):  # at once, not after its timeout
