@@ -114,7 +114,7 @@ TestOutboxHistory.settings = settings(max_examples=120, stateful_step_count=30)
 
 
 def test_an_outbox_without_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="room for one event"):
+    with pytest.raises(ValueError, match="room for at least 1 event"):
         Outbox(0)
 
 
