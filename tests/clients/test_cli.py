@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 
 import hullcast
 from hullcast.clients.cli import main as cli
+from hullcast.clients.cli.commands import warm as warm_command
 from hullcast.clients.cli.warm import kernels as warm
+from hullcast.network import compiling
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -169,3 +173,18 @@ def test_the_two_halves_leave_little_to_compile(tmp_path: Path) -> None:
 def test_each_part_of_the_kernels_can_be_compiled_by_itself(part: int) -> None:
     ended = subprocess.run(warm.part_command(part), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_compiling_is_mentioned_once_where_there_is_no_bar(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def compiles() -> warm.Warmth:
+        compiling.announce()
+        return warm.Warmth(1, 0.0)
+
+    monkeypatch.setattr(compiling, "_shown", False)
+    monkeypatch.setattr(warm_command, "warm", compiles)
+    out = io.StringIO()
+    warm_command.warm_with_bar(Console(file=out))
+    assert out.getvalue().count("kernels") == 1
+    assert not caplog.records

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hullcast.clients.cli.warm.kernels import is_cold, warm
+from hullcast.network.compiling import do_not_announce
 
 if TYPE_CHECKING:
     import argparse
@@ -39,6 +40,7 @@ def warm_with_bar(console: Console, *, plain: bool = False) -> Warmth:
     text = "compiling kernels (first run only, cached)" if is_cold() else "loading kernels"
     if plain or not console.is_terminal:
         console.print(f"{text} ..")
+        do_not_announce()  # this line has said it
         return warm()
     columns = (
         TextColumn("{task.description}"),
