@@ -156,6 +156,14 @@ class Done:
     deleted: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """Several changes of one client were applied: of each the id of its request and its first and last update. The
+    reply around it has the id of the last."""
+
+    changes: tuple[tuple[int, int, int], ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryAnswer:
     """A query's answer. Names may occur twice, so the columns stand in their order."""
@@ -279,6 +287,7 @@ Body: TypeAlias = (
     | Describe
     | NodeReport
     | Done
+    | Receipts
     | QueryAnswer
     | Subscribed
     | Staged
@@ -312,6 +321,8 @@ def _listed(body: Body) -> list[object]:
             return ["publish", body.table, pack_value_columns(body.columns), masks, body.publisher, body.number]
         case Done():
             return ["done", body.first, body.last, body.deleted]
+        case Receipts():
+            return ["receipts", [number for change in body.changes for number in change]]
         case Delete():
             return ["delete", body.table, pack_values(body.keys), body.publisher, body.number]
         case Execute():
@@ -463,6 +474,13 @@ def _done(parts: list[Any], limits: WireLimits) -> Done:
     return Done(integer(parts[1], "first"), integer(parts[2], "last"), fields.optional(parts[3], integer, "deleted"))
 
 
+def _receipts(parts: list[Any], limits: WireLimits) -> Receipts:
+    numbers = fields.integers(parts[1], "receipts")
+    if len(numbers) % 3:
+        raise BadFrame("receipts are three numbers each")
+    return Receipts(tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)))
+
+
 def _rows(parts: list[Any], limits: WireLimits) -> QueryAnswer:
     names = fields.texts(parts[1], "names")
     columns = fields.items(parts[2], "columns", lambda column: unpack_values(column, limits))
@@ -576,6 +594,7 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "describe": (1, lambda parts, limits: Describe()),
     "report": (2, lambda parts, limits: NodeReport(dict(_map(parts[1], "a report")))),
     "done": (4, _done),
+    "receipts": (2, _receipts),
     "rows": (3, _rows),
     "subscribed": (6, _subscribed),
     "staged": (3, _staged),

@@ -48,8 +48,8 @@ class Origin:
 class Request:
     """Up: a request. `route` are the numbers of the links it came by, the newest last.
 
-    The last two are about changes. They differ from one time a change is sent to the next, so they are not part of the
-    body, whose bytes the log keeps.
+    The last four are about changes. They may differ from one time a change is sent to the next, so they are not part of
+    the body, whose bytes the log keeps.
     """
 
     id: int
@@ -58,6 +58,8 @@ class Request:
     body: bytes
     after: int = 0  # the number of the sender's latest earlier change that has no reply yet
     again: bool = False  # it may have been applied already: it was sent before, and that time no reply came
+    apart: bool = False  # its rows were published one by one: refused for one of them, it comes again without it
+    lazy: bool = False  # nobody waits for its receipt, which may come later, with others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +191,7 @@ def _listed(frame: Frame) -> list[object]:
             return ["deliver", frame.through, pack_channels(frame.channels)]
         case Request():
             origin = None if frame.origin is None else [frame.origin.key, frame.origin.name]
-            return ["request", frame.id, frame.route, origin, frame.body, frame.after, frame.again]
+            return ["request", frame.id, frame.route, origin, frame.body, frame.after, frame.again, frame.apart, frame.lazy]
         case Reply():
             return [
                 "reply",
@@ -276,7 +278,7 @@ def _unpack_rectangles(seqs: object, numbers: object, limits: WireLimits) -> Col
 
 
 def _request(parts: list[Any], limits: WireLimits) -> Request:
-    _, number, route, origin, body, after, again = parts
+    _, number, route, origin, body, after, again, apart, lazy = parts
     return Request(
         integer(number, "a request's id"),
         _route(route),
@@ -284,6 +286,8 @@ def _request(parts: list[Any], limits: WireLimits) -> Request:
         _body(body, "a request's body", limits),
         integer(after, "the number of an earlier change"),
         fields.boolean(again, "again"),
+        fields.boolean(apart, "apart"),
+        fields.boolean(lazy, "lazy"),
     )
 
 
@@ -389,7 +393,7 @@ def _node(value: object) -> NodeEntry:
 
 
 _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Frame]]] = {  # with the number of parts
-    "request": (7, _request),
+    "request": (9, _request),
     "leave": (3, _leave),
     "interest": (5, _interest),
     "reply": (5, _reply),
