@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -131,7 +130,7 @@ class Children:
                     raise BadFrame(f"a route of more than {LONGEST_ROUTE} links")
                 elif origin is None:
                     origin = Origin(peer.key, peer.name)
-                self._upward.on_request(peer, replace(request, route=(*route, peer.number), origin=origin))
+                self._upward.on_request(peer, request._replace(route=(*route, peer.number), origin=origin))
             case Leave(group, members) if peer.role == "client":
                 self.router.withdraw(peer.number, group, members)
             case Interest() as interest if peer.role == "node":

@@ -10,6 +10,7 @@
 import { randomBytes } from "node:crypto";
 import { decode, encode } from "@msgpack/msgpack";
 import { Dealer } from "zeromq";
+import { packFrame, readFrame } from "./frames.mjs";
 
 const VERSION = 2;
 const MESSAGE_BYTES = 64 * 1024 * 1024;
@@ -79,7 +80,7 @@ export class Link {
 
   /** Numbers a payload frame, keeps it until it is acknowledged, and sends it. */
   send(frame) {
-    const payload = encode(frame);
+    const payload = packFrame(frame);
     this.#sent += 1;
     this.#kept.push([this.#sent, payload]);
     this.#post([VERSION, "data", this.#sent, this.#received], payload);
@@ -144,7 +145,7 @@ export class Link {
     this.#unacknowledged.bytes += payload.length;
     const { payloads, bytes } = this.#unacknowledged;
     if (payloads >= ACK_AFTER_PAYLOADS || bytes >= ACK_AFTER_BYTES) this.#acknowledge();
-    return decode(payload);
+    return readFrame(payload);
   }
 
   #acknowledge() {
