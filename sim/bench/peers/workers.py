@@ -46,7 +46,7 @@ class PeerWorker:
     async def connect(self, peer: str, facts: Facts, folder: str, total: int) -> dict[str, Any]:
         """Open the publishing end."""
         self._job = Job.load(Path(folder) / "job.npz")
-        self._publisher = publisher_of(peer, facts, self._job, Progress(Path(folder) / "progress", total))
+        self._publisher = publisher_of(peer, facts, Progress(Path(folder) / "progress", total), self._subscriber)
         await self._publisher.open()
         return {}
 
@@ -121,9 +121,8 @@ class PeerWorker:
 
     async def close(self) -> None:
         """Hang up."""
-        for end in (self._publisher, self._subscriber):
-            if end is not None:
-                await end.close()
+        for end in {id(end): end for end in (self._publisher, self._subscriber) if end is not None}.values():
+            await end.close()
 
 
 async def main() -> None:
