@@ -14,7 +14,7 @@ import numpy as np
 from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
-from hullcast.broker.server.changing import Arrived, apply_record
+from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived, apply_record
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.broker.server.queries import Queries
@@ -35,6 +35,7 @@ from hullcast.network.wire.errors import ConnectionLost, HullcastError, Overload
 from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.frames import Directory, NodeEntry, Reply
 from hullcast.network.wire.limits import DEFAULT
+from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
     import zmq
@@ -134,6 +135,7 @@ class Server:
         self.receipts = OwedReceipts(self.children.answer)
         self.pauses = Pauses()
         self._arrived: list[Arrived] = []  # publishes that have been read in this turn of the loop
+        self._arrived_rows = 0
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
@@ -223,13 +225,18 @@ class Server:
             self._put(request, self.brain.failure(error, "request"))
 
     def _gather(self, arrived: Arrived) -> None:
-        """A publish waits until all that has arrived by now was read: then they are applied together."""
+        """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
+        are many rows already: then others shall have their turn in between."""
         if not self._arrived:
             asyncio.get_running_loop().call_soon(self._publish_arrived)
         self._arrived.append(arrived)
+        self._arrived_rows += most_rows(arrived.body.columns)
+        if self._arrived_rows >= TOGETHER_ROWS:
+            self._publish_arrived()
 
     def _publish_arrived(self) -> None:
         arrived, self._arrived = self._arrived, []
+        self._arrived_rows = 0
         if not arrived:
             return
         try:
