@@ -119,6 +119,9 @@ class Children:
             log.exception("frame failed", extra={"peer": peer.number, "child": peer.name})
             raise BadFrame(f"{type(error).__name__} while reading a frame") from error
 
+    def on_quiet(self) -> None:
+        """Nothing was put off."""
+
     def _take(self, peer: Peer, payload: bytes) -> None:
         match decode(payload, kinds=UPWARD):
             case Request(number, route, origin) as request:

@@ -118,9 +118,18 @@ def test_a_header_has_the_fields_that_the_page_lists(name: str) -> None:
         assert split(row[2]) == declared, f"PROTOCOL.md, section 3: {name} has {', '.join(declared)}"
 
 
+@pytest.mark.parametrize(("name", "first"), [("data", header.DATA), ("ack", header.ACK)])
+def test_a_binary_header_has_the_fields_that_the_page_lists(name: str, first: bytes) -> None:
+    row = re.search(rf"^\| {name} \| (\d+) \| (.*)\|$", PAGE, re.MULTILINE)
+    assert row is not None, f"PROTOCOL.md, section 3: add a row for {name}"
+    assert bytes([int(row[1])]) == first
+    assert re.findall(r"`(\w+)`", row[2]) == names_of(getattr(header, name.capitalize()))
+    assert [int(size) for size in re.findall(r"(\d+) bytes(?! each)", row[2])] == [8, 8]
+
+
 def test_the_version_is_that_of_the_code() -> None:
     title = re.match(r"# The protocol, version (\d+)\n", PAGE)
-    first = re.search(r"The first item of every link header is the protocol's version, (\d+)\.", PAGE)
+    first = re.search(r"whose first item is the protocol's version, (\d+)\.", PAGE)
     assert title is not None
     assert first is not None
     assert int(title[1]) == int(first[1]) == header.VERSION, f"PROTOCOL.md: the version is {header.VERSION}"
