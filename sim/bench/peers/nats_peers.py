@@ -19,7 +19,7 @@ SUBJECT, STREAM = "stock", "STOCK"
 PLACES = ("/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
 INSTALL = "apt install nats-server, or a release from github.com/nats-io/nats-server"
 #: Rows on the way before the publisher waits for the slowest client, and JetStream publishes without acknowledgement.
-WINDOW, UNACKNOWLEDGED = 1_024, 256
+WINDOW, UNACKNOWLEDGED = 256, 256
 
 
 class Nats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import exp, log
 from statistics import median
 from typing import Any
 
@@ -133,6 +134,7 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
     judge("single rows, sustained", "single", nodes, -10_000, lambda s: s.updates_s, "/s")
     for peer in OURS:
         judge("single rows, CPU beside NATS", "single", peer, 1.5, lambda s: s.cpu_ratio, "x")
+        judge("2,000 single rows/s, CPU beside NATS", "single-2000", peer, 1.5, lambda s: s.cpu_ratio, "x")
         judge("2,000 single rows/s, p50", "single-2000", peer, 4, lambda s: s.p50_ms, " ms")
         judge("2,000 single rows/s, p99", "single-2000", peer, 20, lambda s: s.p99_ms, " ms")
         judge("1,000 rows a call, CPU", "thousand", peer, 4, lambda s: s.cpu_us, " us")
@@ -157,7 +159,7 @@ def show_peers(report: PeersReport, console: Console) -> None:
         _show_cell(cell, report.summaries(cell.name), console)
     for name, why in report.skipped.items():
         console.print(f"{name}: skipped: {why}", soft_wrap=True)
-    for sentence in wins(report):
+    for sentence in (*wins(report), *crossovers(report)):
         console.print(sentence, soft_wrap=True)
     console.print(
         "CPU of all processes: servers, publisher, clients. x: beside NATS with client state in the same round. ms: "
@@ -215,3 +217,38 @@ def wins(report: PeersReport) -> list[str]:
         f"{name} wins: " + "; ".join(f"{what} in {', '.join(cells)}" for what, cells in by_measure.items())
         for name, by_measure in won.items()
     ]
+
+
+def sweep(report: PeersReport) -> dict[str, list[tuple[int, float]]]:
+    """CPU per update by the number of connections, 50 subscriptions each, of every peer."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for cell in report.settings.cells:
+        if cell.name.startswith("connections-"):
+            for peer, line in report.summaries(cell.name).items():
+                if line.cpu_us and not line.failed:
+                    found.setdefault(peer, []).append((cell.connections, line.cpu_us))
+    return {peer: sorted(points) for peer, points in found.items()}
+
+
+def crossovers(report: PeersReport) -> list[str]:
+    """From how many connections on we use less CPU than the reference, in words."""
+    points = sweep(report)
+    said = []
+    for ours in OURS:
+        if len(points.get(ours, ())) > 1 and len(points.get(REFERENCE, ())) > 1:
+            at = crossing(points[ours], points[REFERENCE])
+            words = "with no number of connections measured" if at is None else f"from about {at:,.0f} connections on"
+            said.append(f"{ours} uses less CPU than {REFERENCE} {words} (50 subscriptions each, single rows).")
+    return said
+
+
+def crossing(ours: list[tuple[int, float]], other: list[tuple[int, float]]) -> float | None:
+    """Where our curve falls below the other one and stays there; between two points along a line in log-log."""
+    theirs = dict(other)
+    gaps = [(log(x), log(y / theirs[x])) for x, y in ours if x in theirs]
+    if not gaps or gaps[-1][1] >= 0:
+        return None
+    for (x, gap), (next_x, next_gap) in zip(gaps[-2::-1], gaps[:0:-1], strict=True):
+        if gap >= 0:
+            return exp(x + (next_x - x) * gap / (gap - next_gap))
+    return exp(gaps[0][0])

@@ -10,7 +10,7 @@ from hullcast.sim.bench.peers.interface import Progress
 from hullcast.sim.bench.peers.workload import Call
 
 #: Calls that wait for an acknowledgement, at most, and rows that the slowest client has not seen yet.
-IN_FLIGHT, WINDOW = 64, 1_024
+IN_FLIGHT, WINDOW = 64, 256
 
 
 class BatchingPublisher(ABC):
