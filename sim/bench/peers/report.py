@@ -19,7 +19,7 @@ REFERENCE = "nats"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PeerLine:
     """One peer in one cell and round. Per update: CPU of all processes, and bytes."""
 
     peer: str
@@ -40,13 +40,13 @@ class Line:
     failed: str = ""
 
     @classmethod
-    def failure(cls, peer: str, cell: Cell, round_number: int, why: str) -> Line:
+    def failure(cls, peer: str, cell: Cell, round_number: int, why: str) -> PeerLine:
         """It could not be measured."""
         return cls(peer=peer, cell=cell.name, round=round_number, failed=why)
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PeerSummary:
     """Medians of a peer's rounds in a cell; wrong answers of all of them; ratios to the reference round by round."""
 
     peer: str
@@ -72,10 +72,10 @@ class PeersReport:
     machine: Mapping[str, Any]
     settings: PeerSettings
     skipped: Mapping[str, str]
-    lines: tuple[Line, ...]
+    lines: tuple[PeerLine, ...]
     goals: tuple[Goal, ...] = field(default=())
 
-    def summaries(self, cell: str) -> dict[str, Summary]:
+    def summaries(self, cell: str) -> dict[str, PeerSummary]:
         """Of all peers that a cell was tried with."""
         here = [line for line in self.lines if line.cell == cell]
         reference = {line.round: line for line in here if line.peer == REFERENCE and not line.failed}
@@ -83,11 +83,11 @@ class PeersReport:
         return {peer: _summary([line for line in here if line.peer == peer], reference) for peer in peers}
 
 
-def _summary(lines: list[Line], reference: Mapping[int, Line]) -> Summary:
+def _summary(lines: list[PeerLine], reference: Mapping[int, PeerLine]) -> PeerSummary:
     failed = next((line.failed for line in lines if line.failed), "")
     good = [line for line in lines if not line.failed]
     pairs = [(line, reference[line.round]) for line in good if line.round in reference]
-    return Summary(
+    return PeerSummary(
         lines[0].peer,
         good[0].keeps if good else "",
         _median(line.updates_s for line in good) or 0.0,
@@ -117,7 +117,7 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
     found: list[Goal] = []
 
     def judge(
-        aim: str, cell: str, peer: str, limit: float, value: Callable[[Summary], float | None], unit: str
+        aim: str, cell: str, peer: str, limit: float, value: Callable[[PeerSummary], float | None], unit: str
     ) -> None:
         """`value` must be at most `limit`; a negative limit is a value to be reached."""
         summary = report.summaries(cell).get(peer)
@@ -171,7 +171,7 @@ def show_peers(report: PeersReport, console: Console) -> None:
         console.print(goals_table(report.goals))
 
 
-def _show_cell(cell: Cell, summaries: Mapping[str, Summary], console: Console) -> None:
+def _show_cell(cell: Cell, summaries: Mapping[str, PeerSummary], console: Console) -> None:
     columns = ("on disk", "updates/s", "CPU us", "x", "p50 ms", "p99", "bytes", "x", "all", "MB", "wrong")
     table = plain_table(f"{cell.name}: {cell.about}", "", *columns)
     failures = {}
@@ -200,7 +200,7 @@ def _show_cell(cell: Cell, summaries: Mapping[str, Summary], console: Console) -
 def wins(report: PeersReport) -> list[str]:
     """Where each peer is the best of those measured: least CPU, most updates/s, lowest p50."""
     won: dict[str, dict[str, list[str]]] = {}
-    measures: tuple[tuple[str, Callable[[Summary], float | None], bool], ...] = (
+    measures: tuple[tuple[str, Callable[[PeerSummary], float | None], bool], ...] = (
         ("least CPU", lambda s: s.cpu_us or None, False),
         ("most updates/s", lambda s: s.updates_s or None, True),
         ("lowest p50", lambda s: s.p50_ms, False),

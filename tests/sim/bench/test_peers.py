@@ -22,9 +22,9 @@ from hullcast.sim.bench.peers.catalogue import PEERS
 from hullcast.sim.bench.peers.cells import FULL_PEERS, QUICK_PEERS, Cell, PeerSettings, chosen, groups
 from hullcast.sim.bench.peers.figure import draw_peers
 from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
-from hullcast.sim.bench.peers.listeners import Listener, LostUpdates, packed
 from hullcast.sim.bench.peers.measure import run_peers, steps
-from hullcast.sim.bench.peers.report import Line, PeersReport, crossing, crossovers, peer_goals, show_peers, wins
+from hullcast.sim.bench.peers.report import PeerLine, PeersReport, crossing, crossovers, peer_goals, show_peers, wins
+from hullcast.sim.bench.peers.row_clients import LostUpdates, RowClient, packed
 from hullcast.sim.bench.peers.state import ClientState
 from hullcast.sim.bench.peers.workload import Job, Rows
 
@@ -120,7 +120,7 @@ def test_a_listener_notices_a_message_that_was_lost(job: Job) -> None:
     heard: list[int] = []
     seen: list[int] = []
     state = ClientState(job.start, job.capacity, job.low, job.high)
-    listener = Listener(state, lambda now, updates: heard.extend(updates.tolist()), seen.append)
+    listener = RowClient(state, lambda now, updates: heard.extend(updates.tolist()), seen.append)
     calls = [call for call, _ in zip(job.calls(0, 1), range(30), strict=False)]
     listener.take([packed(call) for call in calls[:20]])
     listener.take([packed(next(job.calls(20, 5)))])
@@ -132,13 +132,13 @@ def test_a_listener_notices_a_message_that_was_lost(job: Job) -> None:
     assert listener.at == 25
 
 
-def report_of(*lines: Line, cells: tuple[Cell, ...]) -> PeersReport:
+def report_of(*lines: PeerLine, cells: tuple[Cell, ...]) -> PeersReport:
     machine = {"cpu": "a CPU", "cores": 2, "load": [0.1], "python": "3.11"}
     return PeersReport(machine, replace(TINY, cells=cells), {"redis": "not here"}, lines)
 
 
-def line(peer: str, cell: str, cpu_us: float, **more: object) -> Line:
-    return Line(peer=peer, cell=cell, round=0, cpu_us=cpu_us, **{"updates": 10, "updates_s": 1e6 / cpu_us, **more})  # type: ignore[arg-type]  # fields by name
+def line(peer: str, cell: str, cpu_us: float, **more: object) -> PeerLine:
+    return PeerLine(peer=peer, cell=cell, round=0, cpu_us=cpu_us, **{"updates": 10, "updates_s": 1e6 / cpu_us, **more})  # type: ignore[arg-type]  # fields by name
 
 
 def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None:
