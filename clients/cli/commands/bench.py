@@ -23,6 +23,7 @@ from hullcast.sim.bench.live.report import show_live
 from hullcast.sim.bench.nodes import ROWS, SIZES, measure_nodes
 from hullcast.sim.bench.peers.catalogue import PEERS
 from hullcast.sim.bench.peers.cells import FULL_PEERS, QUICK_PEERS, chosen
+from hullcast.sim.bench.peers.figure import draw_peers
 from hullcast.sim.bench.peers.measure import run_peers
 from hullcast.sim.bench.peers.measure import steps as peer_steps
 from hullcast.sim.bench.peers.report import show_peers
@@ -198,4 +199,4 @@ def _peers(arguments: argparse.Namespace, console: Console) -> int:
     with bar(console, peer_steps(settings, peers)) as tick:
         report = run_peers(settings, tick)
     show_peers(report, console)
-    return _written(report, arguments.json, console)
+    return _written(report, arguments.json, console, lambda folder: [draw_peers(report, arguments.json)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hullcast.sim.bench.peers.interface import Facts, Part, Peer, Progress, Publisher, Subscriber
+from hullcast.sim.bench.peers.interface import BenchPeer, Facts, Part, Publisher, Seen, Subscriber
 from hullcast.sim.bench.peers.nats_peers import Nats, NatsPublisher, NatsSubscriber
 from hullcast.sim.bench.peers.ours import Hullcast, HullcastPublisher, HullcastSubscriber
 from hullcast.sim.bench.peers.postgres_peer import Postgres, PostgresPublisher, PostgresSubscriber
@@ -13,7 +13,7 @@ from hullcast.sim.bench.peers.sqlite_peer import Sqlite, SqliteEngine
 
 NODES = 3
 
-PEERS: dict[str, Callable[[], Peer]] = {
+PEERS: dict[str, Callable[[], BenchPeer]] = {
     "hullcast": lambda: Hullcast(0),
     "hullcast-nodes": lambda: Hullcast(NODES),
     "nats": lambda: Nats(jetstream=False),
@@ -25,7 +25,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
 }
 
 
-def publisher_of(name: str, facts: Facts, progress: Progress, here: Subscriber | None) -> Publisher:
+def publisher_of(name: str, facts: Facts, progress: Seen, here: Subscriber | None) -> Publisher:
     """The publishing end of a started peer; `here` is the other end, if it is in this process."""
     match name:
         case "hullcast" | "hullcast-nodes":

@@ -30,7 +30,7 @@ LOOK_S = 0.002
 _PR_SET_PDEATHSIG = 1
 
 
-class Peer(Protocol):
+class BenchPeer(Protocol):
     """A system that does the job. It is made anew for each start."""
 
     name: str  # for `--only`
@@ -108,7 +108,7 @@ class Sampler:
         )
 
 
-class Progress:
+class Seen:
     """How far each connection is: a file that all processes map, the benchmark's own, beside what peers send.
 
     Brokers without end-to-end flow control need it: a publisher that outran its clients would measure lost messages.
@@ -143,7 +143,7 @@ class Part:
     connections: Sequence[int]
     total: int
     sampler: Sampler
-    progress: Progress
+    progress: Seen
 
 
 class ServerProcess:

@@ -17,9 +17,9 @@ from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.peers import meter
 from hullcast.sim.bench.peers.catalogue import PEERS
 from hullcast.sim.bench.peers.cells import PROCESSES, Cell, PeerSettings, groups
-from hullcast.sim.bench.peers.interface import Peer, Progress
+from hullcast.sim.bench.peers.interface import BenchPeer, Seen
 from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
-from hullcast.sim.bench.peers.report import Line, PeersReport, peer_goals
+from hullcast.sim.bench.peers.report import PeerLine, PeersReport, peer_goals
 from hullcast.sim.bench.peers.state import ClientState
 from hullcast.sim.bench.peers.workload import Job
 from hullcast.sim.bench.timing import process_of
@@ -43,7 +43,7 @@ def run_peers(settings: PeerSettings, tick: Tick = lambda what: None) -> PeersRe
     missing = {name: PEERS[name]().missing() for name in names}
     skipped = {name: why for name, why in missing.items() if why}
     here = machine()
-    lines: list[Line] = []
+    lines: list[PeerLine] = []
     for cells in groups(settings.cells):
         subscriptions, _, _ = cells[0].setup
         job = Job.drawn(rows=settings.rows, updates=settings.updates, subscriptions=subscriptions, seed=settings.seed)
@@ -61,16 +61,16 @@ def run_peers(settings: PeerSettings, tick: Tick = lambda what: None) -> PeersRe
 class PeerRun:
     """One peer, from its start to its stop."""
 
-    peer: Peer
+    peer: BenchPeer
     settings: PeerSettings
     job: Job
     cells: Sequence[Cell]
     folder: Path
     number: int  # of the round
 
-    async def measured(self, tick: Tick) -> list[Line]:
+    async def measured(self, tick: Tick) -> list[PeerLine]:
         """All cells; one that fails says why, and those after it are not tried."""
-        lines: list[Line] = []
+        lines: list[PeerLine] = []
         setting_up = _Setup(self)
         try:
             for cell in self.cells:
@@ -81,7 +81,7 @@ class PeerRun:
                     lines.append(await setting_up.measure(cell))
                 except (HullcastError, TimeoutError) as error:
                     why = str(error) or f"not done after {PREPARE_S:g} s"
-                    lines.append(Line.failure(self.peer.name, cell, self.number, why))
+                    lines.append(PeerLine.failure(self.peer.name, cell, self.number, why))
                     break
             if lines and not lines[-1].failed:
                 wrong = await setting_up.judge_by_sql()
@@ -115,7 +115,7 @@ class _Setup:
         """Start everything, and have all first answers."""
         _, connections, durable = self._run.cells[0].setup
         self._job.save(self._folder / "job.npz")
-        Progress(self._folder / "progress", connections, create=True)
+        Seen(self._folder / "progress", connections, create=True)
         self._publisher = await Worker.start("publisher", WORKERS, "publisher")
         processes = 0 if self._peer.in_process else min(PROCESSES, connections)
         for number in range(processes):
@@ -137,7 +137,7 @@ class _Setup:
         await asyncio.gather(*(worker.stop() for worker in workers))
         await self._peer.stop()
 
-    async def measure(self, cell: Cell) -> Line:
+    async def measure(self, cell: Cell) -> PeerLine:
         """Warm up, then measure one cell."""
         await self._load(cell, self._settings.warm_s)
         await ask_all(self.subscribers, "sample")
@@ -152,7 +152,7 @@ class _Setup:
         if cell.rate is not None:
             lag_s = (said["finished"] - said["due"]) / 1e9
             kept_up = not said["gave_up"] and lag_s <= max(0.1, BEHIND * self._settings.measured_s)
-        return Line(
+        return PeerLine(
             peer=self._peer.name,
             cell=cell.name,
             round=self._run.number,

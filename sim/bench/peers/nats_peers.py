@@ -11,15 +11,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.bench.peers.interface import Facts, Part, Progress, ServerProcess, executable, free_port, importable
-from hullcast.sim.bench.peers.listeners import Connections, packed
+from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerProcess, executable, free_port, importable
+from hullcast.sim.bench.peers.row_clients import RowClients, packed
 from hullcast.sim.bench.peers.workload import Call, Job
 
 SUBJECT, STREAM = "stock", "STOCK"
 PLACES = ("/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
 INSTALL = "apt install nats-server, or a release from github.com/nats-io/nats-server"
 #: Rows on the way before the publisher waits for the slowest client, and JetStream publishes without acknowledgement.
-WINDOW, UNACKNOWLEDGED = 1_024, 256
+WINDOW, UNACKNOWLEDGED = 256, 256
 
 
 class Nats:
@@ -88,7 +88,7 @@ async def _make_stream(url: str, durable: bool) -> None:
 class NatsPublisher:
     """One connection."""
 
-    def __init__(self, facts: Facts, progress: Progress) -> None:
+    def __init__(self, facts: Facts, progress: Seen) -> None:
         self._facts, self._progress = facts, progress
         self._connection: Any = None
         self._stream: Any = None
@@ -127,7 +127,7 @@ class NatsPublisher:
             await self._connection.close()
 
 
-class NatsSubscriber(Connections):
+class NatsSubscriber(RowClients):
     """A NATS connection, rows and answers for each of our connections."""
 
     def __init__(self, facts: Facts, part: Part) -> None:

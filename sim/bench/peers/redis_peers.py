@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hullcast.sim.bench.peers.interface import Facts, Part, Progress, ServerProcess, executable, free_port, importable
-from hullcast.sim.bench.peers.listeners import Connections, Listener, packed
+from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerProcess, executable, free_port, importable
+from hullcast.sim.bench.peers.row_clients import RowClient, RowClients, packed
 from hullcast.sim.bench.peers.sending import BatchingPublisher
 from hullcast.sim.bench.peers.workload import Call, Job
 
@@ -68,7 +68,7 @@ def _connected(facts: Facts) -> Any:
 class RedisPublisher(BatchingPublisher):
     """One connection; calls that wait go out in one pipeline."""
 
-    def __init__(self, facts: Facts, progress: Progress) -> None:
+    def __init__(self, facts: Facts, progress: Seen) -> None:
         super().__init__(progress)
         self._facts = facts
         self._redis: Any = None
@@ -94,7 +94,7 @@ class RedisPublisher(BatchingPublisher):
             await self._redis.aclose()
 
 
-class RedisSubscriber(Connections):
+class RedisSubscriber(RowClients):
     """A Redis connection, rows and answers for each of our connections."""
 
     def __init__(self, facts: Facts, part: Part) -> None:
@@ -127,13 +127,13 @@ class RedisSubscriber(Connections):
         except (RedisError, OSError) as error:
             await self.failed(error)
 
-    async def _hear(self, channel: Any, listener: Listener) -> None:
+    async def _hear(self, channel: Any, listener: RowClient) -> None:
         while True:
             kind, _, message = await channel.parse_response()
             if kind == b"message":
                 listener.hear(message)
 
-    async def _read(self, redis: Any, listener: Listener) -> None:
+    async def _read(self, redis: Any, listener: RowClient) -> None:
         last: Any = "0"
         while True:
             (entries,) = dict(await redis.xread({CHANNEL: last}, count=READ, block=0)).values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import exp, log
 from statistics import median
 from typing import Any
 
@@ -18,7 +19,7 @@ REFERENCE = "nats"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PeerLine:
     """One peer in one cell and round. Per update: CPU of all processes, and bytes."""
 
     peer: str
@@ -39,13 +40,13 @@ class Line:
     failed: str = ""
 
     @classmethod
-    def failure(cls, peer: str, cell: Cell, round_number: int, why: str) -> Line:
+    def failure(cls, peer: str, cell: Cell, round_number: int, why: str) -> PeerLine:
         """It could not be measured."""
         return cls(peer=peer, cell=cell.name, round=round_number, failed=why)
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PeerSummary:
     """Medians of a peer's rounds in a cell; wrong answers of all of them; ratios to the reference round by round."""
 
     peer: str
@@ -71,10 +72,10 @@ class PeersReport:
     machine: Mapping[str, Any]
     settings: PeerSettings
     skipped: Mapping[str, str]
-    lines: tuple[Line, ...]
+    lines: tuple[PeerLine, ...]
     goals: tuple[Goal, ...] = field(default=())
 
-    def summaries(self, cell: str) -> dict[str, Summary]:
+    def summaries(self, cell: str) -> dict[str, PeerSummary]:
         """Of all peers that a cell was tried with."""
         here = [line for line in self.lines if line.cell == cell]
         reference = {line.round: line for line in here if line.peer == REFERENCE and not line.failed}
@@ -82,11 +83,11 @@ class PeersReport:
         return {peer: _summary([line for line in here if line.peer == peer], reference) for peer in peers}
 
 
-def _summary(lines: list[Line], reference: Mapping[int, Line]) -> Summary:
+def _summary(lines: list[PeerLine], reference: Mapping[int, PeerLine]) -> PeerSummary:
     failed = next((line.failed for line in lines if line.failed), "")
     good = [line for line in lines if not line.failed]
     pairs = [(line, reference[line.round]) for line in good if line.round in reference]
-    return Summary(
+    return PeerSummary(
         lines[0].peer,
         good[0].keeps if good else "",
         _median(line.updates_s for line in good) or 0.0,
@@ -116,7 +117,7 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
     found: list[Goal] = []
 
     def judge(
-        aim: str, cell: str, peer: str, limit: float, value: Callable[[Summary], float | None], unit: str
+        aim: str, cell: str, peer: str, limit: float, value: Callable[[PeerSummary], float | None], unit: str
     ) -> None:
         """`value` must be at most `limit`; a negative limit is a value to be reached."""
         summary = report.summaries(cell).get(peer)
@@ -133,6 +134,7 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
     judge("single rows, sustained", "single", nodes, -10_000, lambda s: s.updates_s, "/s")
     for peer in OURS:
         judge("single rows, CPU beside NATS", "single", peer, 1.5, lambda s: s.cpu_ratio, "x")
+        judge("2,000 single rows/s, CPU beside NATS", "single-2000", peer, 1.5, lambda s: s.cpu_ratio, "x")
         judge("2,000 single rows/s, p50", "single-2000", peer, 4, lambda s: s.p50_ms, " ms")
         judge("2,000 single rows/s, p99", "single-2000", peer, 20, lambda s: s.p99_ms, " ms")
         judge("1,000 rows a call, CPU", "thousand", peer, 4, lambda s: s.cpu_us, " us")
@@ -157,7 +159,7 @@ def show_peers(report: PeersReport, console: Console) -> None:
         _show_cell(cell, report.summaries(cell.name), console)
     for name, why in report.skipped.items():
         console.print(f"{name}: skipped: {why}", soft_wrap=True)
-    for sentence in wins(report):
+    for sentence in (*wins(report), *crossovers(report)):
         console.print(sentence, soft_wrap=True)
     console.print(
         "CPU of all processes: servers, publisher, clients. x: beside NATS with client state in the same round. ms: "
@@ -169,7 +171,7 @@ def show_peers(report: PeersReport, console: Console) -> None:
         console.print(goals_table(report.goals))
 
 
-def _show_cell(cell: Cell, summaries: Mapping[str, Summary], console: Console) -> None:
+def _show_cell(cell: Cell, summaries: Mapping[str, PeerSummary], console: Console) -> None:
     columns = ("on disk", "updates/s", "CPU us", "x", "p50 ms", "p99", "bytes", "x", "all", "MB", "wrong")
     table = plain_table(f"{cell.name}: {cell.about}", "", *columns)
     failures = {}
@@ -198,7 +200,7 @@ def _show_cell(cell: Cell, summaries: Mapping[str, Summary], console: Console) -
 def wins(report: PeersReport) -> list[str]:
     """Where each peer is the best of those measured: least CPU, most updates/s, lowest p50."""
     won: dict[str, dict[str, list[str]]] = {}
-    measures: tuple[tuple[str, Callable[[Summary], float | None], bool], ...] = (
+    measures: tuple[tuple[str, Callable[[PeerSummary], float | None], bool], ...] = (
         ("least CPU", lambda s: s.cpu_us or None, False),
         ("most updates/s", lambda s: s.updates_s or None, True),
         ("lowest p50", lambda s: s.p50_ms, False),
@@ -215,3 +217,38 @@ def wins(report: PeersReport) -> list[str]:
         f"{name} wins: " + "; ".join(f"{what} in {', '.join(cells)}" for what, cells in by_measure.items())
         for name, by_measure in won.items()
     ]
+
+
+def sweep(report: PeersReport) -> dict[str, list[tuple[int, float]]]:
+    """CPU per update by the number of connections, 50 subscriptions each, of every peer."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for cell in report.settings.cells:
+        if cell.name.startswith("connections-"):
+            for peer, line in report.summaries(cell.name).items():
+                if line.cpu_us and not line.failed:
+                    found.setdefault(peer, []).append((cell.connections, line.cpu_us))
+    return {peer: sorted(points) for peer, points in found.items()}
+
+
+def crossovers(report: PeersReport) -> list[str]:
+    """From how many connections on we use less CPU than the reference, in words."""
+    points = sweep(report)
+    said = []
+    for ours in OURS:
+        if len(points.get(ours, ())) > 1 and len(points.get(REFERENCE, ())) > 1:
+            at = crossing(points[ours], points[REFERENCE])
+            words = "with no number of connections measured" if at is None else f"from about {at:,.0f} connections on"
+            said.append(f"{ours} uses less CPU than {REFERENCE} {words} (50 subscriptions each, single rows).")
+    return said
+
+
+def crossing(ours: list[tuple[int, float]], other: list[tuple[int, float]]) -> float | None:
+    """Where our curve falls below the other one and stays there; between two points along a line in log-log."""
+    theirs = dict(other)
+    gaps = [(log(x), log(y / theirs[x])) for x, y in ours if x in theirs]
+    if not gaps or gaps[-1][1] >= 0:
+        return None
+    for (x, gap), (next_x, next_gap) in zip(gaps[-2::-1], gaps[:0:-1], strict=True):
+        if gap >= 0:
+            return exp(x + (next_x - x) * gap / (gap - next_gap))
+    return exp(gaps[0][0])

@@ -6,17 +6,17 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from hullcast.sim.bench.peers.interface import Progress
+from hullcast.sim.bench.peers.interface import Seen
 from hullcast.sim.bench.peers.workload import Call
 
 #: Calls that wait for an acknowledgement, at most, and rows that the slowest client has not seen yet.
-IN_FLIGHT, WINDOW = 64, 1_024
+IN_FLIGHT, WINDOW = 64, 256
 
 
 class BatchingPublisher(ABC):
     """Calls wait while others are under way; then all that wait are delivered as one pipeline."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Seen | None) -> None:
         """`progress`: wait for slow clients. None: they skip what they cannot follow, and nothing piles up."""
         self._progress = progress
         self._waiting: list[Call] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.sim.bench.peers.catalogue import publisher_of, subscriber_of
-from hullcast.sim.bench.peers.interface import Facts, Part, Progress, Publisher, Sampler, Subscriber
+from hullcast.sim.bench.peers.interface import Facts, Part, Publisher, Sampler, Seen, Subscriber
 from hullcast.sim.bench.peers.workload import Call, Job
 
 #: A publisher that is so late gives up: the peer does not take that rate.
@@ -38,7 +38,7 @@ class PeerWorker:
     ) -> dict[str, Any]:
         """Open these connections, of so many in all."""
         job = Job.load(Path(folder) / "job.npz")
-        part = Part(job, connections, total, self._sampler, Progress(Path(folder) / "progress", total))
+        part = Part(job, connections, total, self._sampler, Seen(Path(folder) / "progress", total))
         self._subscriber = subscriber_of(peer, facts, part)
         await self._subscriber.open()
         return {}
@@ -46,7 +46,7 @@ class PeerWorker:
     async def connect(self, peer: str, facts: Facts, folder: str, total: int) -> dict[str, Any]:
         """Open the publishing end."""
         self._job = Job.load(Path(folder) / "job.npz")
-        self._publisher = publisher_of(peer, facts, Progress(Path(folder) / "progress", total), self._subscriber)
+        self._publisher = publisher_of(peer, facts, Seen(Path(folder) / "progress", total), self._subscriber)
         await self._publisher.open()
         return {}
 

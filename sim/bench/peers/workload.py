@@ -100,11 +100,12 @@ class Job:
         total = len(ids)
         while True:
             place = at % total
-            stop = min(place + size, total)
-            which = slice(place, stop)
+            which: slice | Ints = slice(place, place + size)
+            if place + size > total:
+                which = np.arange(place, place + size) % total
             rows = Rows(self.updates.ids[which], self.updates.risk[which], self.updates.per[which])
             yield Call(at, rows, (ids[place], risk[place], per[place]) if size == 1 else None)
-            at += stop - place
+            at += size
 
     def after(self, published: int) -> Rows:
         """The rows as they must be after so many updates."""

@@ -29,7 +29,7 @@ def packed(call: Call) -> bytes:
     return bytes(msgpack.packb((call.first, rows.ids.tobytes(), rows.risk.tobytes(), rows.per.tobytes())))
 
 
-class Listener:
+class RowClient:
     """One connection's client. It applies what arrived in one turn of the event loop in one go."""
 
     def __init__(self, state: ClientState, heard: Callable[[int, Ints], None], seen: Callable[[int], None]) -> None:
@@ -84,13 +84,13 @@ class Listener:
         self.at += len(rows)
 
 
-class Connections:
+class RowClients:
     """The client side that all such peers share: a listener for each connection of this process."""
 
     def __init__(self, part: Part) -> None:
         job = part.job
         self.listeners = [
-            Listener(
+            RowClient(
                 ClientState(job.start, job.capacity, job.low[which], job.high[which]),
                 part.sampler.heard,
                 part.progress.saw(connection),
