@@ -81,9 +81,10 @@ class Pipeline:
         if not self._busy and not self._scheduled:
             # not at once: all requests that have arrived by now make one group
             self._scheduled = True
-            self._loop.call_soon(self._start)
+            self._loop.call_soon(self.start)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin a group with what has gathered, unless one is under way."""
         self._scheduled = False
         if self._busy or not self._gathering or self.failed.done():
             return
@@ -120,7 +121,7 @@ class Pipeline:
                 self.failed.set_exception(error)
             return
         self._leave()
-        self._start()
+        self.start()
 
     def _leave(self) -> None:
         steps, self._syncing = self._syncing, []
@@ -137,7 +138,7 @@ class Pipeline:
             if self._busy:
                 self._came_back = self._loop.create_future()
                 await self._came_back
-            self._start()
+            self.start()
         if self._thread is not None:
             self._groups_to_sync.put(False)
             self._thread.join()

@@ -227,12 +227,16 @@ class Server:
     def _gather(self, arrived: Arrived) -> None:
         """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
         are many rows already: then others shall have their turn in between."""
-        if not self._arrived:
-            asyncio.get_running_loop().call_soon(self._publish_arrived)
         self._arrived.append(arrived)
         self._arrived_rows += most_rows(arrived.body.columns)
         if self._arrived_rows >= TOGETHER_ROWS:
             self._publish_arrived()
+
+    def on_quiet(self) -> None:
+        """All that had arrived was read: apply it, and let the log begin."""
+        self._publish_arrived()
+        if self.pipeline is not None:
+            self.pipeline.start()
 
     def _publish_arrived(self) -> None:
         arrived, self._arrived = self._arrived, []

@@ -55,6 +55,9 @@ class Upward(Protocol):
     def on_request(self, peer: Peer, request: Request) -> None:
         """A child asks for something; its way back is noted in the route."""
 
+    def on_quiet(self) -> None:
+        """All requests that had arrived were handed over."""
+
     def on_children_changed(self) -> None:
         """A child joined or left."""
 
@@ -120,7 +123,7 @@ class Children:
             raise BadFrame(f"{type(error).__name__} while reading a frame") from error
 
     def on_quiet(self) -> None:
-        """Nothing was put off."""
+        self._upward.on_quiet()
 
     def _take(self, peer: Peer, payload: bytes) -> None:
         match decode(payload, kinds=UPWARD):

@@ -48,6 +48,9 @@ class Above:
     def on_request(self, peer: Peer, request: Request) -> None:
         self.requests.append(request)
 
+    def on_quiet(self) -> None:
+        pass
+
     def on_children_changed(self) -> None:
         """Nothing depends on it here."""
 
