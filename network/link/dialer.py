@@ -203,6 +203,11 @@ class Dialer:
         for transmit in self._bond.session.send(payload, self._loop.time()):
             self._transmit(transmit)
 
+    @property
+    def writable(self) -> bool:
+        """Whether `send` would not add to a long queue. It adds to none while there is no session."""
+        return self._bond is None or self._bond.session.writable
+
     async def wait_writable(self) -> None:
         """Wait until `send` would not add to a long queue; `ConnectionLost` when the session is lost."""
         while True:
