@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from hullcast.clients.sdk.connecting import configure, seconds
+from hullcast.clients.sdk.gathering import Gathering, Row, row_or_columns
 from hullcast.clients.sdk.groups import SubscriptionGroup
 from hullcast.clients.sdk.line import Line
 from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
@@ -29,7 +30,7 @@ from hullcast.network.wire.errors import (
     TimedOut,
 )
 from hullcast.network.wire.value_columns import row_count
-from hullcast.network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
+from hullcast.network.wire.values import from_user, keys_to_column, rows_of, scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -100,6 +101,7 @@ class Client:
         self._publisher = os.urandom(16)
         self._next_change = 1
         self._gate = Gate(CHANGES_WAITING, CHANGES_WAITING_BYTES)
+        self._gathering = Gathering(self._line, self._gate, self._publisher, self._number)
         self._state = "new"
 
     # --- opening and closing -------------------------------------------------------------------------------
@@ -130,6 +132,7 @@ class Client:
         if self._state != "closed":
             self._state = "closed"
             self._end_subscriptions()
+            self._gathering.close(ClientClosed(self.name))
             await self._line.hang_up()
 
     async def drain(self) -> None:
@@ -139,6 +142,9 @@ class Client:
         """
         self._check_open()
         self._end_subscriptions()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._line.timeout_s):
+                await self._gathering.settle()
         await self._line.settle()
         await self.close()
 
@@ -178,7 +184,10 @@ class Client:
         smaller parts. With `nan="null"`, NaN is stored as NULL; otherwise it is refused. `timeout` is for each piece.
         """
         name = str(table)
-        columns, absent = rows_to_columns(rows, name, nan)
+        found = row_or_columns(rows, name, nan)
+        if isinstance(found, Row):
+            return await self._publish_row(name, found, nan, _timeout(timeout))
+        columns, absent = found
 
         def piece(which: slice, number: int) -> ChangeBody:
             return bodies.Publish(name, *some_rows(columns, absent, which), self._publisher, number)
@@ -314,6 +323,31 @@ class Client:
             raise ClientClosed(self.name)
         self._line.check()
 
+    def _number(self) -> int:
+        number, self._next_change = self._next_change, self._next_change + 1
+        return number
+
+    async def _publish_row(self, table: str, row: Row, nan: Nan, timeout_s: float | None) -> Receipt:
+        """Publish one row, in one change with others of this turn of the loop; no task or timer of its own."""
+        self._check_open()
+        change, future = self._gathering.add(table, row, nan)
+        assert future is not None, "it has no sender"
+        try:
+            if timeout_s is None:
+                seq = await future
+            else:
+                change.timed.add(future)
+                async with asyncio.timeout(timeout_s):
+                    seq = await future
+        except TimeoutError:
+            why = change.why_waiting()
+            change.give_up(future)
+            raise TimedOut(f"publish to {table} ({why})", timeout_s or 0.0) from None
+        except asyncio.CancelledError:
+            change.give_up(future)
+            raise
+        return Receipt(seq, seq, 1)
+
     async def _change_in_pieces(
         self,
         columns: ValueColumns,
@@ -362,8 +396,7 @@ class Client:
             try:
                 async with asyncio.timeout_at(until):
                     await turn.come()
-                    number, self._next_change = self._next_change, self._next_change + 1
-                    body = make(number)
+                    body = make(self._number())
                     await stack.enter_async_context(self._gate.passing(_size(body)))
             except TimeoutError:
                 raise TimedOut(f"{what} (earlier changes have no reply)", timeout_s or 0.0) from None

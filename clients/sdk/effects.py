@@ -43,6 +43,15 @@ class CallRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class RowRefused:
+    """Of a change whose rows stand apart, this row was refused, counted among those still in it; the others go on."""
+
+    call: int
+    row: int
+    error: HullcastError
+
+
+@dataclass(frozen=True, slots=True)
 class RetryLater:
     """Call `ClientSession.retry` after so many seconds, give or take some."""
 
@@ -65,4 +74,4 @@ class Failover:
     directory: frames.Directory
 
 
-Effect: TypeAlias = SendFrame | CallAnswered | GroupOpened | CallRefused | RetryLater | Ended | Failover
+Effect: TypeAlias = SendFrame | CallAnswered | GroupOpened | CallRefused | RowRefused | RetryLater | Ended | Failover

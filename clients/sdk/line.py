@@ -8,9 +8,18 @@ import logging
 import random
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Ended, Failover, GroupOpened, RetryLater, SendFrame
+from hullcast.clients.sdk.effects import (
+    CallAnswered,
+    CallRefused,
+    Ended,
+    Failover,
+    GroupOpened,
+    RetryLater,
+    RowRefused,
+    SendFrame,
+)
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network import compiled
 from hullcast.network.link.dialer import Dialer
@@ -63,6 +72,22 @@ class Owner:
     left: Callable[[int], None] = _nothing  # one listener is gone
 
 
+class Posted(Protocol):
+    """Who is told of a change that no coroutine waits for (`Line.post`); like a future, but it hears of rows too."""
+
+    def done(self) -> bool:
+        """Whether it was told the end."""
+
+    def set_result(self, reply: bodies.Body, /) -> None:
+        """The change has its reply."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """The change has failed."""
+
+    def refuse_row(self, row: int, error: HullcastError) -> None:
+        """A row of it was refused, counted among those still in it; the others go on."""
+
+
 class Line:
     """Makes the session's decisions happen, and tells it what happens. Everything runs on one event loop.
 
@@ -101,7 +126,7 @@ class Line:
         self._catching_up: asyncio.Handle | None = None
         self.owners: dict[int, Owner] = {}
         self._connection = connection
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._waiting: dict[int, asyncio.Future[Any] | Posted] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._linked = asyncio.Event()
@@ -142,7 +167,7 @@ class Line:
         """Wait for the tasks and calls there are."""
         current = asyncio.current_task()
         await asyncio.gather(*(task for task in self._tasks if task is not current), return_exceptions=True)
-        waiting = [future for future in self._waiting.values() if not future.done()]
+        waiting = [one for one in self._waiting.values() if isinstance(one, asyncio.Future) and not one.done()]
         if waiting:
             await asyncio.wait(waiting, timeout=self._connection.timeout_s)
 
@@ -151,9 +176,9 @@ class Line:
         for timer in self._timers:
             timer.cancel()
         self._let_go()
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(ClientClosed(self._connection.name))
+        for waiting in list(self._waiting.values()):
+            if not waiting.done():
+                waiting.set_exception(ClientClosed(self._connection.name))
         current = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not current]
         for task in tasks:
@@ -176,11 +201,11 @@ class Line:
     def _broken(self, failed: asyncio.Future[None]) -> None:
         """Something in here failed (a bug), and the link is gone for good: nobody shall wait for it."""
         error = None if failed.cancelled() else failed.exception()
-        if error is None:
+        if not isinstance(error, Exception):
             return
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
+        for waiting in list(self._waiting.values()):
+            if not waiting.done():
+                waiting.set_exception(error)
         self._linked.set()
         for owner in list(self.owners.values()):
             owner.ended(InvariantBroken(f"the client stopped: {type(error).__name__} {error}"))
@@ -211,6 +236,25 @@ class Line:
             called()
         reply: bodies.Body = await self._reply(number, effects, what, timeout_s, until)
         return reply
+
+    def post(self, body: bodies.Publish, posted: Posted, *, apart: bool, lazy: bool) -> int:
+        """Send a change (see `ClientSession.call`), and tell `posted` what becomes of it; returns the call's number."""
+        number, effects = self.session.call(body, apart=apart, lazy=lazy)
+        self._waiting[number] = posted
+        self._perform(effects)
+        self.regulate()
+        return number
+
+    def give_up(self, number: int) -> None:
+        """Nobody wants to know any more what becomes of a change that was posted."""
+        self._waiting.pop(number, None)
+        self._perform(self.session.abandon(number))
+        self.regulate()
+
+    @property
+    def timeout_s(self) -> float:
+        """The seconds that a call may take if it has no timeout of its own."""
+        return self._connection.timeout_s
 
     async def open_group(self, group: SubscriptionGroup, owner: Owner, timeout_s: float | None = None) -> None:
         """Subscribe a group, and remember whose it is."""
@@ -257,9 +301,9 @@ class Line:
             async with asyncio.timeout_at(until):
                 return await future
         except TimeoutError:
-            raise TimedOut(f"{what} ({self._why_waiting(number)})", timeout_s) from None
+            raise TimedOut(f"{what} ({self.why_waiting(number)})", timeout_s) from None
         finally:
-            del self._waiting[number]
+            self._waiting.pop(number, None)
             self._perform(self.session.abandon(number))
             self.regulate()
 
@@ -357,7 +401,8 @@ class Line:
             self._catching_up.cancel()
             self._catching_up = None
 
-    def _why_waiting(self, number: int) -> str:
+    def why_waiting(self, number: int) -> str:
+        """What a call has been waiting for, in words."""
         if self.paused:
             return 'no reply was read: events of a subscription with overflow="block" wait to be taken'
         return self.session.why_waiting(number)
@@ -374,6 +419,10 @@ class Line:
                     self._opened(call, group)
                 case CallRefused(call, error):
                     self._settle(call, None, error)
+                case RowRefused(call, row, error):
+                    posted = self._waiting.get(call)
+                    if posted is not None and not isinstance(posted, asyncio.Future):
+                        posted.refuse_row(row, error)
                 case RetryLater(call, delay_s):
                     self._retry_later(call, delay_s)
                 case Ended(group, error):
@@ -395,17 +444,17 @@ class Line:
             log.warning("link stuck, dialing again", extra={"client": self._connection.name})
             self.dialer.redial(why="the queue to the server is full")
 
-    def _settle(self, call: int, reply: object, error: HullcastError | None) -> None:
-        future = self._waiting.get(call)
-        if future is not None and not future.done():
+    def _settle(self, call: int, reply: Any, error: HullcastError | None) -> None:
+        waiting = self._waiting.pop(call, None)
+        if waiting is not None and not waiting.done():
             if error is not None:
-                future.set_exception(error)
+                waiting.set_exception(error)
             else:
-                future.set_result(reply)
+                waiting.set_result(reply)
 
     def _opened(self, call: int, group: SubscriptionGroup) -> None:
         future, owner = self._waiting.get(call), self.owners.get(group.number)
-        if future is None or future.done() or owner is None:  # cancelled in the same moment
+        if not isinstance(future, asyncio.Future) or future.done() or owner is None:  # cancelled in the same moment
             self._perform(self.session.leave(group))
         else:
             owner.opened()

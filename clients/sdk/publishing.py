@@ -12,7 +12,7 @@ from hullcast.network.wire.errors import BadValue, HullcastError
 from hullcast.network.wire.value_columns import most_rows, row_count, taken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from hullcast.network.wire.value_columns import Masks, ValueColumns
 
@@ -68,29 +68,41 @@ class Gate:
         self._row: deque[Turn] = deque()  # the first has the turn
         self._someone_left = asyncio.Event()
 
-    def turn(self) -> Turn:
-        """A place in the row, from now on."""
-        turn = Turn(self)
+    def turn(self, look: Callable[[], None] | None = None) -> Turn:
+        """A place in the row, from now on. Who does not wait for its turn (`Turn.come`) is called when it may have come
+        (`look`), at the loop's next turn or later."""
+        turn = Turn(self, look)
         self._row.append(turn)
+        if len(self._row) > 1:
+            self._row[-2]._look()  # it is not the last any more
         return turn
 
     @asynccontextmanager
     async def passing(self, size_bytes: int) -> AsyncIterator[None]:
         """Be inside; to be entered by whoever has the turn, which may end long before the stay inside."""
-        while not self._has_room(size_bytes):
+        while not self.has_room(size_bytes):
             self._someone_left.clear()
             await self._someone_left.wait()
-        self._inside += 1
-        self._bytes += size_bytes
+        self.enter(size_bytes)
         try:
             yield
         finally:
-            self._inside -= 1
-            self._bytes -= size_bytes
-            self._someone_left.set()
-            self._wake()
+            self.leave(size_bytes)
 
-    def _has_room(self, size_bytes: int) -> bool:
+    def enter(self, size_bytes: int) -> None:
+        """Go inside, where there is room."""
+        self._inside += 1
+        self._bytes += size_bytes
+
+    def leave(self, size_bytes: int) -> None:
+        """Be inside no longer."""
+        self._inside -= 1
+        self._bytes -= size_bytes
+        self._someone_left.set()
+        self._wake()
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether one more may come in."""
         return not self._inside or (self._inside < self._most and self._bytes + size_bytes <= self._most_bytes)
 
     def _wake(self) -> None:
@@ -103,10 +115,20 @@ class Gate:
 class Turn:
     """A place in the row before a gate, until its end; at the end of a `with` block at the latest."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, gate: Gate, look: Callable[[], None] | None = None) -> None:
+        self._gate, self._called = gate, look
         self._over = False
         self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the turn has come."""
+        return self._gate._row[0] is self
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nobody is behind."""
+        return not self._over and self._gate._row[-1] is self
 
     async def come(self) -> None:
         """Wait until this is the first in the row."""
@@ -122,6 +144,8 @@ class Turn:
             self._gate._wake()
 
     def _look(self) -> None:
+        if self._called is not None:
+            self._called()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 

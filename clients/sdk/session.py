@@ -15,6 +15,7 @@ from hullcast.clients.sdk.effects import (
     Failover,
     GroupOpened,
     RetryLater,
+    RowRefused,
     SendFrame,
 )
 from hullcast.clients.sdk.groups import Groups, SubscriptionGroup, catch_up, moment_of
@@ -29,6 +30,7 @@ from hullcast.network.wire.bodies import (
     Failed,
     Fetch,
     Publish,
+    Receipts,
     Staged,
     Subscribe,
     Subscribed,
@@ -38,6 +40,7 @@ from hullcast.network.wire.bodies import (
 from hullcast.network.wire.columns import concatenate
 from hullcast.network.wire.errors import (
     BadFrame,
+    BadValue,
     HullcastError,
     LogBroken,
     OutOfTurn,
@@ -46,6 +49,7 @@ from hullcast.network.wire.errors import (
     UsageError,
     from_wire,
 )
+from hullcast.network.wire.value_columns import most_rows, taken
 
 if TYPE_CHECKING:
     from hullcast.clients.sdk.listening import Listening
@@ -106,6 +110,8 @@ class _Call:
     pausing: bool = False  # a RetryLater is under way
     behind: int = 0  # of a change: the request, with the change before it, that it was last sent behind
     lost: bool = False  # sent once without a reply, so it may have been applied
+    apart: bool = False  # of a Publish: its rows stand apart, a bad one is taken out and the rest sent again
+    lazy: bool = False  # of a change: nobody waits for its receipt
     group: SubscriptionGroup | None = None  # a Subscribe of a new group
     suspects: tuple[Listening, Ints] | None = None  # a Subscribe that only asks for recomputed sums
     fetching: Fetching | None = None  # a Subscribe whose answers come in parts
@@ -125,6 +131,8 @@ class ClientSession:
           the server refuses it (OutOfTurn) if that one was not applied. A change is sent only if the one before it is
           on the way. While the first is tried again, the others wait for its reply. A change that was refused for now
           is sent again only after the one before it was answered, given up, or sent again itself.
+      N5  A change whose rows stand apart keeps its number when it loses a row, so its place in the order is kept too:
+          those behind it are refused (OutOfTurn) until it was applied with the rows that are left.
     """
 
     def __init__(self) -> None:
@@ -170,11 +178,15 @@ class ClientSession:
         """Whether the groups are being subscribed again at the moment."""
         return self._resuming is not None or not self.up
 
-    def call(self, body: bodies.Body) -> tuple[int, list[Effect]]:
-        """Ask something; returns the call's number. TooLarge if it cannot be sent at all."""
+    def call(self, body: bodies.Body, *, apart: bool = False, lazy: bool = False) -> tuple[int, list[Effect]]:
+        """Ask something; returns the call's number. TooLarge if it cannot be sent at all.
+
+        `apart`: the rows of a Publish were published one by one, so a bad one is refused alone (RowRefused). `lazy`:
+        nobody waits for the receipt of this change, which may come later, with others.
+        """
         call = self._new_call(body)
         if isinstance(body, Execute | Publish | Delete):
-            call.change = body.number
+            call.change, call.apart, call.lazy = body.number, apart, lazy
             self._changes[call.number] = call
             return call.number, self._send_changes()
         return call.number, self._send(call)
@@ -273,7 +285,8 @@ class ClientSession:
         encoded = call.encoded
         if call.fetching is not None and isinstance(call.body, Subscribe):
             encoded = call.fetching.next(call.body)
-        return [SendFrame(frames.encode(frames.Request(call.sent_as, (), None, encoded, after, call.lost)))]
+        request = frames.Request(call.sent_as, (), None, encoded, after, call.lost, call.apart, call.lazy)
+        return [SendFrame(frames.encode(request))]
 
     # --- the link ------------------------------------------------------------------------------------------
 
@@ -318,9 +331,13 @@ class ClientSession:
         """Of a frame that comes while others, earlier ones, are held back: may it overtake them, is what it says
         waited for (then they must be heard first), or can it wait with them?"""
         frame = frames.decode(payload)
-        call = self._sent.get(frame.id) if isinstance(frame, frames.Reply) else None
-        if call is None:
+        if not isinstance(frame, frames.Reply):
             return "waits"
+        call = self._sent.get(frame.id)
+        if call is None:  # given up; but the receipts of others may be with it
+            reply = bodies.decode(frame.body)
+            waited = isinstance(reply, Receipts) and any(number in self._sent for number, _, _ in reply.changes)
+            return "overtakes" if waited else "waits"
         if not isinstance(call.body, Subscribe | Sync):
             return "overtakes"
         ordered = (one for one in self._calls.values() if isinstance(one.body, Subscribe | Sync))
@@ -372,8 +389,10 @@ class ClientSession:
         return self._ask_for_suspects()
 
     def _reply(self, frame: frames.Reply) -> list[Effect]:
-        call = self._sent.pop(frame.id, None)
         reply = bodies.decode(frame.body)
+        if isinstance(reply, Receipts):
+            return self._receipts(reply)
+        call = self._sent.pop(frame.id, None)
         if call is None:
             return self._leave_unknown(reply)
         call.sent_as = 0
@@ -399,6 +418,19 @@ class ClientSession:
             self._advance(reply.seq)
         return [CallAnswered(call.number, reply), *unblocked]
 
+    def _receipts(self, reply: Receipts) -> list[Effect]:
+        """Several changes were applied; those behind them go when all of these are known."""
+        effects: list[Effect] = []
+        for number, first, last in reply.changes:
+            call = self._sent.pop(number, None)
+            if call is None:
+                continue
+            if not call.change:
+                raise BadFrame(f"a receipt is not a reply to {type(call.body).__name__}")
+            del self._calls[call.number], self._changes[call.number]
+            effects.append(CallAnswered(call.number, Done(first, last)))
+        return effects + self._send_changes()
+
     def _fetch(self, call: _Call, reply: Staged | AnswerPart) -> list[Effect]:
         """First answers are too large for a frame, and come in parts: ask for the next."""
         if not isinstance(call.body, Subscribe) or isinstance(reply, AnswerPart) == (call.fetching is None):
@@ -422,10 +454,23 @@ class ClientSession:
             return [RetryLater(call.number, delay)]
         if call is self._asking and self._resuming is not None:
             return self._end(self._resuming.refused(error), error) + self._ask_for_more()
+        if call.apart and isinstance(error, BadValue) and isinstance(call.body, Publish):
+            rows = most_rows(call.body.columns)
+            if 0 <= error.row < rows and error.column in call.body.columns:  # else it is about all of them
+                return self._without(call, call.body, error, rows)
         unblocked = self._over(call)
         if call.suspects is not None:  # the group's table or our right to it is gone: it will end by itself
             return []
         return [CallRefused(call.number, error), *unblocked]
+
+    def _without(self, call: _Call, body: Publish, error: BadValue, rows: int) -> list[Effect]:
+        """Send a change again without one of its rows (N5). The last one left is like any other change."""
+        kept = np.delete(np.arange(rows), error.row)
+        call.body = replace(body, columns={name: taken(values, kept) for name, values in body.columns.items()})
+        call.encoded = bodies.encode(call.body)
+        call.apart = rows > 2
+        alone = BadValue(error.table, 0, error.column, error.reason)
+        return [RowRefused(call.number, error.row, alone), *self._send_changes()]
 
     def _waits_for_another(self, call: _Call, error: HullcastError) -> bool:
         """Whether a change that came back is sent again when the one before it is answered, and needs no clock."""

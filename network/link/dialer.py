@@ -214,6 +214,11 @@ class Dialer:
         if self._flushing is None:
             self._mark()
 
+    @property
+    def writable(self) -> bool:
+        """Whether `send` would not add to a long queue. It adds to none while there is no session."""
+        return self._bond is None or self._bond.session.writable
+
     async def wait_writable(self) -> None:
         """Wait until `send` would not add to a long queue; `ConnectionLost` when the session is lost."""
         while True:

@@ -12,6 +12,7 @@ import pytest
 import hullcast
 from hullcast import testing
 from hullcast.clients.sdk import publishing
+from hullcast.clients.sdk.client import CHANGES_WAITING
 from hullcast.clients.sdk.publishing import PartlyPublished
 
 LIMIT_S = 60
@@ -157,10 +158,12 @@ async def test_a_change_whose_turn_does_not_come_times_out_by_its_own_time() -> 
         async with testing.cluster() as endpoint:
             client = await hullcast.connect(endpoint, timeout=30)
             await client.execute(CREATE)
-        waiting = [asyncio.create_task(client.publish("T", {"K": [1], "X": [1.0]})) for _ in range(32)]
+        two: dict[str, Any] = {"K": [1, 2], "X": [1.0, 2.0]}  # single rows would share a change
+        waiting = [asyncio.create_task(client.publish("T", two)) for _ in range(CHANGES_WAITING)]
         await asyncio.sleep(0)
-        with pytest.raises(hullcast.TimedOut, match="earlier changes have no reply"):
-            await client.publish("T", {"K": [1], "X": [1.0]}, timeout=0.05)
+        for rows in (two, {"K": 1, "X": 1.0}):
+            with pytest.raises(hullcast.TimedOut, match="earlier changes have no reply"):
+                await client.publish("T", rows, timeout=0.05)
         await client.close()
         await asyncio.gather(*waiting, return_exceptions=True)
 

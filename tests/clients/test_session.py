@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, Ended, GroupOpened, RetryLater, SendFrame
+from hullcast.clients.sdk.effects import (
+    CallAnswered,
+    CallRefused,
+    Effect,
+    Ended,
+    GroupOpened,
+    RetryLater,
+    RowRefused,
+    SendFrame,
+)
 from hullcast.clients.sdk.groups import SubscriptionGroup
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network.answers.events import Change, Resync
@@ -17,6 +26,7 @@ from hullcast.network.wire.bodies import ChannelSpec, Failed, Group, Opened, Sub
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import (
     BadFrame,
+    BadValue,
     ConnectionLost,
     LogBroken,
     OutOfTurn,
@@ -24,6 +34,8 @@ from hullcast.network.wire.errors import (
     UnknownTable,
     to_wire,
 )
+from hullcast.network.wire.value_columns import Mixed
+from hullcast.network.wire.values import to_list
 
 EPOCH, OTHER = b"e" * 16, b"f" * 16
 SPEC = ChannelSpec("MIN(Y) FROM T OVER X", "MIN", "rectangles", 1, False, 0, "REAL", ("INTEGER",), (), ())
@@ -429,3 +441,75 @@ def test_a_subscribed_that_opens_other_groups_than_asked_for_is_the_peer_s_fault
     _, effects = session.call(Sync())
     with pytest.raises(BadFrame, match="does not answer what was asked"):
         session.take(reply(only_request(effects)[0], right))
+
+
+# --- rows that were published one by one ------------------------------------------------------------------------
+
+
+def gathered(number: int, *keys: object) -> bodies.Publish:
+    return bodies.Publish("T", {"K": Mixed(keys), "X": Mixed((1.0,) * len(keys))}, None, b"p" * 16, number)
+
+
+def test_a_bad_row_is_taken_out_and_the_rest_sent_again_under_the_same_number() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, effects = session.call(gathered(1, 1, "no", 3), apart=True, lazy=True)
+    (first,) = sent(effects)
+    assert isinstance(first, frames.Request)
+    assert (first.apart, first.lazy) == (True, True)
+    _, effects = session.call(gathered(2, 4, 5), apart=True)
+    (second,) = sent(effects)
+    assert isinstance(second, frames.Request)
+    assert second.after == 1
+    refusal, *effects = session.take(reply(first.id, failed(BadValue("T", 1, "K", "not an integer"))))
+    assert isinstance(refusal, RowRefused)
+    assert (refusal.call, refusal.row, str(refusal.error)) == (call, 1, str(BadValue("T", 0, "K", "not an integer")))
+    (again,) = sent(effects)
+    assert isinstance(again, frames.Request)
+    body = bodies.decode(again.body)
+    assert isinstance(body, bodies.Publish)
+    assert (body.number, to_list(body.columns["K"]), again.apart) == (1, [1, 3], True)
+    effects = session.take(reply(second.id, failed(OutOfTurn(2, 1))))  # it was behind the first as it was
+    (behind,) = sent(effects)
+    assert isinstance(behind, frames.Request)
+    assert behind.after == 1
+    receipts = bodies.Receipts(((again.id, 10, 11), (behind.id, 12, 13)))
+    assert session.take(reply(behind.id, receipts)) == [
+        CallAnswered(call, bodies.Done(10, 11)),
+        CallAnswered(call + 1, bodies.Done(12, 13)),
+    ]
+    assert session.waiting == 0
+
+
+def test_the_last_row_left_is_refused_like_any_change_and_a_missing_column_concerns_all_rows() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, effects = session.call(gathered(1, "a", "b"), apart=True)
+    _, *effects = session.take(reply(requests(effects)[0][0], failed(BadValue("T", 0, "K", "no"))))
+    (again,) = sent(effects)
+    assert isinstance(again, frames.Request)
+    assert not again.apart  # the server may take its number as refused: there is no more to come of it
+    (refused,) = session.take(reply(again.id, failed(BadValue("T", 0, "K", "no"))))
+    assert isinstance(refused, CallRefused)
+    assert (refused.call, session.waiting) == (call, 0)
+    call, effects = session.call(gathered(2, 1, 2), apart=True)
+    missing = BadValue("T", 0, "ID", "the primary key is missing")
+    (refused,) = session.take(reply(requests(effects)[0][0], failed(missing)))
+    assert isinstance(refused, CallRefused)
+    assert (refused.call, str(refused.error)) == (call, str(missing))
+
+
+def test_receipts_that_come_together_overtake_held_frames_though_the_last_change_was_given_up() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    first, effects = session.call(gathered(1, 1), lazy=True)
+    second, more = session.call(gathered(2, 2), lazy=True)
+    (one, _), (two, _) = requests(effects + more)
+    session.abandon(second)
+    payload = reply(two, bodies.Receipts(((one, 1, 1), (two, 2, 2))))
+    assert session.urgency(payload) == "overtakes"
+    assert session.take(payload) == [CallAnswered(first, bodies.Done(1, 1))]
+    assert session.urgency(payload) == "waits"  # nobody's any more
+    _, effects = session.call(Sync())
+    with pytest.raises(BadFrame, match="not a reply to Sync"):
+        session.take(reply(9, bodies.Receipts(((only_request(effects)[0], 1, 1),))))

@@ -1,4 +1,5 @@
-"""The changes of one client are applied in the order of their calls and once each, whatever happens on the way.
+"""The changes of one client are applied in the order of their calls and once each, whatever happens on the way; and so
+are rows that were published one by one and travel together, of which bad ones are refused alone.
 
 Here the client's session meets the server's receipts over a made-up network: paths that keep the order of what they
 carry, as links do, but may break with anything on them. A path that the client has left may still bring the server
@@ -9,24 +10,27 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hullcast.broker.log.publishers import Publishers, scoped
-from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, RetryLater, SendFrame
+from hullcast.clients.sdk.effects import CallAnswered, CallRefused, Effect, RetryLater, RowRefused, SendFrame
 from hullcast.clients.sdk.session import ClientSession
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.errors import (
+    BadValue,
     ConnectionLost,
     HullcastError,
     Overloaded,
     Superseded,
     Unavailable,
-    UnknownTable,
     to_wire,
 )
+from hullcast.network.wire.value_columns import Mixed
+from hullcast.network.wire.values import to_list
 
 PUBLISHER = b"p" * 16
 MOST = 12  # changes without a reply; a client has such a limit too, below the number of receipts kept
@@ -42,22 +46,26 @@ class Path:
 
 
 class Order(RuleBasedStateMachine):
+    """Each change has rows, numbered in the order they were published; one that is no Publish counts as one row."""
+
     def __init__(self) -> None:
         super().__init__()
         self.session = ClientSession()
         self.path = Path()
         self.left: list[Path] = []  # paths the client is not on any more, with what they may still bring
         self.publishers = Publishers()
-        self.applied: list[int] = []  # by the server, in this order
+        self.applied: list[int] = []  # rows, by the server, in this order
+        self.changes: list[tuple[int, int, int]] = []  # applied: number, first and last update
         self.synced = 0  # so many of these a restart does not take
-        self.unsynced: list[tuple[Path, bytes]] = []  # replies that wait for the disk
-        self.calls: dict[int, int] = {}  # number of a change by its call
-        self.waiting: set[int] = set()  # numbers that the user waits for
-        self.given_up: set[int] = set()
+        self.unsynced: list[tuple[Path, int, bodies.Body]] = []  # replies that wait for the disk, with their requests
+        self.rows = 0  # published
+        self.calls: dict[int, list[int]] = {}  # by call that somebody waits for: the rows still in it
+        self.next_change = 1
+        self.given_up: set[int] = set()  # rows
         self.timers: set[int] = set()
-        self.answered: dict[int, int] = {}  # sequence number by change
+        self.answered: dict[int, int] = {}  # sequence number by row
         self.refused: dict[int, HullcastError] = {}
-        self.bad: set[int] = set()  # the server refuses these for good, always
+        self.bad: set[int] = set()  # rows that the server refuses for good, always
 
     @initialize()
     def connect(self) -> None:
@@ -68,21 +76,35 @@ class Order(RuleBasedStateMachine):
     @precondition(lambda self: self.session.waiting < MOST)
     @rule(good=st.sampled_from([True, True, True, False]))
     def call(self, good: bool) -> None:
-        number = len(self.calls) + 1
-        if not good:
-            self.bad.add(number)
-        call, effects = self.session.call(bodies.Execute("DROP TABLE T", PUBLISHER, number))
-        self.calls[call] = number
-        self.waiting.add(number)
-        self.perform(effects)
+        (row,) = self.publish([good])
+        self.made(self.session.call(bodies.Execute(str(row), PUBLISHER, self.next_change)), [row])
 
-    @precondition(lambda self: self.waiting)
+    @precondition(lambda self: self.session.waiting < MOST)
+    @rule(good=st.lists(st.sampled_from([True, True, False]), min_size=1, max_size=4), lazy=st.booleans())
+    def gathered(self, good: list[bool], lazy: bool) -> None:
+        rows = self.publish(good)
+        body = bodies.Publish(
+            "T", {"K": Mixed(tuple(rows)), "X": Mixed((1.0,) * len(rows))}, None, PUBLISHER, self.next_change
+        )
+        self.made(self.session.call(body, apart=len(rows) > 1, lazy=lazy), rows)
+
+    def publish(self, good: list[bool]) -> list[int]:
+        rows = list(range(self.rows + 1, self.rows + 1 + len(good)))
+        self.rows += len(rows)
+        self.bad |= {row for row, fine in zip(rows, good, strict=True) if not fine}
+        return rows
+
+    def made(self, call: tuple[int, list[Effect]], rows: list[int]) -> None:
+        self.next_change += 1
+        self.calls[call[0]] = rows
+        self.perform(call[1])
+
+    @precondition(lambda self: self.calls)
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.waiting)))
-        self.waiting.remove(number)
-        self.given_up.add(number)
-        self.perform(self.session.abandon(next(call for call, given in self.calls.items() if given == number)))
+        call = data.draw(st.sampled_from(sorted(self.calls)))
+        self.given_up |= set(self.calls.pop(call))
+        self.perform(self.session.abandon(call))
 
     @precondition(lambda self: self.timers)
     @rule(data=st.data())
@@ -124,23 +146,32 @@ class Order(RuleBasedStateMachine):
     # --- the server ------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.unsynced)
-    @rule()
-    def sync(self) -> None:
-        self.synced = len(self.applied)
-        for path, reply in self.unsynced:
-            path.down.append(reply)
+    @rule(together=st.booleans())
+    def sync(self, together: bool) -> None:
+        """The replies leave; receipts that follow one another on a path may travel together."""
+        self.synced = len(self.changes)
+        receipts: list[tuple[int, int, int]] = []
+        for (path, request, body), (next_path, _, follows) in pairwise([*self.unsynced, (Path(), 0, bodies.Sync())]):
+            if together and isinstance(body, bodies.Done):
+                receipts.append((request, body.first, body.last))
+                if path is next_path and isinstance(follows, bodies.Done):
+                    continue
+                body = bodies.Receipts(tuple(receipts))
+                receipts = []
+            path.down.append(frames.encode(frames.Reply(request, (), (), bodies.encode(body))))
         self.unsynced = []
 
     @rule(whole=st.booleans())
     def restart(self, whole: bool) -> None:
         """What was not synced may be gone; replies that waited for it are."""
         if not whole:
-            del self.applied[self.synced :]
-        self.synced = len(self.applied)
+            del self.changes[self.synced :]
+            del self.applied[self.changes[-1][2] if self.changes else 0 :]
+        self.synced = len(self.changes)
         self.unsynced = []
         again = Publishers()
-        for seq, number in enumerate(self.applied, 1):
-            again.applied(scoped("", PUBLISHER), number, seq, seq)
+        for change in self.changes:
+            again.applied(scoped("", PUBLISHER), *change)
         self.publishers = again
         self.left.clear()  # the server's links end with it, and the nodes' queues with these
         self.path.up.clear()
@@ -149,16 +180,15 @@ class Order(RuleBasedStateMachine):
     def arrive(self, path: Path, node: HullcastError | None, busy: bool) -> None:
         request = path.up.popleft()
         if node is not None:
-            path.down.append(reply(request, bodies.Failed(*to_wire(node))))
-        elif busy:
-            self.unsynced.append((path, reply(request, bodies.Failed(*to_wire(BUSY)))))
+            failed = bodies.encode(bodies.Failed(*to_wire(node)))
+            path.down.append(frames.encode(frames.Reply(request.id, (), (), failed)))
         else:
-            self.unsynced.append((path, reply(request, self.handle(request))))
+            self.unsynced.append((path, request.id, bodies.Failed(*to_wire(BUSY)) if busy else self.handle(request)))
 
     def handle(self, request: frames.Request) -> bodies.Body:
         """As the server's brain does it."""
         body = bodies.decode(request.body)
-        assert isinstance(body, bodies.Execute)
+        assert isinstance(body, bodies.Execute | bodies.Publish)
         publisher = scoped("", body.publisher)
         try:
             done = self.publishers.judge(publisher, body.number, request.after, request.again)
@@ -166,13 +196,17 @@ class Order(RuleBasedStateMachine):
             return bodies.Failed(*to_wire(error))
         if done is not None:
             return bodies.Done(*done)
-        if body.number in self.bad:
-            self.publishers.refused(publisher, body.number)
-            return bodies.Failed(*to_wire(UnknownTable("T")))
-        self.applied.append(body.number)
-        seq = len(self.applied)
-        self.publishers.applied(publisher, body.number, seq, seq)
-        return bodies.Done(seq, seq)
+        rows = [int(body.sql)] if isinstance(body, bodies.Execute) else to_list(body.columns["K"])
+        bad = [row for row in rows if row in self.bad]
+        if bad:
+            if not request.apart:
+                self.publishers.refused(publisher, body.number)
+            return bodies.Failed(*to_wire(BadValue("T", rows.index(bad[-1]), "K", f"row {bad[-1]}")))
+        first, last = len(self.applied) + 1, len(self.applied) + len(rows)
+        self.applied += rows
+        self.changes.append((body.number, first, last))
+        self.publishers.applied(publisher, body.number, first, last)
+        return bodies.Done(first, last)
 
     # --- what the session wants --------------------------------------------------------------------------------
 
@@ -187,53 +221,53 @@ class Order(RuleBasedStateMachine):
                     self.timers.add(call)
                 case CallAnswered(call, done):
                     assert isinstance(done, bodies.Done)
-                    self.answered[self.calls[call]] = done.last
-                    self.waiting.remove(self.calls[call])
+                    rows = self.calls.pop(call)
+                    assert len(rows) == done.last - done.first + 1
+                    self.answered |= dict(zip(rows, range(done.first, done.last + 1), strict=True))
                 case CallRefused(call, error):
-                    self.refused[self.calls[call]] = error
-                    self.waiting.remove(self.calls[call])
+                    self.refused |= dict.fromkeys(self.calls.pop(call), error)
+                case RowRefused(call, at, error):
+                    assert isinstance(error, BadValue)
+                    row = self.calls[call].pop(at)
+                    assert (error.row, error.reason) == (0, f"row {row}")
+                    self.refused[row] = error
                 case _:
                     raise AssertionError(effect)
 
     # --- what must hold ----------------------------------------------------------------------------------------
 
     @invariant()
-    def changes_are_applied_in_order_and_once(self) -> None:
+    def rows_are_applied_in_order_and_once(self) -> None:
         assert self.applied == sorted(set(self.applied))
 
     @invariant()
     def replies_are_true(self) -> None:
-        for number, seq in self.answered.items():
-            assert self.applied[seq - 1] == number
-        for number, error in self.refused.items():
+        for row, seq in self.answered.items():
+            assert self.applied[seq - 1] == row
+        for row, error in self.refused.items():
             assert not isinstance(error, Unavailable)
             # good ones are never refused; of a bad one the reply may be lost, and a later one be applied
-            assert number in self.bad
-            assert isinstance(error, UnknownTable | Superseded)
+            assert row in self.bad
+            assert isinstance(error, BadValue | Superseded)
         assert not self.bad & set(self.applied)
 
     def teardown(self) -> None:
         """When nothing goes wrong any more, everything that somebody waits for is answered."""
-        for _ in range(100 * (len(self.waiting) + 1)):
-            if not self.waiting:
+        for _ in range(100 * (self.rows + 1)):
+            if not self.calls:
                 break
             while self.path.up:
                 self.arrive(self.path, None, busy=False)
-            self.sync()
+            self.sync(together=True)
             while self.path.down:
                 self.down()
             for call in sorted(self.timers):
                 self.timers.remove(call)
                 self.perform(self.session.retry(call))
-        assert not self.waiting
-        self.changes_are_applied_in_order_and_once()
+        assert not self.calls
+        self.rows_are_applied_in_order_and_once()
         self.replies_are_true()
-        answered = set(self.answered) | set(self.refused) | self.given_up
-        assert answered == set(self.calls.values())
-
-
-def reply(request: frames.Request, body: bodies.Body) -> bytes:
-    return frames.encode(frames.Reply(request.id, (), (), bodies.encode(body)))
+        assert set(self.answered) | set(self.refused) | self.given_up == set(range(1, self.rows + 1))
 
 
 TestOrder = Order.TestCase
