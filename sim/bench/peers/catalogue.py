@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hullcast.sim.bench.peers.interface import BenchPeer, Facts, Part, Publisher, Seen, Subscriber
 from hullcast.sim.bench.peers.nats_peers import Nats, NatsPublisher, NatsSubscriber
 from hullcast.sim.bench.peers.ours import Hullcast, HullcastPublisher, HullcastSubscriber
+from hullcast.sim.bench.peers.pathway_peer import Pathway, PathwayEngine
 from hullcast.sim.bench.peers.postgres_peer import Postgres, PostgresPublisher, PostgresSubscriber
 from hullcast.sim.bench.peers.redis_peers import Redis, RedisPublisher, RedisSubscriber
 from hullcast.sim.bench.peers.sqlite_peer import Sqlite, SqliteEngine
@@ -22,6 +23,7 @@ PEERS: dict[str, Callable[[], BenchPeer]] = {
     "redis-streams": lambda: Redis(streams=True),
     "postgres": Postgres,
     "sqlite": Sqlite,
+    "pathway": Pathway,
 }
 
 
@@ -36,7 +38,7 @@ def publisher_of(name: str, facts: Facts, progress: Seen, here: Subscriber | Non
             return RedisPublisher(facts, progress)
         case "postgres":
             return PostgresPublisher(facts)
-    assert isinstance(here, SqliteEngine), "both ends are one"
+    assert isinstance(here, SqliteEngine | PathwayEngine), "both ends are one"
     return here
 
 
@@ -51,4 +53,6 @@ def subscriber_of(name: str, facts: Facts, part: Part) -> Subscriber:
             return RedisSubscriber(facts, part)
         case "postgres":
             return PostgresSubscriber(facts, part)
+        case "pathway":
+            return PathwayEngine(facts, part)
     return SqliteEngine(facts, part)

@@ -20,6 +20,7 @@ COLOURS = {
     "redis-streams": "#332288",
     "postgres": PINK,
     "sqlite": GREY,
+    "pathway": INK,
 }
 
 
