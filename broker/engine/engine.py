@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.reformulate.channel import Channel, ChannelStatistics
     from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.schema import Table
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.wire.containers import Nan
@@ -124,7 +125,9 @@ class Engine:
     def _upsert(self, table: str, columns: ValueColumns, absent: Masks | None) -> Batch:
         self._check_sound()
         store = self._store(table)
-        encoded = ingest(store.table, columns, absent, self._interner)
+        return self._apply(store, ingest(store.table, columns, absent, self._interner))
+
+    def _apply(self, store: TableStore, encoded: Encoded) -> Batch:
         return self._publish(store, lambda: store.apply(encoded))
 
     def delete(self, table: str, keys: object) -> Batch:

@@ -9,6 +9,7 @@ from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.channels import channel_name
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.subscription import ParsedQuery, names_in
+from hullcast.broker.tables.ingest import ingest, joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hullcast.broker.sql.encode import ParameterColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.feed import ChangeFeed
+    from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import TableStore
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
@@ -43,6 +45,16 @@ class ServedEngine(Engine):
     def upsert_columns(self, table: str, columns: ValueColumns, absent: Masks | None = None) -> Batch:
         """`upsert` of a batch that is columns as they travel, and masks of the rows that lack some."""
         return self._upsert(table, columns, absent)
+
+    def encoded(self, table: str, columns: ValueColumns, absent: Masks | None) -> Encoded:
+        """The codes of a batch, to apply together with others; they hold until something is applied."""
+        self._check_sound()
+        return ingest(self._store(table).table, columns, absent, self._interner)
+
+    def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> Batch:
+        """`upsert` of batches that follow each other, as one."""
+        self._check_sound()
+        return self._apply(self._store(table), joined(batches))
 
     def delete_column(self, table: str, keys: Values) -> Batch:
         """`delete` of a column of keys as it travels."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.log.publishers import Publishers, Receipts
+    from hullcast.broker.log.publishers import KeptReceipts, Publishers
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.tables.feed import Follower
     from hullcast.broker.tables.interning import Texts
@@ -72,7 +72,7 @@ class CapturedState:
     seq: int
     tables: tuple[tuple[Table, Floats, Booleans], ...]  # cells and which slots are alive
     texts: Texts
-    receipts: Receipts
+    receipts: KeptReceipts
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def scoped(key: str, publisher: bytes) -> bytes:
     return blake2b(key.encode(), digest_size=_ID_BYTES).digest() + blake2b(publisher, digest_size=_ID_BYTES).digest()
 
 
-class Receipts(NamedTuple):
+class KeptReceipts(NamedTuple):
     """All that `Publishers` knows at one moment; what is applied later does not change it."""
 
     packed: dict[bytes, bytes]
@@ -159,12 +159,12 @@ class Publishers:
             for oldest in list(islice(self._refused, REFUSED // 2)):
                 del self._refused[oldest]
 
-    def capture(self) -> Receipts:
+    def capture(self) -> KeptReceipts:
         """All there is now, in the time it takes to copy a dict: no receipt is touched."""
-        return Receipts(self._packed.copy(), frozenset(self._forgotten))
+        return KeptReceipts(self._packed.copy(), frozenset(self._forgotten))
 
     def restore(self, entries: Iterable[KeptReceipt], forgotten: Iterable[bytes]) -> None:
-        """Take in what a captured `Receipts` held."""
+        """Take in what a captured `KeptReceipts` held."""
         self._forgotten.update(forgotten)
         for entry in entries:
             self.applied(*entry)

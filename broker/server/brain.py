@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.log.publishers import scoped
-from hullcast.broker.log.record import RecordKind
 from hullcast.broker.reformulate.channel import column_name
-from hullcast.broker.server.outcome import LogEntry, Outcome
+from hullcast.broker.server.changing import Arrived, Changing
+from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import Limits, Subscribing
-from hullcast.broker.sql.create import DropTable, parse_statement
 from hullcast.network.security.rights import TABLE_ACTIONS
-from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
     Delete,
     Describe,
-    Done,
     Execute,
     Explain,
     Failed,
@@ -33,32 +29,25 @@ from hullcast.network.wire.bodies import (
 )
 from hullcast.network.wire.columns import concatenate, size_bytes
 from hullcast.network.wire.errors import (
-    BadFrame,
     HullcastError,
     InvariantBroken,
-    TooLarge,
-    Unavailable,
     UnknownTable,
     UsageError,
     to_wire,
 )
-from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.publishers import Publishers
-    from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.channel import Channel
-    from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
     from hullcast.network.security.rights import Action, Identity, Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
-    from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Origin, Request
 
 log = logging.getLogger(__name__)
@@ -93,10 +82,8 @@ class Brain:
         self._attendance = attendance
         self._retention = retention
         self._status = status
-        self._wanted = wanted
-        self._limits = limits
         self.subscribing = Subscribing(engine, epoch, attendance, retention, limits)
-        self._sweeps = engine.sweeps
+        self.changing = Changing(engine, publishers, rights, attendance, retention, wanted, limits.rows)
 
     def work(self, body: Body, request: Request, owner: str, now: Callable[[], float]) -> Work:
         """Do what a request (with its body decoded) asks for, in slices; the result is an Outcome, whatever happens.
@@ -154,8 +141,10 @@ class Brain:
 
     def _handle(self, body: Body, request: Request, origin: Origin, owner: str, now: float) -> Outcome:
         match body:
-            case Publish() | Delete() | Execute():
-                return self._change(body, request, origin, now)
+            case Publish():
+                return self.publish([Arrived(body, request)], now)[0]
+            case Delete() | Execute():
+                return self.changing.change(body, request, now)
             case Fetch():
                 return Outcome(self.subscribing.fetch(body, owner, now))
             case Sync():
@@ -170,82 +159,25 @@ class Brain:
                 return Outcome(Information(self._describe(origin)))
         raise UsageError(f"a {type(body).__name__} is not a request of a client")
 
-    # --- writing ---------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------
 
-    def _change(self, body: Publish | Delete | Execute, request: Request, origin: Origin, now: float) -> Outcome:
-        """Apply a change once, and after the earlier ones of its publisher."""
-        publisher = scoped(self._sender(origin).public, body.publisher)
-        answered = self.publishers.judge(publisher, body.number, request.after, request.again)
-        if answered is not None:
-            return Outcome(Done(*answered))
-        try:
-            if isinstance(body, Execute):
-                self.check(origin, "admin")
-                return self._execute(body, publisher)
-            self.check(origin, "publish", (body.table,))
-            return self._publish(body, request.body, publisher, now)
-        except Unavailable:
-            raise
-        except HullcastError:
-            self.publishers.refused(publisher, body.number)
-            raise
+    def publish(self, arrived: Sequence[Arrived], now: float) -> list[Outcome]:
+        """Apply publishes that arrived together; an outcome for each, whatever happens."""
+        return [
+            found if isinstance(found, Outcome) else self._refused(found, one.request, "Publish")
+            for found, one in zip(self.changing.publish(arrived, now), arrived, strict=True)
+        ]
 
-    def _publish(self, body: Publish | Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
-        rows = most_rows(body.columns) if isinstance(body, Publish) else len(body.keys)
-        if rows > self._limits.rows:
-            raise TooLarge("rows in one batch", rows, self._limits.rows)
-        before = self.engine.rows(body.table)
-        batch = apply_batch(self.engine, body)
-        deleted = before - self.engine.rows(body.table) if isinstance(body, Delete) else None
-        first, last = batch.first_seq, batch.last_seq
-        self.publishers.applied(publisher, body.number, first, last)
-        entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
-        messages = self._messages(batch, now)
-        return Outcome(Done(first, last, deleted), entry, through=last, messages=messages, void=self._void(batch))
-
-    def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
-        """The batch's messages by channel number, which the retention keeps too."""
-        self._forget_swept()
-        described: dict[int, Columns] = {}
-        for name, messages in batch.messages.items():
-            attended = self._attendance.find(name)
-            if attended is not None and len(messages):
-                columns = messages.wire()
-                self._retention.keep(attended.number, batch.last_seq, columns, now)
-                described[attended.number] = columns
-        return described
+    def _refused(self, error: Exception, request: Request, what: str) -> Outcome:
+        assert request.origin is not None, "Children fills it in"
+        if isinstance(error, HullcastError):
+            return self.refusal(error, request.origin)
+        return self.failure(error, what)
 
     def tidy(self) -> None:
         """Forget texts that only requests mentioned, if there are many."""
         self.engine.tidy()
-        self._forget_swept()
-
-    def _forget_swept(self) -> None:
-        """After a sweep, earlier messages may name partitions by numbers that others have now."""
-        if self.engine.sweeps != self._sweeps:
-            self._sweeps = self.engine.sweeps
-            for attending in self._attendance:
-                if attending.spec.partitioned:
-                    self._retention.forget(attending.number, self.engine.seq)
-
-    def _void(self, batch: Batch) -> tuple[int, ...]:
-        """The channels for which a batch had more messages than can be sent."""
-        lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
-        numbers = tuple(attending.number for attending in lost if attending is not None)
-        for number in numbers:  # + 1: a client with the messages of other channels lacks these
-            self._retention.forget(number, batch.last_seq + 1)
-        return numbers
-
-    def _execute(self, body: Execute, publisher: bytes) -> Outcome:
-        statement = parse_statement(body.sql)
-        if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
-            for attending in self._attendance.close_now(statement.name, self._wanted()):
-                self._retention.close(attending.number)
-        self.engine.execute(body.sql)
-        first, last = self.engine.seq + 1, self.engine.seq
-        self.publishers.applied(publisher, body.number, first, last)
-        entry = LogEntry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
-        return Outcome(Done(first, last), entry)
+        self.changing.forget_swept()
 
     # --- describing ------------------------------------------------------------------------------------
 
@@ -268,24 +200,6 @@ class Brain:
 def _may_see(sender: Identity, table: str) -> bool:
     """Whether a sender may know of a table."""
     return sender.admin or any(sender.may(action, table) for action in TABLE_ACTIONS)
-
-
-def apply_batch(engine: ServedEngine, body: Publish | Delete) -> Batch:
-    """Apply a published batch."""
-    if isinstance(body, Publish):
-        return engine.upsert_columns(body.table, body.columns, body.absent)
-    return engine.delete_column(body.table, body.keys)
-
-
-def apply_record(engine: ServedEngine, record: Record) -> None:
-    """Do once more what a record of the log did."""
-    if record.kind is RecordKind.STATEMENT:
-        engine.execute(record.payload.decode())
-        return
-    body = bodies.decode(record.payload)
-    if not isinstance(body, Publish | Delete):
-        raise BadFrame(f"a {type(body).__name__} in the log")
-    apply_batch(engine, body)
 
 
 #: Of the messages kept, the latest up to so many bytes are looked at: a few milliseconds of work.

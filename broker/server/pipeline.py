@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ class Pipeline:
 
     Nothing is released before the entries of its own group and all earlier ones are on disk; while a group is being
     synced the next one gathers, so the slower the disk, the larger the groups. A group without entries does not
-    touch the disk, but still waits for those before it.
+    touch the disk, but still waits for those before it; where there is no disk, nothing waits.
+
+    The thread is our own: `run_in_executor` makes two futures a group, and takes one more turn of the loop to come
+    back. Hence a queue that wakes the thread, and a callback that wakes the loop.
     """
 
     def __init__(self, log: CommitLog, release: Callable[[list[Step]], None], limit_bytes: int) -> None:
@@ -47,12 +51,15 @@ class Pipeline:
         self._limit_bytes = limit_bytes
         self._gathering: list[Step] = []
         self._syncing: list[Step] = []
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hullcast-log")
-        self._task: asyncio.Future[int] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._thread: Thread | None = None  # from the first group on
+        self._groups_to_sync: SimpleQueue[bool] = SimpleQueue()  # False: no more; at most one waits
+        self._busy = False  # the thread has a group
         self._scheduled = False
+        self._came_back: asyncio.Future[None] | None = None  # of whoever waits for the thread
         self.waiting_bytes = 0
         self.groups = 0
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failed: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def full(self) -> bool:
@@ -71,35 +78,50 @@ class Pipeline:
             self._log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
         self.waiting_bytes += step.size_bytes
         self._gathering.append(step)
-        if self._task is None and not self._scheduled:
+        if not self._busy and not self._scheduled:
             # not at once: all requests that have arrived by now make one group
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._start)
+            self._loop.call_soon(self.start)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin a group with what has gathered, unless one is under way."""
         self._scheduled = False
-        if self._task is not None or not self._gathering or self.failed.done():
+        if self._busy or not self._gathering or self.failed.done():
             return
         self._syncing, self._gathering = self._gathering, []
-        if any(step.outcome.entry is not None for step in self._syncing):
-            self.groups += 1
-            loop = asyncio.get_running_loop()
-            self._task = loop.run_in_executor(self._thread, self._log.write_and_sync)
-            self._task.add_done_callback(self._synced)
-        else:
+        if not any(step.outcome.entry is not None for step in self._syncing):
             self._leave()
-
-    def _synced(self, task: asyncio.Future[int]) -> None:
-        self._task = None
-        if task.cancelled():
             return
-        error = task.exception()
+        self.groups += 1
+        if self._log.directory is None:
+            self._leave()
+            return
+        if self._thread is None:
+            self._thread = Thread(target=self._sync_groups, name="hullcast-log", daemon=True)
+            self._thread.start()
+        self._busy = True
+        self._groups_to_sync.put(True)
+
+    def _sync_groups(self) -> None:
+        """The thread: sync a group each time it is told to, and say so on the loop."""
+        while self._groups_to_sync.get():
+            error: BaseException | None = None
+            try:
+                self._log.write_and_sync()
+            except BaseException as raised:  # noqa: BLE001  (`Server.run` raises it)
+                error = raised
+            self._loop.call_soon_threadsafe(self._synced, error)
+
+    def _synced(self, error: BaseException | None) -> None:
+        self._busy = False
+        if self._came_back is not None and not self._came_back.done():
+            self._came_back.set_result(None)
         if error is not None:  # nothing that waits may ever be acknowledged: the server must stop
             if not self.failed.done():
                 self.failed.set_exception(error)
             return
         self._leave()
-        self._start()
+        self.start()
 
     def _leave(self) -> None:
         steps, self._syncing = self._syncing, []
@@ -112,10 +134,13 @@ class Pipeline:
 
     async def stop(self) -> None:
         """Sync and release what is still waiting, then end the thread."""
-        while (self._gathering or self._task is not None) and not self.failed.done():
-            if self._task is not None:
-                await asyncio.wait([self._task])
-            self._start()
-        self._thread.shutdown(wait=True)
+        while (self._gathering or self._busy) and not self.failed.done():
+            if self._busy:
+                self._came_back = self._loop.create_future()
+                await self._came_back
+            self.start()
+        if self._thread is not None:
+            self._groups_to_sync.put(False)
+            self._thread.join()
         if self.failed.done():
             self.failed.exception()  # seen

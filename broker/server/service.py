@@ -13,11 +13,13 @@ import numpy as np
 
 from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.brain import Brain, apply_record
+from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived, apply_record
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.query_process import QueryLimits
+from hullcast.broker.server.receipts import OwedReceipts
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.subscribing import Limits
@@ -27,12 +29,13 @@ from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
 from hullcast.network.routing.router import Router
 from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import Failed
+from hullcast.network.wire.bodies import Done, Failed
 from hullcast.network.wire.columns import concatenate
 from hullcast.network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
 from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.frames import Directory, NodeEntry, Reply
 from hullcast.network.wire.limits import DEFAULT
+from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
     import zmq
@@ -129,7 +132,10 @@ class Server:
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
         )
+        self.receipts = OwedReceipts(self.children.answer)
         self.pauses = Pauses()
+        self._arrived: list[Arrived] = []  # publishes that have been read in this turn of the loop
+        self._arrived_rows = 0
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
@@ -171,7 +177,9 @@ class Server:
             await asyncio.gather(*tasks, return_exceptions=True)
             if self._checkpointing is not None:
                 await asyncio.gather(self._checkpointing, return_exceptions=True)
+            self._publish_arrived()
             await self.pipeline.stop()
+            self.receipts.close()
             await self.listener.stop()
             self._close()
 
@@ -200,6 +208,10 @@ class Server:
             if self.pipeline.full:
                 raise Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
             body = bodies.decode(request.body)
+            if isinstance(body, bodies.Publish):
+                self._gather(Arrived(body, request))
+                return
+            self._publish_arrived()  # what was asked before this is done before it
             if isinstance(body, bodies.NodeReport) and not request.id:  # `Children` lets only nodes send one
                 self._take_report(body)
             elif isinstance(body, bodies.Query):
@@ -211,6 +223,31 @@ class Server:
             self._put(request, self.brain.refusal(error, origin))
         except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
             self._put(request, self.brain.failure(error, "request"))
+
+    def _gather(self, arrived: Arrived) -> None:
+        """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
+        are many rows already: then others shall have their turn in between."""
+        self._arrived.append(arrived)
+        self._arrived_rows += most_rows(arrived.body.columns)
+        if self._arrived_rows >= TOGETHER_ROWS:
+            self._publish_arrived()
+
+    def on_quiet(self) -> None:
+        """All that had arrived was read: apply it, and let the log begin."""
+        self._publish_arrived()
+        if self.pipeline is not None:
+            self.pipeline.start()
+
+    def _publish_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        self._arrived_rows = 0
+        if not arrived:
+            return
+        try:
+            for one, outcome in zip(arrived, self.brain.publish(arrived, time.monotonic()), strict=True):
+                self._put(one.request, outcome)
+        except Exception as error:  # noqa: BLE001  (rows may have changed without a record of it)
+            self._fail(error)
 
     def _begin(self, request: Request, work: Work, owner: str) -> None:
         """Do a request, at once if it is done in a slice; otherwise others have their turns in between."""
@@ -273,10 +310,13 @@ class Server:
                 self._deliver(through, gathered)
                 through, gathered = 0, {}
                 self.children.void(outcome.void)
-            if request.id:
+            if request.id and isinstance(outcome.reply, Done) and outcome.reply.deleted is None:
+                self.receipts.owe(request, outcome.reply)
+            elif request.id:
                 self.children.answer(Reply(request.id, request.route, outcome.installs, reply))
         if through:
             self._deliver(through, gathered)
+        self.receipts.settle()
 
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
@@ -373,7 +413,9 @@ class Server:
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
-    """An outcome with its reply's bytes; one too large for a frame is refused."""
+    """An outcome with its reply's bytes; one too large for a frame is refused. Receipts are encoded when they leave."""
+    if isinstance(outcome.reply, Done) and outcome.reply.deleted is None:
+        return outcome, b""
     try:
         body = outcome.reply if isinstance(outcome.reply, bytes) else bodies.encode(outcome.reply)
         size = len(body) + sum(install.points.nbytes + 64 for install in outcome.installs)

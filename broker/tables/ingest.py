@@ -31,6 +31,8 @@ from hullcast.network.wire.errors import BadBatch, BadValue
 from hullcast.network.wire.value_columns import Mixed, is_values, row_count, taken
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
@@ -58,6 +60,13 @@ def ingest(table: Table, columns: ValueColumns, absent: Masks | None, interner: 
     """
     plan = _plan(table)
     return (None if absent else _one_row(plan, columns, interner)) or _columns(plan, columns, absent or {}, interner)
+
+
+def joined(batches: Sequence[Encoded]) -> Encoded:
+    """Several batches of one table, one behind the other."""
+    if len(batches) == 1:
+        return batches[0]
+    return Encoded(np.concatenate([batch.cells for batch in batches], axis=1), any(batch.partial for batch in batches))
 
 
 def ingest_keys(table: Table, keys: Values, interner: Interner) -> Floats:

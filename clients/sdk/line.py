@@ -336,6 +336,9 @@ class Line:
             self._due = len(self._held)
         self.regulate()
 
+    def on_quiet(self) -> None:
+        """Nothing was put off."""
+
     def _hear(self, payload: bytes) -> None:
         before = self.session.heard
         self._perform(self.session.take(payload))

@@ -15,19 +15,20 @@ import zmq
 from hullcast.network.link.endpoints import check_endpoint
 from hullcast.network.link.header import (
     BYE_CODES,
+    DATA,
     SESSION_BYTES,
     Ack,
     Bye,
-    Data,
     Header,
     Hello,
     Resend,
     Welcome,
     encode,
+    read_data,
     read_message,
 )
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
-from hullcast.network.link.session import LinkEffect, Received, Session, SessionStatistics, Transmit
+from hullcast.network.link.session import Session, SessionStatistics
 from hullcast.network.link.socket import (
     Context,
     EventSocket,
@@ -58,6 +59,10 @@ class ParentHandler(Protocol):
 
     def on_frame(self, payload: bytes) -> None:
         """The parent's next payload; a `PeerError` raised here closes the link, and the next one is fresh."""
+
+    def on_quiet(self) -> None:
+        """All that had arrived was handed to `on_frame`, or others on the loop shall have their turn: once after one or
+        more frames. What is sent here leaves at once, with what was sent since. Errors mean what they do there."""
 
     def on_down(self, why: str) -> None:
         """The connection is gone and the dialer tries again; `Dialer.state` says whether the session may go on."""
@@ -133,6 +138,8 @@ class Dialer:
         self.mismatch: VersionMismatch | None = None  # the failure, if the parent speaks another version
         self._writable = asyncio.Event()
         self._paused = False
+        self._flushing: asyncio.Handle | None = None
+        self._heard = False  # frames, since `on_quiet`
 
     @property
     def endpoints(self) -> Sequence[str]:
@@ -185,7 +192,10 @@ class Dialer:
         self._writable.set()
         self._cancel_timer()
         try:
-            if was_up and self._put(encode(Bye(code, text))):
+            if was_up:
+                self._flush()
+            if was_up and self._socket is not None and self._put(encode(Bye(code, text))):
+                self._socket.sent()
                 try:
                     async with asyncio.timeout(FAREWELL_S):
                         await self._parted.wait()
@@ -195,13 +205,14 @@ class Dialer:
             self._hang_up()
 
     def send(self, payload: bytes) -> None:
-        """Send in order, now or when the window allows or the connection is back; never blocks. `Overloaded` when
-        the queue is full, `ConnectionLost` when there is no session to send it in, `TooLarge` when the parent takes
-        only smaller payloads."""
+        """Send in order, at the end of this turn of the loop or when the window allows or the connection is back; never
+        blocks. `Overloaded` when the queue is full, `ConnectionLost` when there is no session to send it in, `TooLarge`
+        when the parent takes only smaller payloads."""
         if self._bond is None or self.state not in ("up", "interrupted"):
             raise ConnectionLost(f"the link of {self._name} is {self.state}")
-        for transmit in self._bond.session.send(payload, self._loop.time()):
-            self._transmit(transmit)
+        self._bond.session.send(payload)
+        if self._flushing is None:
+            self._mark()
 
     @property
     def writable(self) -> bool:
@@ -219,8 +230,9 @@ class Dialer:
             await self._writable.wait()
 
     def pause(self) -> None:
-        """Take no more frames until `resume`. We go on saying that we are there, and do not call the parent silent;
-        what it has for us it keeps, until that is too much and it closes the link as slow."""
+        """Take no more frames until `resume`, but for those that came in one message with the last one. We go on saying
+        that we are there, and do not call the parent silent; what it has for us it keeps, until that is too much and it
+        closes the link as slow."""
         self._paused = True
         if self._socket is not None and self.state == "up":
             self._socket.pause()
@@ -295,10 +307,11 @@ class Dialer:
         except BadSetting as error:  # such as a host name nobody knows at the moment
             self._lost(str(error))
             return
-        self._socket = EventSocket(self._raw, self._on_message)
+        self._socket = EventSocket(self._raw, self._on_message, self._on_quiet)
         self._monitor = EventSocket(monitor, self._on_event)
         self._timer = self._loop.call_later(self._limits.handshake_s, self._lost, "no welcome in time")
         self._put(encode(hello))
+        self._socket.sent()
 
     def _lost(self, why: str, *, target: str | None = None, in_vain: bool = False) -> None:
         """There is no connection (any more): tell the owner if there was one, and try again."""
@@ -350,7 +363,21 @@ class Dialer:
         self.guard(self._read, message)
 
     def _read(self, message: Message) -> None:
-        self._apply(*read_message([message.first.bytes, *message.rest], self._limits.message_bytes))
+        parts = [message.first.bytes, *message.rest]
+        if parts[0][:1] == DATA:
+            self._take(parts)
+        else:
+            self._apply(read_message(parts))
+
+    def _on_quiet(self) -> None:
+        """The end of a turn: the owner may act on all it heard, and what that leads to leaves together."""
+        if self._heard and self.state != "stopped":
+            self._heard = False
+            self.guard(self._be_quiet, None)
+        self._flush()
+
+    def _be_quiet(self, _: None) -> None:
+        self._handler.on_quiet()
 
     def guard(self, work: Callable[[Argument], None], argument: Argument) -> None:
         """Do what a message of the parent asks for, now or (a handler that put it off) later: a `PeerError` closes the
@@ -366,7 +393,29 @@ class Dialer:
         except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
             self._fail(error)
 
-    def _apply(self, header: Header, payload: bytes | None) -> None:
+    def _take(self, parts: list[bytes]) -> None:
+        """Hand the parent's payloads over, until one of them ends the link."""
+        bond = self._bond
+        if self.state != "up" or bond is None:
+            if self.state == "stopped":
+                return
+            raise BadFrame("something else before welcome")
+        seq, ack, payloads = read_data(parts, self._limits.message_bytes)
+        for payload in bond.session.take_data(seq, ack, payloads, self._loop.time()):
+            self._heard = True
+            self._handler.on_frame(payload)
+            if self._bond is not bond or self.state != "up":
+                return
+        self._after(bond.session)
+
+    def _after(self, session: Session) -> None:
+        """A message of the parent may call for an answer, and make room for those who wait."""
+        if self._flushing is None and session.pressing:
+            self._mark()
+        if not self._writable.is_set() and session.writable:
+            self._writable.set()
+
+    def _apply(self, header: Header) -> None:
         if isinstance(header, Bye):
             self._say_bye("leaving", "as you said")
             self._lose_session()
@@ -377,13 +426,15 @@ class Dialer:
             if self.state == "up":
                 raise BadFrame("welcome twice")
             self._arrive(header)
-        elif self.state != "up" or self._bond is None or not isinstance(header, Data | Ack | Resend):
+        elif self.state != "up" or self._bond is None or not isinstance(header, Ack | Resend):
             raise BadFrame("something else before welcome")
         else:
             session = self._bond.session
-            self._perform(session, session.receive(header, payload, self._loop.time()))
-            if not self._writable.is_set() and session.writable:
-                self._writable.set()
+            if isinstance(header, Ack):
+                session.take_ack(header.ack, header.sent, self._loop.time())
+            else:
+                session.take_resend(header.start, self._loop.time())
+            self._after(session)
 
     def _arrive(self, welcome: Welcome) -> None:
         """The parent let us in: go on with the session, or begin one."""
@@ -400,7 +451,7 @@ class Dialer:
             self._fresh += 1
         else:
             self._resumed += 1
-        transmits = bond.session.attach(welcome.received, now)
+        bond.session.attach(welcome.received, now)
         self.state = "up"
         self.failure = ""
         self._up_at = now
@@ -411,8 +462,7 @@ class Dialer:
         self._tick_due = now + self._tick_s
         self._timer = self._loop.call_at(self._tick_due, self._tick)
         log.info("link up", extra={"parent": self._endpoint, "fresh": not welcome.resumed})
-        for transmit in transmits:
-            self._transmit(transmit)
+        self._mark()
         told = dict(welcome.extra) | {
             "number": welcome.number,
             "heartbeat_s": welcome.heartbeat_s,
@@ -421,18 +471,6 @@ class Dialer:
         if self._paused and self._socket is not None:
             self._socket.pause()
         self._handler.on_up(told, not welcome.resumed)
-
-    def _perform(self, session: Session, effects: list[LinkEffect]) -> None:
-        """Make a session's effects happen, in order, until one of them ends the link."""
-        for effect in effects:
-            if self._bond is None or self._bond.session is not session or self.state != "up":
-                return
-            if isinstance(effect, Received):
-                self._handler.on_frame(effect.payload)
-            elif isinstance(effect, Transmit):
-                self._transmit(effect)
-            else:
-                self._lost(f"not heard for {effect.seconds:.1f} s")
 
     def _on_event(self, message: Message) -> None:
         """ZeroMQ says the connection is over; what came before may still be unread."""
@@ -456,19 +494,34 @@ class Dialer:
             session.excuse(now - session.heard_at)
         elif late > self._limits.heartbeat_s:  # this process stood still; its silence is not the parent's
             session.excuse(late)
-        self._perform(session, session.tick(now))
+        silent = session.tick(now)
+        if silent:
+            self._lost(f"not heard for {silent:.1f} s")
+        elif session.pressing:
+            self._mark()
         if self.state == "up" and now - session.heard_at >= self._stale_s:
             self._lost(f"not heard for {now - session.heard_at:.1f} s")  # another connection may do better
 
     # -- what goes out -----------------------------------------------------------------------------------------
 
-    def _transmit(self, transmit: Transmit) -> None:
-        if self._bond is None or not self._bond.session.connected:
+    def _mark(self) -> None:
+        """There is something to say: it leaves at the end of this turn."""
+        if self._socket is not None and not self._socket.reading:
+            self._flushing = self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what the session has to say, in as few messages as can be."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        if self._bond is None or self._socket is None:
             return
-        header, payload = transmit
-        if not self._put(header, payload):
-            self._bond.session.detach()  # the monitor will say so too, at the loop's next turn
-            self._loop.call_soon(self._gone, self._socket)
+        for message in self._bond.session.outgoing(self._loop.time()):
+            if not self._put(*message):
+                self._bond.session.detach()  # the monitor will say so too, at the loop's next turn
+                self._loop.call_soon(self._gone, self._socket)
+                return
+        self._socket.sent()
 
     def _gone(self, socket: EventSocket | None) -> None:
         if socket is not None and socket is self._socket and self.state == "up":
@@ -476,15 +529,16 @@ class Dialer:
 
     def _say_bye(self, code: str, text: str) -> None:
         """Last words on a connection that is closed next."""
+        self._flush()
         if self._put(encode(Bye(code, text))):
             self._linger_s = _LAST_WORDS_S
 
-    def _put(self, header: bytes, payload: bytes | None = None) -> bool:
+    def _put(self, *message: bytes) -> bool:
         """Whether ZeroMQ took the message; it does unless the connection is gone."""
         if self._socket is None or self._socket.closed:
             return False
         try:
-            self._socket.send((header,) if payload is None else (header, payload))
+            self._socket.send(*message)
         except zmq.Again:
             return False
         return True
@@ -493,6 +547,9 @@ class Dialer:
 
     def _hang_up(self) -> None:
         self._cancel_timer()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
         if self._raw is not None and self._socket is not None and self._monitor is not None:
             stop_monitor(self._raw)
             self._monitor.close()

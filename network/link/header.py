@@ -1,19 +1,22 @@
 """The first part of every link message: what it is, as bytes and as checked values.
 
-A header is a msgpack array `[version, kind, ...]`; PROTOCOL.md has the table. Whatever a stranger sends becomes one
-of the values below, a `BadFrame` or a `VersionMismatch`: nothing else, and at a cost bounded by `HEADER_BYTES`.
+DATA and ACK, which nearly all messages are, have fixed binary headers, and their first byte tells them apart: no array
+begins with it. All others are msgpack arrays `[version, kind, ...]`; PROTOCOL.md has the table. Whatever a stranger
+sends becomes one of the values below, a `BadFrame` or a `VersionMismatch`: nothing else, and at a cost bounded by
+`HEADER_BYTES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]  # has no types
 
 from hullcast.network.wire.errors import BadFrame, PeerError, VersionMismatch
 
-VERSION: Final = 2
+VERSION: Final = 3
 HEADER_BYTES: Final = 64 << 10
 SESSION_BYTES: Final = 16
 ROLES: Final = ("client", "node")
@@ -22,9 +25,16 @@ ROLES: Final = ("client", "node")
 BYE_CODES: Final = (
     "slow", "silent", "unknown", "full", "denied", "moved", "leaving", "protocol", "version", "internal",
 )  # fmt: skip
-#: One for all: msgpack's `packb` makes a packer, with a buffer, for each header. Only plain values go through it, so
-#: no other thread can come in between.
-_pack: Final = msgpack.Packer().pack
+#: Payloads of one message: so many, and so many bytes of them together. One alone may be larger. With so many lengths
+#: a header has less than 1024 bytes, the least an end may announce as `message_bytes`.
+BUNDLE_FRAMES: Final = 128
+BUNDLE_BYTES: Final = 64 << 10
+#: The first bytes of binary headers; msgpack has small numbers for them.
+DATA: Final = b"\x01"
+ACK: Final = b"\x02"
+_BINARY: Final = Struct("<cqq")
+_BINARY_BYTES: Final = _BINARY.size
+_LENGTHS: Final = tuple(Struct(f"<{count}I") for count in range(BUNDLE_FRAMES + 1))
 _COUNT_MOST: Final = (1 << 63) - 1
 _TEXT_MOST: Final = 1024
 
@@ -54,10 +64,12 @@ class Welcome(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Payload `seq` of this direction follows; everything up to `ack` of the other direction has come."""
+    """Payload `seq` of this direction follows; everything up to `ack` of the other direction has come. With `lengths`
+    it is a bundle: so many payloads one after the other, `seq` is the first one's number."""
 
     seq: int
     ack: int
+    lengths: tuple[int, ...] = ()
 
 
 class Ack(NamedTuple):
@@ -86,12 +98,12 @@ Header: TypeAlias = Hello | Welcome | Data | Ack | Resend | Bye
 def encode(header: Header) -> bytes:
     """The header as the message's first part."""
     match header:
-        case Data(seq, ack):
-            return encode_data(seq, ack)
+        case Data(seq, ack, lengths):
+            return encode_data(seq, ack, lengths)
         case Ack(ack, sent):
-            fields: list[object] = ["ack", ack, sent]
+            return encode_ack(ack, sent)
         case Resend(start):
-            fields = ["resend", start]
+            fields: list[object] = ["resend", start]
         case Bye(code, text):
             fields = ["bye", code, text[:_TEXT_MOST]]
         case Hello():
@@ -102,16 +114,63 @@ def encode(header: Header) -> bytes:
     return packed
 
 
-def encode_data(seq: int, ack: int) -> bytes:
-    """The header of a payload."""
-    packed: bytes = _pack((VERSION, "data", seq, ack))
-    return packed
+def encode_data(seq: int, ack: int, lengths: Sequence[int] = ()) -> bytes:
+    """The header of a payload, or of a bundle of them."""
+    header = _BINARY.pack(DATA, seq, ack)
+    return header + _LENGTHS[len(lengths)].pack(*lengths) if lengths else header
+
+
+def encode_ack(ack: int, sent: int) -> bytes:
+    """The header of an acknowledgement."""
+    return _BINARY.pack(ACK, ack, sent)
+
+
+def read_data(parts: Sequence[bytes], message_bytes: int) -> tuple[int, int, Sequence[bytes]]:
+    """Number of the first payload, acknowledgement and payloads of a message that begins with `DATA`, or `BadFrame`."""
+    if len(parts) != 2:
+        raise BadFrame("data is a header and a payload")
+    header, body = parts
+    size = len(body)
+    if size > message_bytes:
+        raise BadFrame(f"payload of {size} bytes, at most {message_bytes}")
+    if len(header) == _BINARY_BYTES:
+        _, seq, ack = _BINARY.unpack(header)
+        payloads: Sequence[bytes] = (body,)
+    else:
+        seq, ack, lengths = _read_binary(header)
+        if size > BUNDLE_BYTES:
+            raise BadFrame(f"bundle of {size} bytes, at most {BUNDLE_BYTES}")
+        if sum(lengths) != size:
+            raise BadFrame(f"bundle of {size} bytes whose lengths add up to {sum(lengths)}")
+        payloads, end = [], 0
+        for length in lengths:
+            payloads.append(body[end : end + length])
+            end += length
+    if seq < 1 or ack < 0:
+        raise BadFrame("a number must be an integer from 0 (of a payload: 1) to 2**63-1")
+    return seq, ack, payloads
+
+
+def _read_binary(data: bytes) -> tuple[int, int, tuple[int, ...]]:
+    """The two numbers of a binary header, and the lengths behind them."""
+    count, rest = divmod(len(data) - _BINARY_BYTES, 4)
+    if rest or not 0 <= count <= BUNDLE_FRAMES:
+        raise BadFrame(f"binary header of {len(data)} bytes, for at most {BUNDLE_FRAMES} payloads")
+    _, first, second = _BINARY.unpack_from(data)
+    return first, second, _LENGTHS[count].unpack_from(data, _BINARY_BYTES)
 
 
 def decode(data: bytes) -> Header:
     """The value of a header, or `BadFrame`, or `VersionMismatch` when it speaks another version."""
     if len(data) > HEADER_BYTES:
         raise BadFrame(f"header of {len(data)} bytes, at most {HEADER_BYTES}")
+    if data[:1] in (DATA, ACK):
+        first, second, lengths = _read_binary(data)
+        if data[:1] == DATA:
+            return Data(_count(first, 1), _count(second), lengths)
+        if lengths:
+            raise BadFrame("an acknowledgement with lengths")
+        return Ack(_count(first), _count(second))
     try:
         fields = msgpack.unpackb(data)
     except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors are ValueErrors
@@ -120,10 +179,6 @@ def decode(data: bytes) -> Header:
         raise BadFrame("header is not [version, kind, ...]")
     if fields[0] != VERSION:
         raise VersionMismatch(VERSION, fields[0])
-    if fields[1] == "data" and len(fields) == 4:  # nearly all are: the same as `_data`, without its calls
-        seq, ack = fields[2], fields[3]
-        if type(seq) is int and type(ack) is int and 1 <= seq <= _COUNT_MOST and 0 <= ack <= _COUNT_MOST:
-            return Data(seq, ack)
     decoder = _DECODERS.get(fields[1])
     if decoder is None:
         raise BadFrame(f"unknown kind of header {fields[1][:20]!r}")
@@ -133,32 +188,19 @@ def decode(data: bytes) -> Header:
         raise BadFrame(f"{fields[1]} header with {len(fields) - 2} fields") from error
 
 
-def read_message(parts: list[bytes], message_bytes: int) -> tuple[Header, bytes | None]:
-    """A message's header and payload, or `BadFrame`."""
-    count = len(parts)
-    if count == 2:
-        if len(parts[1]) > message_bytes:
-            raise BadFrame(f"payload of {len(parts[1])} bytes, at most {message_bytes}")
-        return decode(parts[0]), parts[1]
-    if count != 1:
-        raise BadFrame("a message must be a header, perhaps with a payload")
-    return decode(parts[0]), None
+def read_message(parts: Sequence[bytes]) -> Header:
+    """The header of a message that is not a payload's, or `BadFrame`."""
+    if len(parts) != 1:
+        raise BadFrame("a message must be a header, with a payload if it is data")
+    return decode(parts[0])
 
 
 def is_bye(parts: list[bytes]) -> bool:
     """Whether a message ends a link."""
     try:
-        return isinstance(read_message(parts, 0)[0], Bye)
+        return isinstance(read_message(parts), Bye)
     except PeerError:
         return False
-
-
-def _data(seq: object, ack: object) -> Data:
-    return Data(_count(seq, 1), _count(ack))
-
-
-def _ack(ack: object, sent: object) -> Ack:
-    return Ack(_count(ack), _count(sent))
 
 
 def _resend(start: object) -> Resend:
@@ -206,8 +248,6 @@ def _welcome(fields: object) -> Welcome:
 
 
 _DECODERS: Final[dict[str, Callable[..., Header]]] = {
-    "data": _data,
-    "ack": _ack,
     "resend": _resend,
     "bye": _bye,
     "hello": _hello,

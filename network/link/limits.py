@@ -9,7 +9,7 @@ from hullcast.network.wire.errors import BadSetting
 #: A receiver acknowledges after this many bytes or frames, or with the next heartbeat. They are part of the protocol:
 #: a sender whose window were smaller would stand still until the heartbeat.
 ACK_BYTES = 512 << 10
-ACK_FRAMES = 64
+ACK_FRAMES = 256
 
 #: How often an end may ask for frames again before it is closed: in vain, since it was last heeded; and in windows,
 #: beyond what it acknowledged meanwhile. Every frame counts for `RESEND_BYTES` at least.

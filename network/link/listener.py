@@ -14,10 +14,23 @@ import zmq
 
 from hullcast.network.link.connections import Connections, descriptor_of
 from hullcast.network.link.endpoints import check_endpoint
-from hullcast.network.link.header import BYE_CODES, Bye, Header, Hello, Welcome, encode, is_bye, read_message
+from hullcast.network.link.header import (
+    BYE_CODES,
+    DATA,
+    Ack,
+    Bye,
+    Header,
+    Hello,
+    Resend,
+    Welcome,
+    encode,
+    is_bye,
+    read_data,
+    read_message,
+)
 from hullcast.network.link.limits import FAREWELL_S, LinkLimits
 from hullcast.network.link.peer import Peer, PeerHandler
-from hullcast.network.link.session import LinkEffect, Received, Session, Transmit
+from hullcast.network.link.session import Session
 from hullcast.network.link.socket import (
     DOOR_EVENTS,
     Context,
@@ -107,6 +120,9 @@ class Listener:
         self._refused: OrderedDict[bytes, None] = OrderedDict()
         self._connections = Connections(self._limits.strangers, self._limits.handshake_s)
         self._counters = _Counters()
+        self._dirty: dict[Peer, None] = {}  # with something to say at the end of the turn
+        self._flushing: asyncio.Handle | None = None
+        self._heard = False  # frames, since `on_quiet`
         self._leaving: list[tuple[Peer, str]] = []
         self._farewells: set[bytes] = set()
         self._numbers = 0
@@ -137,7 +153,7 @@ class Listener:
             undo.pop_all()
         self._raw = raw
         self.endpoint = bound_endpoint(raw)
-        self._socket = EventSocket(raw, self._on_message)
+        self._socket = EventSocket(raw, self._on_message, self._on_quiet)
         self._monitor = EventSocket(monitor, self._on_door)
         self._done = asyncio.Event()
         self._tick_s = self._limits.heartbeat_s / 2
@@ -194,12 +210,11 @@ class Listener:
         if peer.closed:
             return
         try:
-            transmits = peer.session.send(payload, self._loop.time())
+            peer.session.send(payload)
         except Overloaded as error:
             self._leave(peer, Bye("slow", str(error)))
             return
-        for transmit in transmits:
-            self._transmit(peer, transmit)
+        self._mark(peer)
 
     def close(self, peer: Peer, code: str, text: str) -> None:
         """See `Peer.close`."""
@@ -220,15 +235,12 @@ class Listener:
             self._counters.ignored += 1
             return
         try:
-            header, payload = read_message(parts, self._limits.message_bytes)
             if peer is None:
-                self._greet(identity, header, first)
-            elif isinstance(header, Bye):
-                self._leave(peer, Bye("leaving", "as you said"), why=f"{header.code}: {header.text}")
-            elif isinstance(header, Hello | Welcome):
-                raise BadFrame("a greeting inside a link")
+                self._greet(identity, read_message(parts), first)
+            elif parts[0][:1] == DATA:
+                self._take(peer, parts)
             else:
-                self._perform(peer, peer.session.receive(header, payload, self._loop.time()))
+                self._apply(peer, read_message(parts))
         except PeerError as error:
             if peer is not None:
                 self.close(peer, error.code, str(error))
@@ -237,19 +249,43 @@ class Listener:
         except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
             self._fail(error)
 
-    def _perform(self, peer: Peer, effects: list[LinkEffect]) -> None:
-        """Make a session's effects happen, in order, until the peer is closed by one of them."""
-        for effect in effects:
+    def _take(self, peer: Peer, parts: list[bytes]) -> None:
+        """Hand a peer's payloads over, until it is closed."""
+        session, counters = peer.session, self._counters
+        seq, ack, payloads = read_data(parts, self._limits.message_bytes)
+        for payload in session.take_data(seq, ack, payloads, self._loop.time()):
+            counters.received_frames += 1
+            counters.received_bytes += len(payload)
+            self._heard = True
+            self._handler.on_frame(peer, payload)
             if peer.closed:
                 return
-            if isinstance(effect, Received):
-                self._counters.received_frames += 1
-                self._counters.received_bytes += len(effect.payload)
-                self._handler.on_frame(peer, effect.payload)
-            elif isinstance(effect, Transmit):
-                self._transmit(peer, effect)
-            else:
-                self._leave(peer, Bye("silent", f"not heard for {effect.seconds:.1f} s"))
+        if session.pressing:
+            self._mark(peer)
+
+    def _apply(self, peer: Peer, header: Header) -> None:
+        match header:
+            case Ack(ack, sent):
+                peer.session.take_ack(ack, sent, self._loop.time())
+            case Resend(start):
+                peer.session.take_resend(start, self._loop.time())
+            case Bye(code, text):
+                self._leave(peer, Bye("leaving", "as you said"), why=f"{code}: {text}")
+                return
+            case _:
+                raise BadFrame("a greeting inside a link")
+        if peer.session.pressing:
+            self._mark(peer)
+
+    def _on_quiet(self) -> None:
+        """The end of a turn: the owner may act on all it heard, and what that leads to leaves together."""
+        if self._heard and not self._stopping:
+            self._heard = False
+            try:
+                self._handler.on_quiet()
+            except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
+                self._fail(error)
+        self._flush()
 
     def _greet(self, identity: bytes, header: Header, frame: zmq.Frame) -> None:
         """A connection's first message: begin a session, resume one, or refuse."""
@@ -288,17 +324,16 @@ class Listener:
 
     def _resume(self, peer: Peer, identity: bytes, hello: Hello, frame: zmq.Frame) -> None:
         try:
-            transmits = peer.session.attach(hello.received, self._loop.time())
+            peer.session.attach(hello.received, self._loop.time())
         except BadFrame as error:
             self._leave(peer, Bye("protocol", str(error)))
             raise
         self._unbind(peer, Bye("moved", "the session went on on another connection"))
         self._bind(peer, identity, frame)
         self._counters.resumed += 1
-        log.info("peer resumed", extra={"peer": peer.number, "resent": len(transmits)})
+        log.info("peer resumed", extra={"peer": peer.number, "resent": peer.session.statistics().waiting_frames})
         self._say_welcome(peer, resumed=True)
-        for transmit in transmits:
-            self._transmit(peer, transmit)
+        self._mark(peer)
 
     def _say_welcome(self, peer: Peer, *, resumed: bool) -> None:
         limits = self._limits
@@ -330,7 +365,11 @@ class Listener:
             for peer in list(self._peers.values()):
                 if late > self._limits.heartbeat_s:  # this process stood still; its silence is not theirs
                     peer.session.excuse(late)
-                self._perform(peer, peer.session.tick(now))
+                silent = peer.session.tick(now)
+                if silent:
+                    self._leave(peer, Bye("silent", f"not heard for {silent:.1f} s"))
+                elif peer.session.pressing:
+                    self._mark(peer)
             self._connections.sweep(now)
         finally:
             self._tick_due = now + self._tick_s
@@ -339,22 +378,45 @@ class Listener:
 
     # -- what goes out -----------------------------------------------------------------------------------------
 
-    def _transmit(self, peer: Peer, transmit: Transmit) -> None:
-        if not peer.session.connected:
-            return
-        header, payload = transmit
-        if not self._put(peer.identity, header, payload):
-            peer.session.detach()
-        elif payload is not None:
-            self._counters.sent_frames += 1
-            self._counters.sent_bytes += len(payload)
+    def _mark(self, peer: Peer) -> None:
+        """A peer has something to say: it leaves at the end of this turn."""
+        self._dirty[peer] = None
+        if self._flushing is None and not self._socket.reading:
+            self._flushing = self._loop.call_soon(self._flush)
 
-    def _put(self, identity: bytes, header: bytes, payload: bytes | None = None) -> bool:
+    def _flush(self) -> None:
+        """Send what peers have to say, in as few messages as can be."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        if self._socket.closed:
+            return
+        if self._dirty:
+            dirty, self._dirty = self._dirty, {}
+            now = self._loop.time()
+            for peer in dirty:
+                if not peer.closed:
+                    self._say_all(peer, now)
+        self._socket.sent()
+
+    def _say_all(self, peer: Peer, now: float) -> None:
+        """What the session has to say now."""
+        session, counters = peer.session, self._counters
+        before = session.flown
+        for message in session.outgoing(now):
+            if not self._put(peer.identity, *message):
+                session.detach()
+                return
+            if len(message) == 2:
+                counters.sent_bytes += len(message[1])
+        counters.sent_frames += session.flown - before
+
+    def _put(self, identity: bytes, *message: bytes) -> bool:
         """Whether ZeroMQ took the message; it does unless the connection is gone."""
         if self._socket.closed:
             return False
         try:
-            self._socket.send((identity, header) if payload is None else (identity, header, payload))
+            self._socket.send(identity, *message)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
@@ -379,6 +441,7 @@ class Listener:
         if len(self._refused) > _REFUSED_MOST:
             self._refused.popitem(last=False)
         self._put(identity, encode(bye))
+        self._socket.sent()
         self._connections.expel(descriptor, self._loop.time() + FAREWELL_S)
 
     def _refuse(self, identity: bytes, frame: zmq.Frame, bye: Bye) -> None:
@@ -399,6 +462,7 @@ class Listener:
         self._leaving.append((peer, why or f"{bye.code}: {bye.text}"))
 
     def _forget(self, peer: Peer, bye: Bye) -> None:
+        self._say_all(peer, self._loop.time())
         peer.closed = True
         del self._peers[peer.number]
         del self._sessions[self._session_ids.pop(peer.number)]
@@ -427,6 +491,8 @@ class Listener:
 
     def _close(self) -> None:
         self._timer.cancel()
+        if self._flushing is not None:
+            self._flushing.cancel()
         if self._raw is not None and not self._socket.closed:
             stop_monitor(self._raw)
         self._monitor.close()

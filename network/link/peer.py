@@ -17,6 +17,10 @@ class PeerHandler(Protocol):
     def on_frame(self, peer: Peer, payload: bytes) -> None:
         """The child's next payload; a `PeerError` raised here closes that child's link."""
 
+    def on_quiet(self) -> None:
+        """All that had arrived was handed to `on_frame`, or others on the loop shall have their turn: once after one or
+        more frames, of one child or of many. What is sent here leaves at once, with what was sent since."""
+
     def on_leave(self, peer: Peer, why: str) -> None:
         """The child is gone and will not come back as this peer; once for each `on_join`."""
 
@@ -51,9 +55,10 @@ class Peer:
         return f"Peer({self.number}, {self.role} {self.name!r})"
 
     def send(self, payload: bytes) -> None:
-        """Send in order, now or when the window allows; never blocks. Beyond the queue's limits the peer is closed
-        as slow. To a closed peer nothing is sent: its owner will hear, or has heard, `on_leave`. `TooLarge` when
-        the peer takes only smaller payloads; then nothing was sent, and the link is as it was."""
+        """Send in order, at the end of this turn of the loop or when the window allows; never blocks. Beyond the
+        queue's limits the peer is closed as slow. To a closed peer nothing is sent: its owner will hear, or has heard,
+        `on_leave`. `TooLarge` when the peer takes only smaller payloads; then nothing was sent, and the link is as it
+        was."""
         self.owner.send(self, payload)
 
     def close(self, code: str, text: str = "") -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from hullcast.network.link.header import Ack, Data, Resend, encode, encode_data
+from hullcast.network.link.header import BUNDLE_BYTES, BUNDLE_FRAMES, Resend, encode, encode_ack, encode_data
 from hullcast.network.link.limits import (
     ACK_BYTES,
     ACK_FRAMES,
@@ -18,27 +19,8 @@ from hullcast.network.link.limits import (
 )
 from hullcast.network.wire.errors import BadFrame, InvariantBroken, Overloaded, TooLarge
 
-
-class Transmit(NamedTuple):
-    """Put this message on the connection, in order."""
-
-    header: bytes
-    payload: bytes | None
-
-
-class Received(NamedTuple):
-    """Hand this payload to the application, in order."""
-
-    payload: bytes
-
-
-class Silent(NamedTuple):
-    """The other end was not heard for `seconds`: it is gone."""
-
-    seconds: float
-
-
-LinkEffect: TypeAlias = Transmit | Received | Silent
+#: A message for the connection: its header, and, if it is data, what follows that.
+LinkMessage: TypeAlias = tuple[bytes] | tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +43,18 @@ class Session:
 
     Frames from the application, the oldest on the left; each deque's numbers are consecutive::
 
-        acknowledged | flying: handed to ZeroMQ | waiting: the window is full, or there is no connection
-              acked  | acked+1 ..       flown   | flown+1 ..                                        last
+        acknowledged | flying: handed to ZeroMQ | waiting: for the end of the turn, the window, or a connection
+              acked  | acked+1 ..       flown   | flown+1 ..                                               last
+
+    `send`, `take_..` and `tick` only note what is to be said. Their caller hands over what `outgoing` gives, once for
+    all of them: so frames of one turn of the event loop leave in few messages (bundles), and one acknowledgement is
+    enough.
 
     Invariants (`check` tests them):
       L1  acked + len(flying) + len(waiting) = last, and `flown` = acked + len(flying).
       L2  The bytes counted for flying and for waiting are theirs.
       L3  Without a connection nothing flies.
       L4  At most `queue_frames` and `queue_bytes` are held (one frame always fits).
-      L5  Nothing waits while a connection is there and the window has room.
 
     Go-back-N, and no buffer for frames that come early: a connection keeps order, so frames are missing only when it
     broke, and then HELLO and WELCOME say where to begin again. RESEND covers all other losses of a frame. It is a few
@@ -78,15 +63,17 @@ class Session:
     """
 
     __slots__ = (
-        "_acked", "_again_bytes", "_asked", "_connected", "_duplicates", "_flying", "_flying_bytes", "_gaps",
-        "_heard_at", "_heeded_at", "_highest", "_ignored", "_last", "_limits", "_message_bytes", "_owed_bytes",
-        "_owed_frames", "_received", "_resent", "_spoke_at", "_unheeded", "_waiting", "_waiting_bytes",
+        "_acked", "_again_bytes", "_asked", "_bundle_bytes", "_connected", "_duplicates", "_flying", "_flying_bytes",
+        "_gaps", "_heard_at", "_heeded_at", "_highest", "_ignored", "_last", "_limits", "_message_bytes", "_must_ack",
+        "_must_ask", "_owed_bytes", "_owed_frames", "_received", "_resent", "_spoke_at", "_unheeded", "_waiting",
+        "_waiting_bytes",
     )  # fmt: skip
 
     def __init__(self, limits: LinkLimits, now: float, message_bytes: int | None = None) -> None:
         """A session without a connection; `message_bytes` is what the other end accepts."""
         self._limits = limits
         self._message_bytes = limits.message_bytes if message_bytes is None else message_bytes
+        self._bundle_bytes = min(BUNDLE_BYTES, self._message_bytes)
         self._connected = False
         self._acked = self._last = self._highest = 0  # highest: ever handed over, so the other end may know it
         self._flying: deque[bytes] = deque()
@@ -94,7 +81,9 @@ class Session:
         self._flying_bytes = self._waiting_bytes = 0
         self._received = 0
         self._owed_frames = self._owed_bytes = 0  # received, not yet acknowledged
+        self._must_ack = False
         self._asked = 0  # the start we asked for with RESEND, until it comes or a heartbeat passes
+        self._must_ask = False  # asked, but not yet said
         self._heard_at = self._spoke_at = now
         self._resent = self._duplicates = self._gaps = self._ignored = 0
         self._heeded_at = -math.inf  # when a RESEND was last heeded
@@ -110,6 +99,11 @@ class Session:
     def sent(self) -> int:
         """The number of the last frame taken from the application."""
         return self._last
+
+    @property
+    def flown(self) -> int:
+        """The number of the last frame handed over, of those that count as on their way."""
+        return self._acked + len(self._flying)
 
     @property
     def acknowledged(self) -> int:
@@ -140,7 +134,14 @@ class Session:
             and len(self._flying) + len(self._waiting) < limits.queue_frames // 2 + 1
         )
 
-    def send(self, payload: bytes, now: float) -> list[Transmit]:
+    @property
+    def pressing(self) -> bool:
+        """Whether `outgoing` would have something to say now."""
+        return self._connected and (
+            self._must_ack or self._must_ask or (bool(self._waiting) and self._has_room(self._waiting[0]))
+        )
+
+    def send(self, payload: bytes) -> None:
         """Take a payload; `Overloaded` when too much is unacknowledged, `TooLarge` when the other end would not take
         it at any time; then it was not taken."""
         size, limits = len(payload), self._limits
@@ -154,53 +155,78 @@ class Session:
         self._last += 1
         self._waiting.append(payload)
         self._waiting_bytes += size
-        return self._advance(now) if self._connected else []
 
-    def receive(self, header: Data | Ack | Resend, payload: bytes | None, now: float) -> list[LinkEffect]:
-        """Apply one message of the other end; `BadFrame` when it cannot have been sent in good faith."""
+    def take_data(self, seq: int, ack: int, payloads: Sequence[bytes], now: float) -> Sequence[bytes]:
+        """Payloads of the other end, `seq` and those that follow it; those of them that are for the application now.
+        `BadFrame` when this cannot have been said in good faith."""
         self._heard_at = now
-        effects: list[LinkEffect] = []
-        if isinstance(header, Data):
-            if payload is None:
-                raise BadFrame("data without a payload")
-            seq = header.seq
-            if seq == self._received + 1:
-                self._received = seq
-                self._owed_frames += 1
-                self._owed_bytes += len(payload)
-                effects.append(Received(payload))
-            elif seq <= self._received:
-                self._duplicates += 1
-                self._owed_frames += 1  # the other end may have missed the acknowledgement
+        count, new = len(payloads), payloads
+        if seq != self._received + 1:
+            if seq > self._received:
+                self._ask()
+                count, new = 0, ()
             else:
-                self._ask(effects, now)
-            if header.ack != self._acked:
-                self._acknowledged(header.ack)
-            if self._owed_frames >= ACK_FRAMES or self._owed_bytes >= ACK_BYTES:
-                effects.append(self._ack(now))
-        elif isinstance(header, Ack):
-            self._acknowledged(header.ack)
-            if header.sent > self._received:
-                self._ask(effects, now)
-        else:
-            self._acknowledged(header.start - 1)
-            self._heed(header.start - 1, now)
-        if self._waiting and self._connected:
-            effects += self._advance(now)
-        return effects
+                had = min(count, self._received + 1 - seq)
+                self._duplicates += had
+                new = payloads[had:]
+        self._received += len(new)
+        self._owed_frames += count  # duplicates too: the other end may have missed the acknowledgement
+        self._owed_bytes += sum(map(len, new))
+        if self._owed_frames >= ACK_FRAMES or self._owed_bytes >= ACK_BYTES:
+            self._must_ack = True
+        if ack != self._acked:
+            self._acknowledged(ack)
+        return new
 
-    def tick(self, now: float) -> list[LinkEffect]:
-        """Acknowledge and show life when it is time; say `Silent` when the other end does not."""
+    def take_ack(self, ack: int, sent: int, now: float) -> None:
+        """The other end has all up to `ack`, and has sent all up to `sent`; `BadFrame` when it cannot have."""
+        self._heard_at = now
+        self._acknowledged(ack)
+        if sent > self._received:
+            self._ask()
+
+    def take_resend(self, start: int, now: float) -> None:
+        """The other end misses frames from `start` on; `BadFrame` when it cannot, or asks for sport."""
+        self._heard_at = now
+        self._acknowledged(start - 1)
+        self._heed(start - 1, now)
+
+    def tick(self, now: float) -> float:
+        """Show life when it is time, which acknowledges too; how long the other end has been silent, if that is so
+        long that it is gone, else 0."""
         silent = now - self._heard_at
         if silent >= self._limits.silence_s:
-            return [Silent(silent)]
+            return silent
         self._asked = 0
-        if self._connected and (self._owed_frames or now - self._spoke_at >= self._limits.heartbeat_s):
-            return [self._ack(now)]
-        return []
+        if now - self._spoke_at >= self._limits.heartbeat_s:
+            self._must_ack = True
+        return 0.0
 
-    def attach(self, received: int, now: float) -> list[Transmit]:
-        """A connection is there and the other end has everything up to `received`: send what follows."""
+    def outgoing(self, now: float) -> list[LinkMessage]:
+        """All that is to be said now, in this order."""
+        messages: list[LinkMessage] = []
+        if not self._connected:
+            return messages
+        if self._must_ask:
+            self._must_ask = False
+            messages.append((encode(Resend(self._asked)),))
+        waiting = self._waiting
+        if waiting and self._has_room(waiting[0]):
+            while waiting and self._has_room(waiting[0]):
+                messages.append(self._bundle())
+        elif self._must_ack:
+            messages.append((encode_ack(self._received, self.flown),))
+        else:
+            if messages:
+                self._spoke_at = now
+            return messages
+        self._spoke_at = now
+        self._must_ack = False
+        self._owed_frames = self._owed_bytes = 0
+        return messages
+
+    def attach(self, received: int, now: float) -> None:
+        """A connection is there and the other end has everything up to `received`: what follows is sent (again)."""
         if received < self._acked:
             raise BadFrame(f"frame {self._acked} was acknowledged, now only {received} is said to have come")
         self._acknowledged(received)
@@ -208,8 +234,8 @@ class Session:
         self._connected = True
         self._heard_at = now
         self._forgive()
+        self._must_ack = self._must_ask = False
         self._asked = self._owed_frames = self._owed_bytes = 0  # HELLO and WELCOME acknowledged everything
-        return self._advance(now)
 
     def detach(self) -> None:
         """The connection is gone, and what flew may be gone with it."""
@@ -235,7 +261,7 @@ class Session:
         )
 
     def check(self) -> None:
-        """Raise `InvariantBroken` unless L1 to L5 hold."""
+        """Raise `InvariantBroken` unless L1 to L4 hold."""
         limits, held = self._limits, len(self._flying) + len(self._waiting)
         for name, holds in {
             "L1": self._acked + held == self._last and self._highest <= self._last,
@@ -243,37 +269,43 @@ class Session:
             and self._waiting_bytes == sum(map(len, self._waiting)),
             "L3": self._connected or not self._flying,
             "L4": held <= limits.queue_frames and (held <= 1 or self.held_bytes <= limits.queue_bytes),
-            "L5": not (self._connected and self._waiting and self._has_room()),
         }.items():
             if not holds:
                 raise InvariantBroken(f"{name}: {self.statistics()}")
 
-    def _has_room(self) -> bool:
+    def _has_room(self, payload: bytes) -> bool:
         """Whether one more frame may fly; a frame larger than the window flies alone."""
         limits, flying = self._limits, len(self._flying)
         return not flying or (
-            flying < limits.window_frames and self._flying_bytes + len(self._waiting[0]) <= limits.window_bytes
+            flying < limits.window_frames and self._flying_bytes + len(payload) <= limits.window_bytes
         )
 
-    def _advance(self, now: float) -> list[Transmit]:
-        """Let waiting frames fly while the window has room."""
-        transmits: list[Transmit] = []
-        while self._waiting and self._has_room():
-            payload = self._waiting.popleft()
+    def _bundle(self) -> LinkMessage:
+        """Let waiting frames fly, at least one, as many as the window has room for and one message may hold."""
+        flying, waiting = self._flying, self._waiting
+        flown = self.flown
+        payloads: list[bytes] = []
+        lengths: list[int] = []
+        total = 0
+        most_frames = min(BUNDLE_FRAMES, self._limits.window_frames - len(flying))
+        most_bytes = min(self._bundle_bytes, self._limits.window_bytes - self._flying_bytes)
+        while waiting:
+            payload = waiting[0]
             size = len(payload)
-            self._waiting_bytes -= size
-            self._flying.append(payload)
-            self._flying_bytes += size
-            flown = self._acked + len(self._flying)
-            if flown > self._highest:
-                self._highest = flown
-            else:
-                self._resent += 1
-            transmits.append(Transmit(encode_data(flown, self._received), payload))
-        if transmits:
-            self._spoke_at = now
-            self._owed_frames = self._owed_bytes = 0
-        return transmits
+            if payloads and (total + size > most_bytes or len(payloads) >= most_frames):
+                break
+            flying.append(waiting.popleft())
+            payloads.append(payload)
+            lengths.append(size)
+            total += size
+        self._waiting_bytes -= total
+        self._flying_bytes += total
+        count = len(payloads)
+        self._resent += max(0, min(flown + count, self._highest) - flown)
+        self._highest = max(self._highest, flown + count)
+        if count == 1:
+            return encode_data(flown + 1, self._received), payloads[0]
+        return encode_data(flown + 1, self._received, lengths), b"".join(payloads)
 
     def _acknowledged(self, ack: int) -> None:
         """Forget frames the other end has; an old acknowledgement says nothing new."""
@@ -319,15 +351,9 @@ class Session:
             self._waiting.appendleft(payload)
             self._waiting_bytes += len(payload)
 
-    def _ask(self, effects: list[LinkEffect], now: float) -> None:
+    def _ask(self) -> None:
         """Ask for the missing frames, once: everything behind the gap is missing too, and would ask again."""
         if self._asked != self._received + 1:
             self._asked = self._received + 1
             self._gaps += 1
-            self._spoke_at = now
-            effects.append(Transmit(encode(Resend(self._asked)), None))
-
-    def _ack(self, now: float) -> Transmit:
-        self._spoke_at = now
-        self._owed_frames = self._owed_bytes = 0
-        return Transmit(encode(Ack(self._received, self._acked + len(self._flying))), None)
+            self._must_ask = True

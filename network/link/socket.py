@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -183,16 +183,20 @@ def check_curve(endpoint: str, curve: Curve | None) -> Curve | None:
 
 
 class EventSocket:
-    """A ZeroMQ socket on the asyncio loop: `on_message` gets each message.
+    """A ZeroMQ socket on the asyncio loop: `on_message` gets each message, and `on_quiet` is called after the last one
+    of a turn: all that had arrived was read, or others on the loop shall have theirs.
 
     ZeroMQ's descriptor becomes readable when something *changed*, and any call on the socket may take that signal
     away (edge-triggered). So: after the signal we read until nothing is left, or come back by ourselves when a batch
-    is full, and after sending outside of reading we look again.
+    is full, and whoever sends asks afterwards whether something came (`sent`).
     """
 
-    def __init__(self, socket: Socket, on_message: Callable[[Message], None]) -> None:
+    def __init__(
+        self, socket: Socket, on_message: Callable[[Message], None], on_quiet: Callable[[], None] | None = None
+    ) -> None:
         self._socket = socket
         self._on_message = on_message
+        self._on_quiet = on_quiet
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.get(zmq.FD))
         self._again: asyncio.Handle | None = None
@@ -206,15 +210,23 @@ class EventSocket:
         """Whether `close` was called."""
         return self._descriptor < 0
 
-    def send(self, parts: Sequence[bytes]) -> None:
+    @property
+    def reading(self) -> bool:
+        """Whether this is called from inside `on_message`, which `on_quiet` follows in the same turn, or from there."""
+        return self._reading
+
+    def send(self, *parts: bytes) -> None:
         """Send one message now, its last part without a copy if it is large; `zmq.ZMQError` when there is nobody to
-        take it."""
+        take it. `sent` must follow, once for all messages of a turn."""
         send, last = self._socket.send, parts[-1]
         for part in parts[:-1]:
             send(part, _NOW_AND_MORE)
         send(last, _NOW, len(last) < _SHARED_BYTES)
-        if self._again is None and not self._reading:
-            self._again = self._loop.call_soon(self._read)
+
+    def sent(self) -> None:
+        """Sending may have taken the signal away that something came: read that at the loop's next turn."""
+        if self._again is None and self._may_read() and self._is_readable():
+            self.look_again()
 
     def look_again(self) -> None:
         """Read at the loop's next turn."""
@@ -243,6 +255,8 @@ class EventSocket:
         """Read what is there, without limit; for a socket whose news must be known before going on."""
         while not self.closed and (message := self._receive()) is not None:
             self._on_message(message)
+        if self._on_quiet is not None and not self._reading:
+            self._on_quiet()
 
     def close(self, linger_s: float = 0.0) -> None:
         """Stop reading and close the socket; last words may take `linger_s`. More than once does no harm."""
@@ -266,25 +280,36 @@ class EventSocket:
             ask_before = 0
         if self._reading or not self._may_read():
             return
-        self._reading = True
-        until = self._loop.time() + BATCH_S
-        drained = False
+        self._reading, drained = True, False
         try:
-            for count in range(BATCH_MESSAGES):
-                if count == ask_before and not int(self._socket.get(_EVENTS)) & _READABLE:
-                    drained = True
-                    return
-                message = self._receive()
-                if message is None:
-                    drained = True
-                    return
-                self._on_message(message)
-                if not self._may_read() or self._loop.time() >= until:
-                    return
+            drained = self._read_batch(ask_before)
         finally:
-            self._reading = False
             if not drained and self._may_read():
                 self.look_again()
+            self._reading = False
+        if self._on_quiet is not None:
+            self._reading = True
+            try:
+                self._on_quiet()
+            finally:
+                self._reading = False
+
+    def _read_batch(self, ask_before: int) -> bool:
+        """Whether nothing was left."""
+        until = self._loop.time() + BATCH_S
+        for count in range(BATCH_MESSAGES):
+            if count == ask_before and not self._is_readable():
+                return True
+            message = self._receive()
+            if message is None:
+                return True
+            self._on_message(message)
+            if not self._may_read() or self._loop.time() >= until:
+                return False
+        return False
+
+    def _is_readable(self) -> bool:
+        return bool(int(self._socket.get(_EVENTS)) & _READABLE)
 
     def _may_read(self) -> bool:
         return self._descriptor >= 0 and not self._paused

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -55,6 +54,9 @@ class Upward(Protocol):
 
     def on_request(self, peer: Peer, request: Request) -> None:
         """A child asks for something; its way back is noted in the route."""
+
+    def on_quiet(self) -> None:
+        """All requests that had arrived were handed over."""
 
     def on_children_changed(self) -> None:
         """A child joined or left."""
@@ -120,6 +122,9 @@ class Children:
             log.exception("frame failed", extra={"peer": peer.number, "child": peer.name})
             raise BadFrame(f"{type(error).__name__} while reading a frame") from error
 
+    def on_quiet(self) -> None:
+        self._upward.on_quiet()
+
     def _take(self, peer: Peer, payload: bytes) -> None:
         match decode(payload, kinds=UPWARD):
             case Request(number, route, origin) as request:
@@ -131,7 +136,7 @@ class Children:
                     raise BadFrame(f"a route of more than {LONGEST_ROUTE} links")
                 elif origin is None:
                     origin = Origin(peer.key, peer.name)
-                self._upward.on_request(peer, replace(request, route=(*route, peer.number), origin=origin))
+                self._upward.on_request(peer, request._replace(route=(*route, peer.number), origin=origin))
             case Leave(group, members) if peer.role == "client":
                 self.router.withdraw(peer.number, group, members)
             case Interest() as interest if peer.role == "node":

@@ -245,6 +245,9 @@ class Node:
             case frame:
                 raise BadFrame(f"a {type(frame).__name__} does not come from a parent")
 
+    def on_quiet(self) -> None:
+        """Nothing was put off."""
+
     def _take_directory(self, epoch: bytes, path: tuple[tuple[bytes, str], ...], nodes: tuple[NodeEntry, ...]) -> None:
         self.path = path
         if any(node == self.id for node, _ in path):  # our parent hangs below us: nobody in this ring has a server

@@ -109,7 +109,7 @@ class Authenticator:
         self._reply(request, "200" if allowed else "400", "OK" if allowed else "no access", key if allowed else "")
 
     def _reply(self, request: bytes, status: str, text: str, user: str) -> None:
-        self._socket.send([b"1.0", request, status.encode(), text.encode(), user.encode(), b""])
+        self._socket.send(b"1.0", request, status.encode(), text.encode(), user.encode(), b"")
 
 
 def fingerprint(key: str) -> str:

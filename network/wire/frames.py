@@ -1,14 +1,17 @@
 """Payload frames: what a link carries between a child and its parent. PROTOCOL.md says what each is for.
 
-A frame is a MessagePack array, its type first. The bodies of requests and replies are bytes in them: nodes on the
-way do not look inside.
+Requests and replies, which are most of what nodes pass on, have fixed headers: a node adds its hop, or takes it off,
+and does not look inside. The others are MessagePack arrays, their type first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, assert_never, cast
 
 import numpy as np
 
@@ -28,6 +31,17 @@ LONGEST_ROUTE = 64
 #: More than the fields of a request, a reply or an install take beside what is counted.
 _OVERHEAD_BYTES = 64
 
+#: The first byte of a request and of a reply; no MessagePack array begins with it.
+_REQUEST, _REPLY = b"QA"
+#: A request: first byte, flags, links passed, bytes of the origin, id, after; then the route, the origin, the body.
+_REQUEST_HEADER: Final = Struct("<BBBHQQ")
+#: A reply: first byte, links to pass, bytes of the installs, id; then the route, the installs, the body.
+_REPLY_HEADER: Final = Struct("<BBIQ")
+_ROUTES: Final = tuple(Struct(f"<{hops}I") for hops in range(LONGEST_ROUTE + 1))
+_AGAIN, _APART, _LAZY, _ALL_FLAGS = 1, 2, 4, 7
+_KEYLESS: Final = 0xFF  # in place of the length of an origin's key
+_ORIGIN_BYTES: Final = 2048  # a name has 255 characters at most
+
 #: The numbers of a MIN or MAX message as they travel: what the network mostly carries, and mostly one at a time. As
 #: columns with names and kinds a lone one is a frame of 123 bytes, of which 48 are numbers; as two blocks, of 69.
 _NUMBERS = ("il", "ir", "ol", "or", "best", "part")
@@ -36,16 +50,14 @@ _PARTITIONED = frozenset(("seq", *_NUMBERS))
 _WHOLE, _REAL = np.dtype(np.int64), np.dtype(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Who a request comes from: what its gateway knows. `key` is the authenticated public key, if there is one."""
 
     key: str | None
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """Up: a request. `route` are the numbers of the links it came by, the newest last.
 
     The last four are about changes. They may differ from one time a change is sent to the next, so they are not part of
@@ -91,8 +103,7 @@ class Install:
     points: Matrix
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Down: the answer to a request. Each node takes the last number off `route`; without any it is the receiver's."""
 
     id: int
@@ -148,37 +159,95 @@ Frame: TypeAlias = Request | Leave | Interest | Reply | Deliver | Advance | Rese
 
 def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
     """The bytes of a frame; TooLarge if no receiver would take them."""
-    if isinstance(frame, Reply | Request):
-        check_size(frame, limits)
+    if isinstance(frame, Request):
+        return _encode_request(frame, limits)
+    if isinstance(frame, Reply):
+        return _encode_reply(frame, limits)
     listed = _listed(frame)
     encoded = packing.pack(listed)
     packing.check_taken(str(listed[0]), encoded, limits.frame_bytes, limits)
     return encoded
 
 
-def check_size(frame: Reply | Request, limits: WireLimits = DEFAULT) -> None:
+def _encode_request(frame: Request, limits: WireLimits) -> bytes:
+    number, route, origin, body, after, again, apart, lazy = frame
+    sender = b"" if origin is None else origin_bytes(origin)
+    flags = _AGAIN * again | _APART * apart | _LAZY * lazy
+    hops = len(route)
+    encoded = b"".join(
+        (
+            _REQUEST_HEADER.pack(_REQUEST, flags, hops, len(sender), number, after),
+            _ROUTES[hops].pack(*route),
+            sender,
+            body,
+        )
+    )
+    if len(encoded) > limits.frame_bytes:
+        raise TooLarge("bytes of this request", len(encoded), limits.frame_bytes)
+    return encoded
+
+
+def _encode_reply(frame: Reply, limits: WireLimits) -> bytes:
+    number, route, installs, body = frame
+    packed = b""
+    if installs:
+        check_size(frame, limits)
+        packed = packing.pack([_listed_install(install) for install in installs])
+        packing.check_taken("reply", packed, limits.frame_bytes, limits)
+    hops = len(route)
+    head = _REPLY_HEADER.pack(_REPLY, hops, len(packed), number)
+    encoded = b"".join((head, _ROUTES[hops].pack(*route), packed, body))
+    if len(encoded) > limits.frame_bytes:
+        raise TooLarge("bytes of this reply", len(encoded), limits.frame_bytes)
+    return encoded
+
+
+@lru_cache(maxsize=1024)
+def origin_bytes(origin: Origin) -> bytes:
+    """An origin as requests carry it; a gateway needs the same few again and again."""
+    key = b"" if origin.key is None else origin.key.encode("utf-8", "surrogatepass")
+    length = _KEYLESS if origin.key is None else len(key)
+    if length > _KEYLESS or (length == _KEYLESS and origin.key is not None):
+        raise TooLarge("bytes of a key", len(key), _KEYLESS - 1)
+    found = bytes((length,)) + key + origin.name.encode("utf-8", "surrogatepass")
+    if len(found) > _ORIGIN_BYTES:
+        raise TooLarge("bytes of an origin", len(found), _ORIGIN_BYTES)
+    return found
+
+
+def check_size(frame: Reply, limits: WireLimits = DEFAULT) -> None:
     """TooLarge if `encode` would say so: judged without packing anything, and on the safe side by a few bytes."""
     size = len(frame.body) + _OVERHEAD_BYTES * (1 + len(frame.route))
-    if isinstance(frame, Reply):
-        size += sum(install.points.nbytes + _OVERHEAD_BYTES for install in frame.installs)
-    elif frame.origin is not None:
-        size += 4 * (len(frame.origin.name) + len(frame.origin.key or ""))  # characters
+    size += sum(install.points.nbytes + _OVERHEAD_BYTES for install in frame.installs)
     if size > limits.frame_bytes:
-        raise TooLarge(f"bytes of this {type(frame).__name__.lower()}", size, limits.frame_bytes)
+        raise TooLarge("bytes of this reply", size, limits.frame_bytes)
 
 
 def decode(data: bytes, limits: WireLimits = DEFAULT, *, kinds: frozenset[str] | None = None) -> Frame:
     """The frame of bytes, or BadFrame; never anything else, whatever the bytes. Of other than those `kinds` nothing is
     built: what a child cannot send costs its parent nothing."""
+    if len(data) > limits.frame_bytes:
+        raise BadFrame(f"a frame of {len(data)} bytes; at most {limits.frame_bytes}")
+    first = data[0] if data else None
+    if first == _REQUEST:
+        _check_kind("request", kinds)
+        return _decode_request(data, limits)
+    if first == _REPLY:
+        _check_kind("reply", kinds)
+        return _decode_reply(data, limits)
     parts = array(packing.unpack(data, limits), "a frame")
     kind = parts[0] if parts else None
     reader = _READERS.get(kind) if type(kind) is str else None
     if reader is None:
         raise BadFrame(f"a frame begins with its type, not with {kind!r:.40}")
-    if kinds is not None and kind not in kinds:
-        raise BadFrame(f"a {kind} frame does not come from below")
+    _check_kind(str(kind), kinds)
     size, read = reader
     return read(array(parts, f"a {kind} frame", size), limits)
+
+
+def _check_kind(kind: str, kinds: frozenset[str] | None) -> None:
+    if kinds is not None and kind not in kinds:
+        raise BadFrame(f"a {kind} frame does not come from below")
 
 
 #: The types of frames that a child sends to its parent.
@@ -189,17 +258,6 @@ def _listed(frame: Frame) -> list[object]:
     match frame:
         case Deliver():
             return ["deliver", frame.through, pack_channels(frame.channels)]
-        case Request():
-            origin = None if frame.origin is None else [frame.origin.key, frame.origin.name]
-            return ["request", frame.id, frame.route, origin, frame.body, frame.after, frame.again, frame.apart, frame.lazy]
-        case Reply():
-            return [
-                "reply",
-                frame.id,
-                frame.route,
-                [_listed_install(install) for install in frame.installs],
-                frame.body,
-            ]
         case Leave():
             members = None if frame.members is None else column_format.pack_column(frame.members)[1]
             return ["leave", frame.group, members]
@@ -212,6 +270,8 @@ def _listed(frame: Frame) -> list[object]:
             return ["reset", frame.code, frame.text]
         case Directory():
             return ["directory", frame.epoch, frame.path, frame.nodes]
+        case Request() | Reply():
+            raise AssertionError("they have fixed headers")
         case _:
             assert_never(frame)
 
@@ -277,38 +337,60 @@ def _unpack_rectangles(seqs: object, numbers: object, limits: WireLimits) -> Col
     return columns
 
 
-def _request(parts: list[Any], limits: WireLimits) -> Request:
-    _, number, route, origin, body, after, again, apart, lazy = parts
+def _decode_request(data: bytes, limits: WireLimits) -> Request:
+    try:
+        _, flags, hops, size, number, after = _REQUEST_HEADER.unpack_from(data)
+        route = _ROUTES[hops].unpack_from(data, _REQUEST_HEADER.size)
+    except (StructError, IndexError):
+        raise BadFrame("a request whose header is not whole, or whose route is too long") from None
+    begin = _REQUEST_HEADER.size + 4 * hops
+    end = begin + size
+    if size > _ORIGIN_BYTES or end > len(data) or flags > _ALL_FLAGS or max(number, after) > fields.MOST:
+        raise BadFrame("a request with a number, a flag or an origin that cannot be")
+    _check_body(len(data) - end, "a request's body", limits)
+    origin = _origin(data[begin:end]) if size else None
     return Request(
-        integer(number, "a request's id"),
-        _route(route),
-        fields.optional(origin, _origin),
-        _body(body, "a request's body", limits),
-        integer(after, "the number of an earlier change"),
-        fields.boolean(again, "again"),
-        fields.boolean(apart, "apart"),
-        fields.boolean(lazy, "lazy"),
+        number, route, origin, data[end:], after, bool(flags & _AGAIN), bool(flags & _APART), bool(flags & _LAZY)
     )
 
 
-def _body(value: object, what: str, limits: WireLimits) -> bytes:
-    """A body that leaves room for what the frame gets on its way."""
-    body = fields.data(value, what)
-    if len(body) > limits.body_bytes:
-        raise BadFrame(f"{what} of {len(body)} bytes; at most {limits.body_bytes}")
-    return body
+def _check_body(size: int, what: str, limits: WireLimits) -> None:
+    """A body must leave room for what the frame gets on its way."""
+    if size > limits.body_bytes:
+        raise BadFrame(f"{what} of {size} bytes; at most {limits.body_bytes}")
 
 
-def _origin(value: object) -> Origin:
-    key, name = array(value, "an origin", 2)
-    return Origin(fields.optional(key, text, "a key"), text(name, "an origin's name"))
+@lru_cache(maxsize=1024)
+def _origin(data: bytes) -> Origin:
+    length = data[0]
+    end = 1 if length == _KEYLESS else 1 + length
+    if end > len(data):
+        raise BadFrame("an origin shorter than its key")
+    try:
+        name = data[end:].decode("utf-8", "surrogatepass")
+        return Origin(None if length == _KEYLESS else data[1:end].decode("utf-8", "surrogatepass"), name)
+    except UnicodeDecodeError:
+        raise BadFrame("an origin that is no text") from None
 
 
-def _route(value: object) -> tuple[int, ...]:
-    route = fields.integers(value, "a route")
-    if len(route) > LONGEST_ROUTE:
-        raise BadFrame(f"a route of {len(route)} links; at most {LONGEST_ROUTE}")
-    return route
+def _decode_reply(data: bytes, limits: WireLimits) -> Reply:
+    try:
+        _, hops, size, number = _REPLY_HEADER.unpack_from(data)
+        route = _ROUTES[hops].unpack_from(data, _REPLY_HEADER.size)
+    except (StructError, IndexError):
+        raise BadFrame("a reply whose header is not whole, or whose route is too long") from None
+    begin = _REPLY_HEADER.size + 4 * hops
+    end = begin + size
+    if end > len(data) or number > fields.MOST:
+        raise BadFrame("a reply with a number or installs that cannot be")
+    _check_body(len(data) - end, "a reply's body", limits)
+    installs: tuple[Install, ...] = ()
+    if size:
+        listed = packing.unpack(data[begin:end], limits)
+        installs = fields.items(listed, "installs", lambda install: _install(install, limits))
+        if not installs:
+            raise BadFrame("installs of none are left out")
+    return Reply(number, route, installs, data[end:])
 
 
 def _leave(parts: list[Any], limits: WireLimits) -> Leave:
@@ -327,16 +409,6 @@ def _interest(parts: list[Any], limits: WireLimits) -> Interest:
     if lows.shape != highs.shape:
         raise BadFrame("as many lows as highs")
     return Interest(integer(channel, "a channel"), integer(heard, "heard"), lows, highs)
-
-
-def _reply(parts: list[Any], limits: WireLimits) -> Reply:
-    _, number, route, installs, body = parts
-    return Reply(
-        integer(number, "a request's id"),
-        _route(route),
-        fields.items(installs, "installs", lambda install: _install(install, limits)),
-        _body(body, "a reply's body", limits),
-    )
 
 
 def _install(value: object, limits: WireLimits) -> Install:
@@ -393,10 +465,8 @@ def _node(value: object) -> NodeEntry:
 
 
 _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Frame]]] = {  # with the number of parts
-    "request": (9, _request),
     "leave": (3, _leave),
     "interest": (5, _interest),
-    "reply": (5, _reply),
     "deliver": (3, _deliver),
     "progress": (2, _progress),
     "reset": (3, _reset),

@@ -17,7 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # has none
 import pytest
 
 from hullcast.broker.engine.served import ServedEngine
-from hullcast.broker.server.brain import apply_batch
+from hullcast.broker.server.changing import apply_batch
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import BadParameter, BadValue, UsageError
 from hullcast.network.wire.values import from_user, scalars

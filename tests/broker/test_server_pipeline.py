@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ class SlowLog(CommitLog):
     """A log whose disk answers when told to."""
 
     def __init__(self) -> None:
-        super().__init__(None)
+        super().__init__(Path("log"))
         self.may_sync = threading.Event()
         self.broken = False
         self.groups: list[int] = []
@@ -117,3 +118,39 @@ async def test_steps_on_their_way_can_be_looked_at() -> None:
     log.may_sync.set()
     await pipeline.stop()
     assert list(pipeline) == []
+
+
+async def test_a_log_in_memory_needs_no_thread_and_no_wait() -> None:
+    left: list[int] = []
+    pipeline = Pipeline(CommitLog(None), lambda steps: left.extend(s.request.id for s in steps), 1000)
+    threads = threading.active_count()
+    pipeline.put(step(1, durable=True))
+    await asyncio.sleep(0)
+    assert left == [1]
+    assert pipeline.groups == 1
+    assert threading.active_count() == threads
+    await pipeline.stop()
+
+
+async def test_the_thread_ends_with_the_pipeline() -> None:
+    log = SlowLog()
+    log.may_sync.set()
+    pipeline = Pipeline(log, lambda steps: None, 1000)
+    for number in (1, 2):
+        pipeline.put(step(number, durable=True))
+    await settle()
+    assert "hullcast-log" in {thread.name for thread in threading.enumerate()}
+    await pipeline.stop()
+    assert "hullcast-log" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_group_that_is_synced_leaves_although_something_else_failed_meanwhile() -> None:
+    log, left = SlowLog(), list[int]()
+    pipeline = Pipeline(log, lambda steps: left.extend(s.request.id for s in steps), 1000)
+    pipeline.put(step(1, durable=True))
+    await settle()
+    pipeline.failed.set_exception(ValueError("the engine is in doubt"))
+    log.may_sync.set()
+    await pipeline.stop()
+    await settle()
+    assert left == [1]

@@ -151,7 +151,9 @@ async def test_a_gate_lets_so_many_pass_in_the_order_they_came_and_a_cancelled_o
         pass
 
 
-@pytest.mark.parametrize(("theirs", "remedy"), [(1, "upgrade the other side"), (3, "upgrade this side")])
+@pytest.mark.parametrize(
+    ("theirs", "remedy"), [(VERSION - 1, "upgrade the other side"), (VERSION + 1, "upgrade this side")]
+)
 @pytest.mark.parametrize("says", [["bye", "version", "no"], ["welcome", {}]])
 async def test_a_server_of_another_version_is_named_as_such_at_once(
     theirs: int, remedy: str, says: list[object]
@@ -166,7 +168,7 @@ async def test_a_server_of_another_version_is_named_as_such_at_once(
                 await old.send_multipart([identity, msgpack.packb([theirs, *says])])
 
         answering = asyncio.create_task(answer(), name="test.old server")
-        with pytest.raises(VersionMismatch, match=f"version 2, the other side {theirs}; {remedy}") as caught:
+        with pytest.raises(VersionMismatch, match=f"version {VERSION}, the other side {theirs}; {remedy}") as caught:
             await hullcast.connect(f"tcp://127.0.0.1:{port}", timeout=30)
         assert (caught.value.ours, caught.value.theirs) == (VERSION, theirs)
         answering.cancel()

@@ -61,12 +61,18 @@ def test_a_frame_or_body_has_the_fields_that_the_page_lists(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("kind", [frames.Request, frames.Reply])
+def test_the_fields_of_a_fixed_header_are_in_its_table(kind: Any) -> None:
+    table = PAGE.split(f"| bytes of a {kind.__name__.lower()} |")[1].split("\n\n")[0]
+    assert set(names_of(kind)) <= set(re.findall(r"`(\w+)`", table))
+
+
 def test_the_page_lists_nothing_else() -> None:
     assert LISTED.keys() == FRAMES.keys() | BODIES.keys()
 
 
 def test_frames_stand_under_their_direction() -> None:
-    up = set(re.findall(r"^\*\*(\w+)\*\* `\[", section("PROTOCOL.md", "### 5.1 Up"), re.MULTILINE))
+    up = set(re.findall(r"^\*\*(\w+)\*\*(?:: a request| `\[)", section("PROTOCOL.md", "### 5.1 Up"), re.MULTILINE))
     assert up == frames.UPWARD, f"PROTOCOL.md, 5.1 Up: a child sends {', '.join(sorted(frames.UPWARD))}"
 
 
@@ -80,7 +86,6 @@ def test_frames_stand_under_their_direction() -> None:
         ),  # these come as installs
         ("An install is", names_of(frames.Install)),
         ("nodes are", names_of(frames.NodeEntry)),
-        ("origin to", names_of(frames.Origin)),
     ],
 )
 def test_a_part_of_a_frame_has_the_fields_that_the_page_lists(what: str, declared: list[str]) -> None:
@@ -113,9 +118,18 @@ def test_a_header_has_the_fields_that_the_page_lists(name: str) -> None:
         assert split(row[2]) == declared, f"PROTOCOL.md, section 3: {name} has {', '.join(declared)}"
 
 
+@pytest.mark.parametrize(("name", "first"), [("data", header.DATA), ("ack", header.ACK)])
+def test_a_binary_header_has_the_fields_that_the_page_lists(name: str, first: bytes) -> None:
+    row = re.search(rf"^\| {name} \| (\d+) \| (.*)\|$", PAGE, re.MULTILINE)
+    assert row is not None, f"PROTOCOL.md, section 3: add a row for {name}"
+    assert bytes([int(row[1])]) == first
+    assert re.findall(r"`(\w+)`", row[2]) == names_of(getattr(header, name.capitalize()))
+    assert [int(size) for size in re.findall(r"(\d+) bytes(?! each)", row[2])] == [8, 8]
+
+
 def test_the_version_is_that_of_the_code() -> None:
     title = re.match(r"# The protocol, version (\d+)\n", PAGE)
-    first = re.search(r"The first item of every link header is the protocol's version, (\d+)\.", PAGE)
+    first = re.search(r"whose first item is the protocol's version, (\d+)\.", PAGE)
     assert title is not None
     assert first is not None
     assert int(title[1]) == int(first[1]) == header.VERSION, f"PROTOCOL.md: the version is {header.VERSION}"

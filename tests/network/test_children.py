@@ -48,6 +48,9 @@ class Above:
     def on_request(self, peer: Peer, request: Request) -> None:
         self.requests.append(request)
 
+    def on_quiet(self) -> None:
+        pass
+
     def on_children_changed(self) -> None:
         """Nothing depends on it here."""
 
@@ -189,7 +192,7 @@ async def test_children_that_want_the_same_rows_share_one_frame_encoded_once(mon
         columns = messages(10, 4) | {"new.0": np.array([1.0, 2.0, 6.0, 7.0])}
         monkeypatch.setattr(children_module, "encode", counting)
         children.deliver(10, {5: columns})
-        sent = [children.peers[number].session._flying[-1] for number in numbers]
+        sent = [children.peers[number].session._waiting[-1] for number in numbers]
         assert sent[0] is sent[1]
         assert sent[2] is sent[3]
         assert [len(frame.channels[5]["seq"]) for frame in encoded] == [4, 2, 2]
@@ -238,10 +241,10 @@ async def test_received_bytes_go_on_as_they_are_to_a_child_that_wants_all(monkey
         frame = decode(received)
         assert isinstance(frame, Deliver)
         children.deliver(frame.through, frame.channels, received)
-        assert children.peers[whole].session._flying[-1] is received
+        assert children.peers[whole].session._waiting[-1] is received
         monkeypatch.setattr(children_module, "encode", None)  # whoever wants all of a frame needs none
         children.deliver(11, {5: messages(11)}, alone := encode(Deliver(11, {5: messages(11)})))
-        assert children.peers[whole].session._flying[-1] is children.peers[part].session._flying[-1] is alone
+        assert children.peers[whole].session._waiting[-1] is children.peers[part].session._waiting[-1] is alone
         await wait_until(lambda: len(everything.frames) == len(some.frames) == 3)
         assert everything.frames[1:] == [received, alone]
         assert some.frames[1:] == [encode(Deliver(10, {5: messages(10)})), alone]

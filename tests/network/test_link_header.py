@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.network.link.header import (
+    BUNDLE_BYTES,
+    BUNDLE_FRAMES,
     BYE_CODES,
     HEADER_BYTES,
     VERSION,
@@ -20,6 +22,7 @@ from hullcast.network.link.header import (
     Welcome,
     decode,
     encode,
+    read_data,
 )
 from hullcast.network.wire.errors import BadFrame, PeerError, VersionMismatch
 
@@ -28,7 +31,7 @@ seconds = st.floats(0.001, 3600)
 sizes = st.integers(1024, 2**40)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 headers: st.SearchStrategy[Header] = st.one_of(
-    st.builds(Data, st.integers(1, 2**63 - 1), counts),
+    st.builds(Data, st.integers(1, 2**63 - 1), counts, st.lists(st.integers(0, 2**32 - 1), max_size=20).map(tuple)),
     st.builds(Ack, counts, counts),
     st.builds(Resend, st.integers(1, 2**63 - 1)),
     st.builds(Bye, st.sampled_from(BYE_CODES), texts),
@@ -77,7 +80,7 @@ def test_a_damaged_header_is_a_header_or_a_peer_error(header: Header, data: st.D
     _decodes_or_refuses(bytes(encoded))
 
 
-@given(st.sampled_from(["data", "ack", "resend", "bye", "hello", "welcome", "other"]), st.lists(junk, max_size=4))
+@given(st.sampled_from(["resend", "bye", "hello", "welcome", "data", "other"]), st.lists(junk, max_size=4))
 def test_any_fields_are_a_header_or_a_peer_error(kind: str, fields: list[object]) -> None:
     _decodes_or_refuses(msgpack.packb([VERSION, kind, *fields]))
 
@@ -110,13 +113,15 @@ def test_another_version_is_told_apart_from_garbage() -> None:
     [
         [],
         [VERSION],
-        [True, "ack", 1, 1],
-        [VERSION, "ack", 1],
-        [VERSION, "ack", 1, 1, 1],
-        [VERSION, "ack", True, 1],
-        [VERSION, "ack", -1, 1],
-        [VERSION, "ack", 2**63, 1],
-        [VERSION, "data", 0, 1],
+        [True, "resend", 1],
+        [VERSION, "resend"],
+        [VERSION, "resend", 1, 1],
+        [VERSION, "resend", True],
+        [VERSION, "resend", -1],
+        [VERSION, "resend", 2**63],
+        [VERSION, "resend", 0],
+        [VERSION, "ack", 1, 1],
+        [VERSION, "data", 1, 1],
         [VERSION, "bye", "because", ""],
         [VERSION, "bye", "slow", "x" * 2000],
         [VERSION, "hello", {**HELLO._asdict(), "more": 1}],
@@ -141,3 +146,68 @@ def test_a_header_larger_than_the_limit_is_refused_unread() -> None:
 def test_deep_nesting_is_refused() -> None:
     with pytest.raises(BadFrame):
         decode(b"\x91" * 5000 + b"\x01")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\x01",
+        encode(Data(1, 0))[:-1],
+        encode(Data(1, 0)) + b"\0",
+        encode(Data(0, 0)),
+        encode(Data(-1, 0)),
+        encode(Data(1, -1)),
+        encode(Data(1, 0)) + bytes(4 * (BUNDLE_FRAMES + 1)),
+        encode(Ack(-1, 0)),
+        encode(Ack(0, -1)),
+        encode(Ack(0, 0)) + bytes(4),
+    ],
+)
+def test_binary_headers_of_another_form_are_refused(header: bytes) -> None:
+    with pytest.raises(BadFrame):
+        decode(header)
+    if header[:1] == b"\x01":
+        with pytest.raises(BadFrame):
+            read_data((header, b""), 1 << 20)
+
+
+@given(st.lists(st.binary(max_size=50), min_size=2, max_size=BUNDLE_FRAMES))
+def test_the_payloads_of_a_bundle_come_out_as_they_went_in(payloads: list[bytes]) -> None:
+    header = encode(Data(7, 3, tuple(map(len, payloads))))
+    assert len(header) <= 1024  # the least that an end may announce as what it takes
+    assert read_data((header, b"".join(payloads)), 1 << 20) == (7, 3, payloads)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20), st.binary(max_size=100))
+def test_lengths_that_do_not_add_up_are_refused(lengths: list[int], body: bytes) -> None:
+    message = encode(Data(1, 0, tuple(lengths))), body
+    if sum(lengths) == len(body):
+        assert b"".join(read_data(message, 1 << 20)[2]) == body
+        return
+    with pytest.raises(BadFrame, match="add up"):
+        read_data(message, 1 << 20)
+
+
+@given(st.lists(st.binary(max_size=600), max_size=4))
+def test_any_message_that_begins_like_data_is_data_or_a_peer_error(parts: list[bytes]) -> None:
+    parts = [b"\x01" + b"".join(parts[:1]), *parts[1:]]
+    try:
+        seq, ack, payloads = read_data(parts, 500)
+    except BadFrame:
+        return
+    assert seq >= 1
+    assert ack >= 0
+    assert b"".join(payloads) == parts[1]
+    assert 1 <= len(payloads) <= BUNDLE_FRAMES
+
+
+def test_data_beyond_the_limits_is_refused() -> None:
+    with pytest.raises(BadFrame, match="at most 1000"):
+        read_data((encode(Data(1, 0)), bytes(1001)), 1000)
+    half = BUNDLE_BYTES // 2
+    assert len(read_data((encode(Data(1, 0, (half, half))), bytes(2 * half)), 1 << 20)[2]) == 2
+    with pytest.raises(BadFrame, match=f"at most {BUNDLE_BYTES}"):
+        read_data((encode(Data(1, 0, (half, half + 1))), bytes(2 * half + 1)), 1 << 20)
+    for parts in ((encode(Data(1, 0)),), (encode(Data(1, 0)), b"", b"")):
+        with pytest.raises(BadFrame, match="a header and a payload"):
+            read_data(parts, 1000)

@@ -15,7 +15,19 @@ import pytest
 import zmq
 
 from hullcast.network.link.dialer import Dialer
-from hullcast.network.link.header import VERSION, Bye, Data, Hello, Resend, decode, encode
+from hullcast.network.link.header import (
+    BUNDLE_BYTES,
+    BUNDLE_FRAMES,
+    VERSION,
+    Ack,
+    Bye,
+    Data,
+    Hello,
+    Resend,
+    decode,
+    encode,
+    read_data,
+)
 from hullcast.network.link.limits import ACK_BYTES, LinkLimits
 from hullcast.network.link.listener import Listener
 from hullcast.network.link.peer import Peer
@@ -129,6 +141,127 @@ async def test_cut_connections_lose_and_repeat_nothing_under_load() -> None:
         assert [fresh for _, fresh in child.ups] == [True] + [False] * 10
         assert len(parent.joined) == 1
         assert not parent.left
+
+
+async def welcomed(socket: zmq.Socket[bytes]) -> None:
+    """Say hello, and hear welcome."""
+    socket.send(encode(HELLO))
+    await answer(socket)
+
+
+async def test_frames_of_one_turn_travel_in_few_messages(stranger: Opener) -> None:
+    async with running_listener() as (listener, parent):
+        socket = stranger(listener.endpoint)
+        await welcomed(socket)
+        large = bytes(2 * BUNDLE_BYTES)
+        sent = [b"%d" % n for n in range(2 * BUNDLE_FRAMES)] + [large] + [b"last", b""]
+        for payload in sent:
+            parent.joined[0].send(payload)
+        got = [read_data(await answer(socket), 1 << 20) for _ in range(4)]
+        assert [payload for _, _, payloads in got for payload in payloads] == sent
+        assert [seq for seq, _, _ in got] == [1, BUNDLE_FRAMES + 1, 2 * BUNDLE_FRAMES + 1, 2 * BUNDLE_FRAMES + 2]
+
+
+async def test_both_ends_are_told_when_all_that_came_was_handed_over() -> None:
+    async with running_listener(echo=True) as (listener, parent), running_dialer(listener.endpoint) as (dialer, child):
+        await dialer.wait_writable()
+        assert not child.quiets
+        for n in range(100):
+            dialer.send(b"%d" % n)
+        await wait_until(lambda: child.quiets and child.quiets[-1] == 100)
+        assert parent.quiets == child.quiets == [100]  # they came in one message
+
+
+async def test_what_is_sent_when_all_was_handed_over_leaves_in_the_same_turn(stranger: Opener) -> None:
+    async with running_listener() as (listener, parent):
+        socket = stranger(listener.endpoint)
+        await welcomed(socket)
+
+        def answer_all() -> None:
+            asyncio.get_running_loop().call_soon(parent.joined[0].send, b"the next turn")
+            for payload in parent.frames:
+                parent.joined[0].send(payload)
+
+        parent.on_quiet = answer_all  # type: ignore[method-assign]
+        socket.send_multipart([encode(Data(1, 0, (1, 1, 1))), b"abc"])
+        assert read_data(await answer(socket), 100) == (1, 3, [b"a", b"b", b"c"])
+        assert read_data(await answer(socket), 100) == (4, 3, (b"the next turn",))
+
+
+@pytest.mark.parametrize("side", ["listener", "dialer"])
+async def test_an_error_of_the_handler_after_the_last_frame_reaches_the_owner(side: str) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    async with running_listener(echo=True) as (listener, parent):
+        dialer, child = Dialer([listener.endpoint], role="client", name="x", limits=QUICK), Child()
+        dialer.start(child)
+        await wait_until(lambda: child.ups)
+        (parent if side == "listener" else child).on_quiet = fail  # type: ignore[method-assign]
+        dialer.send(b"now")
+        with pytest.raises(ZeroDivisionError):
+            async with asyncio.timeout(10):
+                await (listener if side == "listener" else dialer).failed
+        await dialer.stop()
+        listener.failed = asyncio.get_running_loop().create_future()
+
+
+async def test_what_was_sent_before_the_end_arrives_before_it() -> None:
+    async with running_listener() as (listener, parent):
+        async with running_dialer(listener.endpoint) as (dialer, child):
+            parent.joined[0].send(b"last words")
+            parent.joined[0].close("moved", "elsewhere")
+            await wait_until(lambda: child.downs)
+            assert child.frames == [b"last words"]
+            await wait_until(lambda: len(child.ups) == 2)
+            dialer.send(b"mine")
+            await dialer.stop()
+        await wait_until(lambda: parent.frames == [b"mine"])
+
+
+@pytest.mark.parametrize("size", [50, 300, 1000, 2500, 4000])
+async def test_a_bundle_cut_in_the_middle_comes_whole_and_once(size: int) -> None:
+    async with (
+        running_listener(echo=True) as (listener, parent),
+        running_proxy(listener.endpoint) as proxy,
+        running_dialer(proxy.endpoint) as (dialer, child),
+    ):
+        sent = [b"%04d" % n + bytes(n % 50) for n in range(BUNDLE_FRAMES)]  # in all 4 KB, one message
+        proxy.cut_after(size)
+        for payload in sent:
+            dialer.send(payload)
+        await wait_until(lambda: len(child.frames) == len(sent))
+        assert parent.frames == child.frames == sent
+        assert [fresh for _, fresh in child.ups] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [encode(Data(1, 0, (1, 2))), b"four"],
+        [encode(Data(1, 0, (2**32 - 1, 5))), b"four"],
+        [encode(Data(1, 0)) + bytes(4 * (BUNDLE_FRAMES + 1)), b""],
+        [encode(Data(1, 0)) + b"xyz", b"four"],
+        [encode(Data(1, 0, (BUNDLE_BYTES, 1))), bytes(BUNDLE_BYTES + 1)],
+        [encode(Data(1, 0, (1, 1)))],
+        [encode(Data(1, 0)), b"one", b"two"],
+        [encode(Data(1, 1, (1, 1))), b"ab"],
+        [encode(Ack(0, 0)), b"payload"],
+        [b"\x01"],
+        [b"\x02"],
+    ],
+)
+async def test_a_peer_that_sends_a_broken_bundle_is_closed(stranger: Opener, message: list[bytes]) -> None:
+    async with running_listener(echo=True) as (listener, parent), running_dialer(listener.endpoint) as (d, c):
+        socket = stranger(listener.endpoint)
+        await welcomed(socket)
+        socket.send_multipart(message)
+        await wait_until(lambda: parent.left)
+        assert parent.left[0][1].startswith("protocol")
+        bye = decode((await answer(socket))[0])
+        assert isinstance(bye, Bye)
+        d.send(b"unhurt")
+        await wait_until(lambda: c.frames == [b"unhurt"])
 
 
 async def test_a_stalled_connection_is_noticed_and_resumed() -> None:
@@ -286,7 +419,7 @@ async def test_a_stranger_is_told_why_and_cut(endpoint: str, message: list[bytes
         assert bye.code == code
         if code == "version":
             assert re.fullmatch(
-                f"this side has protocol version {VERSION}, the other side (1; upgrade the other|3; upgrade this) side",
+                f"this side has protocol version {VERSION}, the other side (2; upgrade the other|4; upgrade this) side",
                 bye.text,
             )
         await wait_until(lambda: listener.statistics().ignored == 2)  # told once

@@ -95,6 +95,9 @@ class Nobody:
     def on_request(self, peer: Peer, request: Request) -> None:
         """Reports do not matter here."""
 
+    def on_quiet(self) -> None:
+        pass
+
     def on_children_changed(self) -> None:
         """Nor does who is there."""
 

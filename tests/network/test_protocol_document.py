@@ -19,6 +19,9 @@ from hullcast.network.wire.limits import DEFAULT
 
 TEXT = (Path(frames.__file__).parent / "PROTOCOL.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```hex (\w+) (\w+)(.*)\n([0-9a-f\n]+)```$", TEXT, re.MULTILINE)
+FIXED = {frames._REQUEST: "request", frames._REPLY: "reply"}
+#: Headers that are not msgpack, and their first bytes.
+BINARY = {"data": header.DATA, "ack": header.ACK}
 LAYERS: dict[str, Any] = {"header": header, "frame": frames, "body": bodies}
 
 
@@ -26,15 +29,18 @@ LAYERS: dict[str, Any] = {"header": header, "frame": frames, "body": bodies}
 def test_an_example_decodes_and_encodes_to_the_same_bytes(layer: str, name: str, note: str, digits: str) -> None:
     data = bytes.fromhex(digits.replace("\n", ""))
     value = LAYERS[layer].decode(data)
-    assert msgpack.unpackb(data)[1 if layer == "header" else 0] == name
+    if name in (*BINARY, *FIXED.values()):
+        assert type(value).__name__ == name.capitalize()
+    else:
+        assert msgpack.unpackb(data)[1 if layer == "header" else 0] == name
     assert LAYERS[layer].encode(value) == data
 
 
 def test_every_header_frame_and_body_has_an_example() -> None:
     shown = {(layer, name) for layer, name, _, _ in EXAMPLES}
     assert shown == (
-        {("header", name) for name in header._DECODERS}
-        | {("frame", name) for name in frames._READERS}
+        {("header", name) for name in (*header._DECODERS, *BINARY)}
+        | {("frame", name) for name in (*frames._READERS, *FIXED.values())}
         | {("body", name) for name in bodies._READERS}
     )
 
@@ -54,6 +60,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert numbers["frame"] << 20 == DEFAULT.frame_bytes
     assert DEFAULT.body_bytes == DEFAULT.frame_bytes - (64 << 10)
     assert numbers["header"] << 10 == header.HEADER_BYTES
+    assert numbers["bundle"] << 10 == header.BUNDLE_BYTES
+    assert numbers["bundled"] == header.BUNDLE_FRAMES
     assert numbers["values"] == DEFAULT.objects
     assert numbers["text"] << 20 == DEFAULT.text_bytes
     assert numbers["route"] == frames.LONGEST_ROUTE

@@ -32,6 +32,7 @@ class Parent:
         self.joined: list[Peer] = []
         self.left: list[tuple[Peer, str]] = []
         self.frames: list[bytes] = []
+        self.quiets: list[int] = []  # how many frames had come at each
         self.act: Callable[[Peer, bytes], None] | None = None
 
     def on_join(self, peer: Peer) -> None:
@@ -44,6 +45,9 @@ class Parent:
         if self.echo:
             peer.send(payload)
 
+    def on_quiet(self) -> None:
+        self.quiets.append(len(self.frames))
+
     def on_leave(self, peer: Peer, why: str) -> None:
         self.left.append((peer, why))
 
@@ -55,6 +59,7 @@ class Child:
         self.ups: list[tuple[Mapping[str, object], bool]] = []
         self.downs: list[str] = []
         self.frames: list[bytes] = []
+        self.quiets: list[int] = []  # how many frames had come at each
         self.act: Callable[[bytes], None] | None = None
 
     def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
@@ -64,6 +69,9 @@ class Child:
         self.frames.append(payload)
         if self.act is not None:
             self.act(payload)
+
+    def on_quiet(self) -> None:
+        self.quiets.append(len(self.frames))
 
     def on_down(self, why: str) -> None:
         self.downs.append(why)

@@ -17,6 +17,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._refusing = False
+        self._left: int | None = None  # bytes until all is cut
         self.connections = 0
         self.endpoint = ""
 
@@ -29,6 +30,10 @@ class Proxy:
         """End all connections at once; what is on its way is lost. New ones are welcome."""
         for writer in list(self._writers):
             writer.transport.abort()
+
+    def cut_after(self, size: int) -> None:
+        """Let so many more bytes through, then cut: most likely in the middle of a message."""
+        self._left = size
 
     def stall(self) -> None:
         """Let nothing through; connections stay, as when packets are dropped."""
@@ -75,8 +80,14 @@ class Proxy:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1 << 16):
             await self._flowing.wait()
+            if self._left is not None:
+                data = data[: self._left]
+                self._left -= len(data)
             writer.write(data)
             await writer.drain()
+            if self._left == 0:
+                self._left = None
+                self.cut()
         raise ConnectionResetError  # one side ended: end the other
 
     async def stop(self) -> None:

@@ -97,7 +97,7 @@ def rectangles(draw: st.DrawFn) -> dict[str, Any]:
 
 channels = st.dictionaries(numbers, tables(arrays) | rectangles(), max_size=2)
 forms: SearchStrategy[Any] = st.sampled_from(["rectangles", "places"])
-routes = st.lists(numbers, max_size=3).map(tuple)
+routes = st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple)
 installs = st.builds(frames.Install, numbers, numbers, forms, st.booleans(), matrices())
 members = st.none() | st.lists(numbers, max_size=3).map(lambda found: np.array(found, np.int64))
 nodes = st.builds(frames.NodeEntry, ids, names, names, numbers, numbers)
@@ -110,6 +110,8 @@ any_frame: SearchStrategy[frames.Frame] = st.one_of(
         st.none() | st.builds(frames.Origin, st.none() | names, names),
         data,
         numbers,
+        st.booleans(),
+        st.booleans(),
         st.booleans(),
     ),
     st.builds(frames.Leave, numbers, members),
@@ -189,6 +191,7 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple)),
     st.builds(bodies.NodeReport, maps),
     st.builds(bodies.Done, numbers, numbers, st.none() | numbers),
+    st.builds(bodies.Receipts, st.lists(st.tuples(numbers, numbers, numbers), max_size=3).map(tuple)),
     answers,
     st.builds(
         bodies.Subscribed, numbers, ids, st.lists(opened, max_size=2).map(tuple),

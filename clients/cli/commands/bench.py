@@ -1,4 +1,4 @@
-"""`hullcast bench engine`, `nodes`, `covers` and `live`: measurements beside Xie (2007) and beside baselines."""
+"""`hullcast bench engine`, `nodes`, `covers`, `live`, `peers`: beside Xie (2007), baselines, and other systems."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ from hullcast.sim.bench.live.measure import STEPS as LIVE_STEPS
 from hullcast.sim.bench.live.measure import run_live
 from hullcast.sim.bench.live.report import show_live
 from hullcast.sim.bench.nodes import ROWS, SIZES, measure_nodes
+from hullcast.sim.bench.peers.catalogue import PEERS
+from hullcast.sim.bench.peers.cells import FULL_PEERS, QUICK_PEERS, chosen
+from hullcast.sim.bench.peers.figure import draw_peers
+from hullcast.sim.bench.peers.measure import run_peers
+from hullcast.sim.bench.peers.measure import steps as peer_steps
+from hullcast.sim.bench.peers.report import show_peers
 from hullcast.sim.bench.report import show, show_covers
 from hullcast.sim.output.charts import pyplot
 from hullcast.sim.output.text import plain_table
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
-    which = parser.add_subparsers(metavar="engine|nodes|covers|live", dest="bench", required=True)
+    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers", dest="bench", required=True)
     engine = which.add_parser(
         "engine",
         help="messages, time, throughput and memory of the engine",
@@ -88,15 +94,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that does not prune. Goals are judged at the end; the exit code is 0 either way.",
     )
     live.add_argument("--quick", action="store_true", help="shorter phases: about half a minute")
+    peers = which.add_parser(
+        "peers",
+        help="the same job done by Hullcast, NATS, Redis, PostgreSQL and others",
+        description="Keeps personal MIN subscriptions right while rows change, with Hullcast and with each other "
+        "system that is installed here: updates/s, CPU of all processes, latency, bytes and memory, every answer "
+        "checked. Peers take turns. Goals are judged at the end; the exit code is 0 either way.",
+        epilog="Peers: " + ", ".join(PEERS) + ". Cells: " + ", ".join(cell.name for cell in FULL_PEERS.cells) + ".",
+    )
+    peers.add_argument("--quick", action="store_true", help="the main cells, and short: about two minutes")
+    peers.add_argument(
+        "--json", type=Path, metavar="FILE", help="write all figures there, and a PNG beside it (needs hullcast[bench])"
+    )
+    peers.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="these peers and cells only; see below for their names"
+    )
     for one in (covers, live):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    for one in (engine, nodes, covers, live):
+    for one in (engine, nodes, covers, live, peers):
         one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the benchmark that is asked for."""
-    benches = {"engine": _engine, "nodes": _nodes, "covers": _covers, "live": _live}
+    benches = {"engine": _engine, "nodes": _nodes, "covers": _covers, "live": _live, "peers": _peers}
     return benches[arguments.bench](arguments, console)
 
 
@@ -166,3 +187,16 @@ def _live(arguments: argparse.Namespace, console: Console) -> int:
         report = run_live(settings, tick)
     show_live(report, console)
     return _written(report, arguments.json, console)
+
+
+def _peers(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        pyplot()  # better said before measuring than after
+    settings = replace(QUICK_PEERS if arguments.quick else FULL_PEERS, seed=arguments.seed)
+    peers, cells = chosen(settings, arguments.only, tuple(PEERS))
+    settings = replace(settings, peers=peers, cells=cells)
+    warm_with_bar(console)
+    with bar(console, peer_steps(settings, peers)) as tick:
+        report = run_peers(settings, tick)
+    show_peers(report, console)
+    return _written(report, arguments.json, console, lambda folder: [draw_peers(report, arguments.json)])

@@ -153,7 +153,7 @@ export class Client {
   #hear([kind, ...fields]) {
     switch (kind) {
       case "reply": {
-        const [id, , installs, body] = fields;
+        const [id, installs, body] = fields;
         this.#replied(id, decode(body), installs);
         break;
       }
@@ -204,7 +204,7 @@ export class Client {
   /** Sends a request, unless it has to wait: for a link, or until the subscriptions are back. */
   #ask(id) {
     if (this.#link === null || (this.#resuming !== null && this.#resuming !== id)) return;
-    this.#link.send(["request", id, [], null, encode(this.#pending.get(id).body), 0, false]);
+    this.#link.send(["request", id, encode(this.#pending.get(id).body)]);
   }
 
   #replied(id, reply, installs) {

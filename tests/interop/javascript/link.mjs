@@ -10,12 +10,16 @@
 import { randomBytes } from "node:crypto";
 import { decode, encode } from "@msgpack/msgpack";
 import { Dealer } from "zeromq";
+import { packFrame, readFrame } from "./frames.mjs";
 
-const VERSION = 2;
+const VERSION = 3;
+const DATA = 1; // the first bytes of headers that are not MessagePack
+const ACK = 2;
+const NUMBERS_BYTES = 17; // that byte, and two numbers
 const MESSAGE_BYTES = 64 * 1024 * 1024;
 const WELCOME_WITHIN_MS = 3000;
 const NEVER_MS = 3_600_000;
-const ACK_AFTER_PAYLOADS = 64;
+const ACK_AFTER_PAYLOADS = 256;
 const ACK_AFTER_BYTES = 512 * 1024;
 
 export class Link {
@@ -63,7 +67,7 @@ export class Link {
       listen: null,
       message_bytes: MESSAGE_BYTES,
     };
-    this.#post([VERSION, "hello", hello]);
+    this.#post(encode([VERSION, "hello", hello]));
     this.#every(WELCOME_WITHIN_MS, () => this.close(`no welcome within ${WELCOME_WITHIN_MS / 1000} s`));
     const [version, kind, ...fields] = decode((await this.#socket.receive())[0]);
     this.#stopTimers();
@@ -79,18 +83,17 @@ export class Link {
 
   /** Numbers a payload frame, keeps it until it is acknowledged, and sends it. */
   send(frame) {
-    const payload = encode(frame);
+    const payload = packFrame(frame);
     this.#sent += 1;
     this.#kept.push([this.#sent, payload]);
-    this.#post([VERSION, "data", this.#sent, this.#received], payload);
+    this.#post(numbers(DATA, this.#sent, this.#received), payload);
   }
 
   /** The payload frames of the parent, each once and in order, until the link ends. */
   async *[Symbol.asyncIterator]() {
     try {
-      for await (const [header, payload] of this.#socket) {
-        const frame = this.#hear(decode(header), payload);
-        if (frame !== null) yield frame;
+      for await (const [header, body] of this.#socket) {
+        for (const payload of this.#hear(header, body)) yield readFrame(payload);
         if (this.reason !== null) return;
       }
     } catch (error) {
@@ -107,48 +110,50 @@ export class Link {
     this.#socket.close();
   }
 
-  #hear([version, kind, ...fields], payload) {
+  /** The payloads that a message brings. */
+  #hear(header, body) {
     this.#lastHeard = performance.now();
+    if (header[0] === DATA) {
+      const [seq, ack] = readNumbers(header);
+      this.#forgetUpTo(ack);
+      return unbundle(header, body).filter((payload, place) => this.#isNext(seq + place, payload));
+    }
+    if (header[0] === ACK) {
+      const [ack, sent] = readNumbers(header);
+      this.#forgetUpTo(ack);
+      if (sent > this.#received) this.#askAgain();
+      return [];
+    }
+    const [version, kind, ...fields] = decode(header);
     if (version !== VERSION) throw new Error(`the parent speaks version ${version}`);
     switch (kind) {
-      case "data": {
-        const [seq, ack] = fields;
-        this.#forgetUpTo(ack);
-        return this.#inOrder(seq, payload);
-      }
-      case "ack": {
-        const [ack, sent] = fields;
-        this.#forgetUpTo(ack);
-        if (sent > this.#received) this.#askAgain();
-        return null;
-      }
       case "resend":
         this.#sendAgain(fields[0]);
-        return null;
+        return [];
       case "bye":
         this.close(`${fields[0]}: ${fields[1]}`);
-        return null;
+        return [];
       default:
         throw new Error(`a link header of unknown kind ${kind}`);
     }
   }
 
-  #inOrder(seq, payload) {
-    if (seq <= this.#received) return null; // had it
+  #isNext(seq, payload) {
+    if (seq <= this.#received) return false; // had it
     if (seq > this.#received + 1) {
       this.#askAgain();
-      return null;
+      return false;
     }
     this.#received = seq;
     this.#unacknowledged.payloads += 1;
     this.#unacknowledged.bytes += payload.length;
     const { payloads, bytes } = this.#unacknowledged;
     if (payloads >= ACK_AFTER_PAYLOADS || bytes >= ACK_AFTER_BYTES) this.#acknowledge();
-    return decode(payload);
+    return true;
   }
 
   #acknowledge() {
-    this.#post([VERSION, "ack", this.#received, this.#sent]);
+    this.#post(numbers(ACK, this.#received, this.#sent));
   }
 
   #forgetUpTo(ack) {
@@ -159,7 +164,7 @@ export class Link {
     const now = performance.now();
     if (now - this.#askedResendAt < this.#heartbeatMs) return;
     this.#askedResendAt = now;
-    this.#post([VERSION, "resend", this.#received + 1]);
+    this.#post(encode([VERSION, "resend", this.#received + 1]));
   }
 
   #sendAgain(start) {
@@ -167,7 +172,7 @@ export class Link {
     if (now - this.#obeyedResendAt < this.#heartbeatMs) return;
     this.#obeyedResendAt = now;
     for (const [seq, payload] of this.#kept) {
-      if (seq >= start) this.#post([VERSION, "data", seq, this.#received], payload);
+      if (seq >= start) this.#post(numbers(DATA, seq, this.#received), payload);
     }
   }
 
@@ -181,7 +186,7 @@ export class Link {
   #post(header, payload) {
     this.#lastSpoke = performance.now();
     this.#unacknowledged = { payloads: 0, bytes: 0 };
-    const parts = payload === undefined ? [encode(header)] : [encode(header), payload];
+    const parts = payload === undefined ? [header] : [header, payload];
     this.#sending = this.#sending
       .then(() => this.reason === null && this.#socket.send(parts))
       .catch((error) => this.close(error.message));
@@ -195,4 +200,31 @@ export class Link {
     this.#timers.forEach(clearInterval);
     this.#timers = [];
   }
+}
+
+function numbers(kind, first, second) {
+  const header = new DataView(new ArrayBuffer(NUMBERS_BYTES));
+  header.setUint8(0, kind);
+  header.setBigUint64(1, BigInt(first), true);
+  header.setBigUint64(9, BigInt(second), true);
+  return new Uint8Array(header.buffer);
+}
+
+function readNumbers(header) {
+  const view = new DataView(header.buffer, header.byteOffset, header.byteLength);
+  return [Number(view.getBigUint64(1, true)), Number(view.getBigUint64(9, true))];
+}
+
+/** The payloads of a data message: one, or as many as its header has lengths. */
+function unbundle(header, body) {
+  if (header.length === NUMBERS_BYTES) return [body];
+  const view = new DataView(header.buffer, header.byteOffset, header.byteLength);
+  const payloads = [];
+  let end = 0;
+  for (let at = NUMBERS_BYTES; at < header.length; at += 4) {
+    const start = end;
+    end += view.getUint32(at, true);
+    payloads.push(body.subarray(start, end));
+  }
+  return payloads;
 }

@@ -1,0 +1,302 @@
+"""Changes: each applied once, those of a publisher in order; publishes that arrived together become one batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from hullcast.broker.log.publishers import scoped
+from hullcast.broker.log.record import NOBODY, RecordKind
+from hullcast.broker.server.outcome import LogEntry, Outcome
+from hullcast.broker.sql.create import DropTable, parse_statement
+from hullcast.network.wire import bodies
+from hullcast.network.wire.bodies import Delete, Done, Execute, Publish
+from hullcast.network.wire.errors import (
+    BadFrame,
+    BadValue,
+    HullcastError,
+    InvariantBroken,
+    TooLarge,
+    Unavailable,
+)
+from hullcast.network.wire.value_columns import most_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.log.publishers import Publishers
+    from hullcast.broker.log.record import Record
+    from hullcast.broker.reformulate.messages import Batch
+    from hullcast.broker.server.attendance import Attendance
+    from hullcast.broker.server.retention import Retention
+    from hullcast.broker.tables.ingest import Encoded
+    from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.columns import Columns
+    from hullcast.network.wire.frames import Request
+
+#: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
+TOGETHER_ROWS = 4096
+
+#: A publisher's id as it is kept; clients send the same one with every change.
+_scoped = lru_cache(maxsize=4096)(scoped)
+
+
+class Arrived(NamedTuple):
+    """A publish and the request that it came in."""
+
+    body: Publish
+    request: Request
+
+
+class _Ready(NamedTuple):
+    """A publish that may be applied: its turn has come, its sender has the right, its values are good."""
+
+    place: int  # among those that arrived together
+    arrived: Arrived
+    publisher: bytes
+    encoded: Encoded
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return int(self.encoded.cells.shape[1])
+
+
+@dataclass(slots=True)
+class _Run:
+    """Publishes to one table that are ready, in order, and not applied yet."""
+
+    table: str = ""
+    ready: list[_Ready] = field(default_factory=list)
+    rows: int = 0
+    latest: dict[bytes, int] = field(default_factory=dict)  # by publisher, the number of its last one here
+
+    def add(self, ready: _Ready) -> None:
+        """One more."""
+        self.table = ready.arrived.body.table
+        self.ready.append(ready)
+        self.rows += ready.rows
+        if ready.publisher != NOBODY:
+            self.latest[ready.publisher] = ready.arrived.body.number
+
+
+class Changing:
+    """Applies changes to the engine, in the order in which they come, and says what each leads to."""
+
+    def __init__(
+        self,
+        engine: ServedEngine,
+        publishers: Publishers,
+        rights: Callable[[], Rights],
+        attendance: Attendance,
+        retention: Retention,
+        wanted: Callable[[], set[int]],
+        most_rows: int,
+    ) -> None:
+        self._engine = engine
+        self._publishers = publishers
+        self._rights = rights
+        self._attendance = attendance
+        self._retention = retention
+        self._wanted = wanted
+        self._most_rows = most_rows
+        self._sweeps = engine.sweeps
+
+    def change(self, body: Delete | Execute, request: Request, now: float) -> Outcome:
+        """Apply a change that comes alone."""
+        assert request.origin is not None, "Children fills it in"
+        rights = self._rights()
+        sender = rights.who(*request.origin)
+        publisher = _scoped(sender.public, body.publisher)
+        answered = self._publishers.judge(publisher, body.number, request.after, request.again)
+        if answered is not None:
+            return Outcome(Done(*answered))
+        try:
+            if isinstance(body, Execute):
+                rights.check(sender, "admin")
+                return self._execute(body, publisher)
+            rights.check(sender, "publish", (body.table,))
+            return self._delete(body, request.body, publisher, now)
+        except Unavailable:
+            raise
+        except HullcastError:
+            self._publishers.refused(publisher, body.number)
+            raise
+
+    # --- publishes ---------------------------------------------------------------------------------------
+
+    def publish(self, arrived: Sequence[Arrived], now: float) -> list[Outcome | Exception]:
+        """Apply publishes that arrived together, as few batches: of each what it leads to, or why it is refused.
+
+        Each row has its own sequence number, and each publish its own receipt and its own record in the log, as if they
+        had come one by one. The messages of a batch are with the last outcome of it.
+        """
+        outcomes: list[Outcome | Exception] = [_NOT_YET] * len(arrived)
+        run = _Run()
+        for place, one in enumerate(arrived):
+            if run.ready and (one.body.table != run.table or run.rows >= TOGETHER_ROWS):
+                run = self._apply(run, outcomes, now)
+            judged = self._judge(place, one, run)
+            if judged is None:  # it is in this very run already, and was sent again
+                run = self._apply(run, outcomes, now)
+                judged = self._judge(place, one, run)
+            if isinstance(judged, _Ready):
+                run.add(judged)
+            elif judged is not None:
+                outcomes[place] = judged
+        if run.ready:
+            self._apply(run, outcomes, now)
+        return outcomes
+
+    def _judge(self, place: int, one: Arrived, run: _Run) -> _Ready | Outcome | Exception | None:
+        """Whether a publish may be applied behind those of the run; None if it is in the run."""
+        try:
+            return self._prepare(place, one, run)
+        except Exception as error:  # noqa: BLE001  (`Brain` answers it; nothing has changed)
+            return error
+
+    def _prepare(self, place: int, one: Arrived, run: _Run) -> _Ready | Outcome | None:
+        """Judge a publish behind those of the run; the outcome, if it was applied before; None if it is in the run."""
+        body, request = one
+        assert request.origin is not None, "Children fills it in"
+        rights = self._rights()
+        sender = rights.who(*request.origin)
+        publisher = _scoped(sender.public, body.publisher)
+        before = run.latest.get(publisher, -1)
+        if body.number <= before:
+            return None
+        if before < 0 or request.after > before:  # else it waits for one of the run, and that is before it
+            answered = self._publishers.judge(publisher, body.number, request.after, request.again)
+            if answered is not None:
+                return Outcome(Done(*answered))
+        try:
+            rights.check(sender, "publish", (body.table,))
+            rows = most_rows(body.columns)
+            if rows > self._most_rows:
+                raise TooLarge("rows in one batch", rows, self._most_rows)
+            return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
+        except HullcastError as error:
+            self._refuse(one, publisher, error)
+            raise
+
+    def _refuse(self, one: Arrived, publisher: bytes, error: HullcastError) -> None:
+        """Let later changes of the publisher pass, unless this one will come again."""
+        comes_again = one.request.apart and isinstance(error, BadValue)
+        if not comes_again and not isinstance(error, Unavailable):
+            self._publishers.refused(publisher, one.body.number)
+
+    def _apply(self, run: _Run, outcomes: list[Outcome | Exception], now: float) -> _Run:
+        """Apply a run as one batch; where the table refuses that, one by one. Returns an empty run."""
+        before = self._engine.seq
+        try:
+            batch = self._engine.upsert_encoded(run.table, [ready.encoded for ready in run.ready])
+        except Exception as error:
+            if self._engine.broken or self._engine.seq != before:
+                raise
+            self._apply_singly(run, error, outcomes, now)
+            return _Run()
+        first = batch.first_seq
+        for ready in run.ready:
+            (body, request), last = ready.arrived, first + ready.rows - 1
+            self._publishers.applied(ready.publisher, body.number, first, last)
+            entry = LogEntry(RecordKind.BATCH, request.body, first, ready.rows, ready.publisher, body.number)
+            if ready is run.ready[-1]:
+                outcomes[ready.place] = self._told(Done(first, last), entry, batch, now)
+            else:
+                outcomes[ready.place] = Outcome(Done(first, last), entry)
+            first = last + 1
+        if first != batch.last_seq + 1:
+            raise InvariantBroken(f"{len(batch)} updates of {run.rows} rows")
+        return _Run()
+
+    def _apply_singly(self, run: _Run, error: Exception, outcomes: list[Outcome | Exception], now: float) -> None:
+        """A batch was refused, and nothing changed: whose fault it is shows when they come one by one."""
+        if len(run.ready) > 1:
+            for ready in run.ready:
+                outcomes[ready.place] = self.publish([ready.arrived], now)[0]
+            return
+        place, one, publisher, _ = run.ready[0]
+        if isinstance(error, HullcastError):
+            self._refuse(one, publisher, error)
+        outcomes[place] = error
+
+    def _told(self, done: Done, entry: LogEntry, batch: Batch, now: float) -> Outcome:
+        """The outcome that brings the messages of a batch."""
+        messages = self._messages(batch, now)
+        return Outcome(done, entry, through=batch.last_seq, messages=messages, void=self._void(batch))
+
+    # --- others ------------------------------------------------------------------------------------------
+
+    def _delete(self, body: Delete, payload: bytes, publisher: bytes, now: float) -> Outcome:
+        if len(body.keys) > self._most_rows:
+            raise TooLarge("rows in one batch", len(body.keys), self._most_rows)
+        before = self._engine.rows(body.table)
+        batch = apply_batch(self._engine, body)
+        first, last = batch.first_seq, batch.last_seq
+        self._publishers.applied(publisher, body.number, first, last)
+        entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
+        return self._told(Done(first, last, before - self._engine.rows(body.table)), entry, batch, now)
+
+    def _execute(self, body: Execute, publisher: bytes) -> Outcome:
+        statement = parse_statement(body.sql)
+        if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
+            for attending in self._attendance.close_now(statement.name, self._wanted()):
+                self._retention.close(attending.number)
+        self._engine.execute(body.sql)
+        first, last = self._engine.seq + 1, self._engine.seq
+        self._publishers.applied(publisher, body.number, first, last)
+        entry = LogEntry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
+        return Outcome(Done(first, last), entry)
+
+    # --- messages ----------------------------------------------------------------------------------------
+
+    def _messages(self, batch: Batch, now: float) -> dict[int, Columns]:
+        """The batch's messages by channel number, which the retention keeps too."""
+        self.forget_swept()
+        described: dict[int, Columns] = {}
+        for name, messages in batch.messages.items():
+            attended = self._attendance.find(name)
+            if attended is not None and len(messages):
+                columns = messages.wire()
+                self._retention.keep(attended.number, batch.last_seq, columns, now)
+                described[attended.number] = columns
+        return described
+
+    def forget_swept(self) -> None:
+        """After a sweep, earlier messages may name partitions by numbers that others have now."""
+        if self._engine.sweeps != self._sweeps:
+            self._sweeps = self._engine.sweeps
+            for attending in self._attendance:
+                if attending.spec.partitioned:
+                    self._retention.forget(attending.number, self._engine.seq)
+
+    def _void(self, batch: Batch) -> tuple[int, ...]:
+        """The channels for which a batch had more messages than can be sent."""
+        lost = [self._attendance.find(name) for name, messages in batch.messages.items() if not messages.complete]
+        numbers = tuple(attending.number for attending in lost if attending is not None)
+        for number in numbers:  # + 1: a client with the messages of other channels lacks these
+            self._retention.forget(number, batch.last_seq + 1)
+        return numbers
+
+
+_NOT_YET = InvariantBroken("a publish without an outcome")
+
+
+def apply_batch(engine: ServedEngine, body: Publish | Delete) -> Batch:
+    """Apply a published batch."""
+    if isinstance(body, Publish):
+        return engine.upsert_columns(body.table, body.columns, body.absent)
+    return engine.delete_column(body.table, body.keys)
+
+
+def apply_record(engine: ServedEngine, record: Record) -> None:
+    """Do once more what a record of the log did."""
+    if record.kind is RecordKind.STATEMENT:
+        engine.execute(record.payload.decode())
+        return
+    body = bodies.decode(record.payload)
+    if not isinstance(body, Publish | Delete):
+        raise BadFrame(f"a {type(body).__name__} in the log")
+    apply_batch(engine, body)

@@ -1,0 +1,72 @@
+"""The picture of `bench peers`: CPU per update of each peer and cell, and by the number of connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hullcast.sim.bench.peers.report import PeersReport, sweep
+from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, INK, ORANGE, PINK, pyplot, save
+from hullcast.sim.output.text import short
+
+COLOURS = {
+    "hullcast": GREEN,
+    "hullcast-nodes": "#56B4E9",
+    "nats": ORANGE,
+    "jetstream": "#E69F00",
+    "redis": BLUE,
+    "redis-streams": "#332288",
+    "postgres": PINK,
+    "sqlite": GREY,
+    "pathway": INK,
+}
+
+
+def draw_peers(report: PeersReport, beside: Path) -> Path:
+    """Draw it, with the name of the JSON file beside it."""
+    cells = [cell for cell in report.settings.cells if report.summaries(cell.name)]
+    size = (6.0 + 0.8 * len(cells), 5.4)
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=size, dpi=DPI, layout="constrained", width_ratios=(2, 1))
+    _bars(left, report, [cell.name for cell in cells])
+    _curves(right, report)
+    figure.suptitle(f"one job by every peer: CPU of all processes per update, {report.settings.rows:,} rows")
+    handles, labels = left.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return save(figure, beside.with_suffix(".png"))
+
+
+def _bars(axes: Any, report: PeersReport, cells: list[str]) -> None:
+    peers = list(dict.fromkeys(line.peer for line in report.lines))
+    width = 0.8 / max(1, len(peers))
+    for number, peer in enumerate(peers):
+        found = [report.summaries(cell).get(peer) for cell in cells]
+        heights = [line.cpu_us if line and line.cpu_us else np.nan for line in found]
+        places = np.arange(len(cells)) + (number - (len(peers) - 1) / 2) * width
+        bars = axes.bar(places, heights, width, color=COLOURS.get(peer, INK), label=peer)
+        for bar, line in zip(bars, found, strict=True):
+            if line and (line.wrong or line.kept_up is False):
+                bar.set_hatch("//")  # wrong answers, or it did not keep up
+                bar.set_edgecolor("white")
+    axes.set_yscale("log")
+    axes.set_xticks(np.arange(len(cells)), cells, rotation=30, ha="right")
+    axes.set_ylabel("microseconds per update (log); hatched: fell behind, or wrong answers")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.grid(axis="y", alpha=0.25)
+    axes.set_axisbelow(True)
+
+
+def _curves(axes: Any, report: PeersReport) -> None:
+    for peer, points in sweep(report).items():
+        connections, cpu = zip(*points, strict=True)
+        axes.plot(connections, cpu, "o-", color=COLOURS.get(peer, INK))
+        axes.set_xticks(connections, [short(x) for x in connections])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.minorticks_off()
+    axes.set_xlabel("connections, 50 subscriptions each (log)")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.grid(alpha=0.25)
+    axes.set_title("single rows, by the number of connections")

@@ -1,0 +1,213 @@
+"""Measure peers: start one, have it do the cells of a group, judge its answers, stop it; then the next peer."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hullcast.clients.cli.processes.worker import Worker, ask_all
+from hullcast.network.wire.errors import HullcastError
+from hullcast.sim.bench.engine import machine
+from hullcast.sim.bench.peers import meter
+from hullcast.sim.bench.peers.catalogue import PEERS
+from hullcast.sim.bench.peers.cells import PROCESSES, Cell, PeerSettings, groups
+from hullcast.sim.bench.peers.interface import BenchPeer, Seen
+from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
+from hullcast.sim.bench.peers.report import PeerLine, PeersReport, peer_goals
+from hullcast.sim.bench.peers.state import ClientState
+from hullcast.sim.bench.peers.workload import Job
+from hullcast.sim.bench.timing import process_of
+
+Tick = Callable[[str], None]
+WORKERS = "hullcast.sim.bench.peers.workers"
+#: A peer that is this far behind when the last update was due does not keep up: a share of the time it was offered.
+BEHIND = 0.1
+PREPARE_S = 60.0
+
+
+def steps(settings: PeerSettings, peers: Sequence[str]) -> int:
+    """How often `tick` is called."""
+    return settings.rounds * len(settings.cells) * sum(not PEERS[name]().missing() for name in peers)
+
+
+def run_peers(settings: PeerSettings, tick: Tick = lambda what: None) -> PeersReport:
+    """Measure all; skips peers that are not installed."""
+    process_of()  # or CPU time cannot be measured
+    names = settings.peers or tuple(PEERS)
+    missing = {name: PEERS[name]().missing() for name in names}
+    skipped = {name: why for name, why in missing.items() if why}
+    here = machine()
+    lines: list[PeerLine] = []
+    for cells in groups(settings.cells):
+        subscriptions, _, _ = cells[0].setup
+        job = Job.drawn(rows=settings.rows, updates=settings.updates, subscriptions=subscriptions, seed=settings.seed)
+        ClientState(job.start, job.capacity, job.low[:1], job.high[:1])  # compiled once, before clients load it
+        for number in range(settings.rounds):
+            for name in (name for name in names if name not in skipped):
+                with tempfile.TemporaryDirectory(prefix="hullcast-peers-", ignore_cleanup_errors=True) as folder:
+                    run = PeerRun(PEERS[name](), settings, job, cells, Path(folder), number)
+                    lines += asyncio.run(run.measured(tick))
+    report = PeersReport(here, settings, skipped, tuple(lines))
+    return replace(report, goals=peer_goals(report))
+
+
+@dataclass(slots=True)
+class PeerRun:
+    """One peer, from its start to its stop."""
+
+    peer: BenchPeer
+    settings: PeerSettings
+    job: Job
+    cells: Sequence[Cell]
+    folder: Path
+    number: int  # of the round
+
+    async def measured(self, tick: Tick) -> list[PeerLine]:
+        """All cells; one that fails says why, and those after it are not tried."""
+        lines: list[PeerLine] = []
+        setting_up = _Setup(self)
+        try:
+            for cell in self.cells:
+                tick(f"{cell.name}: {self.peer.title}")
+                try:
+                    if not lines:
+                        await setting_up.start()
+                    lines.append(await setting_up.measure(cell))
+                except (HullcastError, TimeoutError) as error:
+                    why = str(error) or f"not done after {PREPARE_S:g} s"
+                    lines.append(PeerLine.failure(self.peer.name, cell, self.number, why))
+                    break
+            if lines and not lines[-1].failed:
+                wrong = await setting_up.judge_by_sql()
+                lines[-1] = replace(lines[-1], wrong=max(lines[-1].wrong, wrong))
+        finally:
+            await setting_up.stop()
+        return lines
+
+
+class _Setup:
+    """A started peer with its publisher and clients."""
+
+    def __init__(self, run: PeerRun) -> None:
+        self._run, self._peer, self._job = run, run.peer, run.job
+        self._folder, self._settings = run.folder, run.settings
+        self._publisher: Worker | None = None
+        self._clients: list[Worker] = []
+        self._published = 0
+
+    @property
+    def publisher(self) -> Worker:
+        assert self._publisher is not None, "start comes first"
+        return self._publisher
+
+    @property
+    def subscribers(self) -> list[Worker]:
+        """The processes with subscriptions."""
+        return [self.publisher] if self._peer.in_process else self._clients
+
+    async def start(self) -> None:
+        """Start everything, and have all first answers."""
+        _, connections, durable = self._run.cells[0].setup
+        self._job.save(self._folder / "job.npz")
+        Seen(self._folder / "progress", connections, create=True)
+        self._publisher = await Worker.start("publisher", WORKERS, "publisher")
+        processes = 0 if self._peer.in_process else min(PROCESSES, connections)
+        for number in range(processes):
+            self._clients.append(await Worker.start(f"client-{number + 1}", WORKERS, "client"))
+        facts = await self._peer.start(self._folder, self._job, durable=durable)
+        known = {"peer": self._peer.name, "facts": facts, "folder": str(self._folder), "total": connections}
+        spread = np.array_split(np.arange(connections), len(self.subscribers))
+        await asyncio.gather(
+            *(
+                worker.ask("subscribe", connections=some.tolist(), **known)
+                for worker, some in zip(self.subscribers, spread, strict=True)
+            )
+        )
+        await self.publisher.ask("connect", **known)
+
+    async def stop(self) -> None:
+        """End all processes."""
+        workers = [*self._clients, *([] if self._publisher is None else [self._publisher])]
+        await asyncio.gather(*(worker.stop() for worker in workers))
+        await self._peer.stop()
+
+    async def measure(self, cell: Cell) -> PeerLine:
+        """Warm up, then measure one cell."""
+        await self._load(cell, self._settings.warm_s)
+        await ask_all(self.subscribers, "sample")
+        before, published = self._read(), self._published
+        said = await self._load(cell, self._settings.measured_s)
+        after = self._read()
+        updates = self._published - published
+        seconds = (said["finished"] - said["began"]) / 1e9
+        ages = await self._ages()
+        p50, p99 = np.quantile(ages, (0.5, 0.99)).tolist() if len(ages) else (None, None)
+        kept_up = None
+        if cell.rate is not None:
+            lag_s = (said["finished"] - said["due"]) / 1e9
+            kept_up = not said["gave_up"] and lag_s <= max(0.1, BEHIND * self._settings.measured_s)
+        return PeerLine(
+            peer=self._peer.name,
+            cell=cell.name,
+            round=self._run.number,
+            keeps=self._peer.keeps(durable=cell.durable),
+            updates=updates,
+            updates_s=updates / seconds,
+            cpu_us=1e6 * (after.cpu_s - before.cpu_s) / updates,
+            p50_ms=p50,
+            p99_ms=p99,
+            samples=len(ages),
+            kept_up=kept_up,
+            client_bytes=_each(after.client_bytes, before.client_bytes, updates),
+            wire_bytes=_each(after.wire_bytes, before.wire_bytes, updates),
+            peak_mb=after.peak_bytes / 1e6,
+            wrong=wrong_answers(self._job, self._published, await self._answers()),
+        )
+
+    async def judge_by_sql(self) -> int:
+        """How many answers SQLite gives otherwise."""
+        return wrong_by_sql(self._job, self._published, await self._answers())
+
+    async def _load(self, cell: Cell, seconds: float) -> dict[str, Any]:
+        how = {"seconds": seconds, "rows": cell.rows, "path": str(self._folder / "sent.npy")}
+        async with asyncio.timeout(PREPARE_S + seconds):
+            if cell.rate is None:
+                said = await self.publisher.ask("fast", **how)
+            else:
+                said = await self.publisher.ask("offered", rate=cell.rate, **how)
+            self._published = said["published"]
+            replies = await ask_all(self.subscribers, "drained", published=self._published)
+        return {**said, "finished": max(reply["now"] for reply in replies)}
+
+    async def _ages(self) -> Any:
+        """Milliseconds from publishing an update to the event at a client, for all that changed an answer there."""
+        sent = np.load(self._folder / "sent.npy")
+        ages = []
+        for number, worker in enumerate(self.subscribers):
+            path = self._folder / f"heard-{number}.npz"
+            await worker.ask("samples", path=str(path))
+            with np.load(path) as heard:
+                calls = np.searchsorted(sent[:, 0], heard["update"], "right") - 1
+                ages.append((heard["time"] - sent[calls, 1]) / 1e6)
+        return np.concatenate(ages)
+
+    async def _answers(self) -> Any:
+        answers = []
+        for number, worker in enumerate(self.subscribers):
+            path = self._folder / f"answers-{number}.npy"
+            await worker.ask("answers", path=str(path))
+            answers.append(np.load(path))
+        return np.concatenate(answers)
+
+    def _read(self) -> meter.Reading:
+        return meter.read(self._peer.pids, self.publisher.pid, [client.pid for client in self._clients])
+
+
+def _each(after: int | None, before: int | None, updates: int) -> float | None:
+    return None if after is None or before is None else (after - before) / updates

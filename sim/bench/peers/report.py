@@ -1,0 +1,254 @@
+"""The report of `bench peers`: a table per cell, where each peer wins, and the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import exp, log
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+
+from hullcast.sim.bench.peers.cells import Cell, PeerSettings
+from hullcast.sim.output.goals import Goal, goals_table
+from hullcast.sim.output.text import factor, number, plain_table
+
+OURS = ("hullcast", "hullcast-nodes")
+REFERENCE = "nats"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLine:
+    """One peer in one cell and round. Per update: CPU of all processes, and bytes."""
+
+    peer: str
+    cell: str
+    round: int
+    keeps: str = ""
+    updates: int = 0
+    updates_s: float = 0.0
+    cpu_us: float = 0.0
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    samples: int = 0
+    kept_up: bool | None = None  # None: nothing was offered at a rate
+    client_bytes: float | None = None
+    wire_bytes: float | None = None
+    peak_mb: float = 0.0
+    wrong: int = 0
+    failed: str = ""
+
+    @classmethod
+    def failure(cls, peer: str, cell: Cell, round_number: int, why: str) -> PeerLine:
+        """It could not be measured."""
+        return cls(peer=peer, cell=cell.name, round=round_number, failed=why)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSummary:
+    """Medians of a peer's rounds in a cell; wrong answers of all of them; ratios to the reference round by round."""
+
+    peer: str
+    keeps: str
+    updates_s: float
+    cpu_us: float
+    cpu_ratio: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    kept_up: bool | None
+    client_bytes: float | None
+    bytes_ratio: float | None
+    wire_bytes: float | None
+    peak_mb: float
+    wrong: int
+    failed: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeersReport:
+    """Everything measured."""
+
+    machine: Mapping[str, Any]
+    settings: PeerSettings
+    skipped: Mapping[str, str]
+    lines: tuple[PeerLine, ...]
+    goals: tuple[Goal, ...] = field(default=())
+
+    def summaries(self, cell: str) -> dict[str, PeerSummary]:
+        """Of all peers that a cell was tried with."""
+        here = [line for line in self.lines if line.cell == cell]
+        reference = {line.round: line for line in here if line.peer == REFERENCE and not line.failed}
+        peers = dict.fromkeys(line.peer for line in here)
+        return {peer: _summary([line for line in here if line.peer == peer], reference) for peer in peers}
+
+
+def _summary(lines: list[PeerLine], reference: Mapping[int, PeerLine]) -> PeerSummary:
+    failed = next((line.failed for line in lines if line.failed), "")
+    good = [line for line in lines if not line.failed]
+    pairs = [(line, reference[line.round]) for line in good if line.round in reference]
+    return PeerSummary(
+        lines[0].peer,
+        good[0].keeps if good else "",
+        _median(line.updates_s for line in good) or 0.0,
+        _median(line.cpu_us for line in good) or 0.0,
+        _median(line.cpu_us / other.cpu_us for line, other in pairs if other.cpu_us),
+        _median(line.p50_ms for line in good),
+        _median(line.p99_ms for line in good),
+        None if not good or good[0].kept_up is None else all(line.kept_up for line in good),
+        _median(line.client_bytes for line in good),
+        _median(
+            line.client_bytes / other.client_bytes for line, other in pairs if line.client_bytes and other.client_bytes
+        ),
+        _median(line.wire_bytes for line in good),
+        max((line.peak_mb for line in good), default=0.0),
+        sum(line.wrong for line in good),
+        failed,
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
+    """The aims that the cells measured can judge."""
+    found: list[Goal] = []
+
+    def judge(
+        aim: str, cell: str, peer: str, limit: float, value: Callable[[PeerSummary], float | None], unit: str
+    ) -> None:
+        """`value` must be at most `limit`; a negative limit is a value to be reached."""
+        summary = report.summaries(cell).get(peer)
+        got = None if summary is None or summary.failed else value(summary)
+        if got is None or summary is None:
+            return
+        least = limit < 0
+        target = f"{'>=' if least else '<='} {number(abs(limit))}{unit}"
+        share = got / -limit if least else limit / max(got, 1e-9)
+        wrong = f", {summary.wrong} wrong" if summary.wrong else ""
+        found.append(Goal(aim, target, f"{number(got)}{unit}{wrong}", 0.0 if wrong else share, peer))
+
+    nodes, direct = "hullcast-nodes", "hullcast"
+    judge("single rows, sustained", "single", nodes, -10_000, lambda s: s.updates_s, "/s")
+    for peer in OURS:
+        judge("single rows, CPU beside NATS", "single", peer, 1.5, lambda s: s.cpu_ratio, "x")
+        judge("2,000 single rows/s, CPU beside NATS", "single-2000", peer, 1.5, lambda s: s.cpu_ratio, "x")
+        judge("2,000 single rows/s, p50", "single-2000", peer, 4, lambda s: s.p50_ms, " ms")
+        judge("2,000 single rows/s, p99", "single-2000", peer, 20, lambda s: s.p99_ms, " ms")
+        judge("1,000 rows a call, CPU", "thousand", peer, 4, lambda s: s.cpu_us, " us")
+        judge("1,000 rows a call, sustained", "thousand", peer, -250_000, lambda s: s.updates_s, "/s")
+        judge("20,000/s in calls of 100, p99", "hundred-20000", peer, 20, lambda s: s.p99_ms, " ms")
+        judge("200 connections, CPU beside NATS", "connections-200", peer, 0.2, lambda s: s.cpu_ratio, "x")
+        judge("200 connections, bytes beside NATS", "connections-200", peer, 0.05, lambda s: s.bytes_ratio, "x")
+    judge("200 single rows/s, p50", "single-200", direct, 2, lambda s: s.p50_ms, " ms")
+    return tuple(found)
+
+
+def show_peers(report: PeersReport, console: Console) -> None:
+    """Print everything that was measured."""
+    here, settings = report.machine, report.settings
+    console.print(
+        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]}; Python {here['python']}; {settings.rows:,} "
+        f"rows, MIN over ranges as in Table 5.1 of Xie (2007); medians of {settings.rounds} round(s), "
+        f"{settings.measured_s:g} s each",
+        style="dim",
+    )
+    for cell in settings.cells:
+        _show_cell(cell, report.summaries(cell.name), console)
+    for name, why in report.skipped.items():
+        console.print(f"{name}: skipped: {why}", soft_wrap=True)
+    for sentence in (*wins(report), *crossovers(report)):
+        console.print(sentence, soft_wrap=True)
+    console.print(
+        "CPU of all processes: servers, publisher, clients. x: beside NATS with client state in the same round. ms: "
+        "from publishing (offered: from when it was due) to the event. Bytes: received by clients, and by all "
+        "processes. On disk: when a call returns. What each peer does more or less: sim/bench/PEERS.md.",
+        style="dim",
+    )
+    if report.goals:
+        console.print(goals_table(report.goals))
+
+
+def _show_cell(cell: Cell, summaries: Mapping[str, PeerSummary], console: Console) -> None:
+    columns = ("on disk", "updates/s", "CPU us", "x", "p50 ms", "p99", "bytes", "x", "all", "MB", "wrong")
+    table = plain_table(f"{cell.name}: {cell.about}", "", *columns)
+    failures = {}
+    for name, line in summaries.items():
+        if line.failed:
+            failures[name] = line.failed
+        if not line.updates_s:
+            table.add_row(name, "failed")
+            continue
+        behind = " (behind)" if line.kept_up is False else ""
+        ratios = (line.cpu_ratio, line.bytes_ratio)
+        cpu, sent = ("" if ratio is None else factor(ratio) for ratio in ratios)
+        table.add_row(
+            f"{name}{behind}",
+            line.keeps,
+            f"{line.updates_s:,.0f}",
+            *(number(line.cpu_us), cpu, number(line.p50_ms), number(line.p99_ms)),
+            *(number(line.client_bytes), sent, number(line.wire_bytes), f"{line.peak_mb:,.0f}", f"{line.wrong:,}"),
+        )
+    console.print()
+    console.print(table)
+    for name, why in failures.items():
+        console.print(f"{name} failed: {why}", soft_wrap=True)
+
+
+def wins(report: PeersReport) -> list[str]:
+    """Where each peer is the best of those measured: least CPU, most updates/s, lowest p50."""
+    won: dict[str, dict[str, list[str]]] = {}
+    measures: tuple[tuple[str, Callable[[PeerSummary], float | None], bool], ...] = (
+        ("least CPU", lambda s: s.cpu_us or None, False),
+        ("most updates/s", lambda s: s.updates_s or None, True),
+        ("lowest p50", lambda s: s.p50_ms, False),
+    )
+    for cell in report.settings.cells:
+        right = {name: line for name, line in report.summaries(cell.name).items() if not (line.wrong or line.failed)}
+        for what, value, largest in measures:
+            if (what == "most updates/s") == (cell.rate is None) or what == "least CPU":
+                scores = {name: score for name, line in right.items() if (score := value(line)) is not None}
+                if len(scores) > 1:
+                    best = max(scores, key=scores.__getitem__) if largest else min(scores, key=scores.__getitem__)
+                    won.setdefault(best, {}).setdefault(what, []).append(cell.name)
+    return [
+        f"{name} wins: " + "; ".join(f"{what} in {', '.join(cells)}" for what, cells in by_measure.items())
+        for name, by_measure in won.items()
+    ]
+
+
+def sweep(report: PeersReport) -> dict[str, list[tuple[int, float]]]:
+    """CPU per update by the number of connections, 50 subscriptions each, of every peer."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for cell in report.settings.cells:
+        if cell.name.startswith("connections-"):
+            for peer, line in report.summaries(cell.name).items():
+                if line.cpu_us and not line.failed:
+                    found.setdefault(peer, []).append((cell.connections, line.cpu_us))
+    return {peer: sorted(points) for peer, points in found.items()}
+
+
+def crossovers(report: PeersReport) -> list[str]:
+    """From how many connections on we use less CPU than the reference, in words."""
+    points = sweep(report)
+    said = []
+    for ours in OURS:
+        if len(points.get(ours, ())) > 1 and len(points.get(REFERENCE, ())) > 1:
+            at = crossing(points[ours], points[REFERENCE])
+            words = "with no number of connections measured" if at is None else f"from about {at:,.0f} connections on"
+            said.append(f"{ours} uses less CPU than {REFERENCE} {words} (50 subscriptions each, single rows).")
+    return said
+
+
+def crossing(ours: list[tuple[int, float]], other: list[tuple[int, float]]) -> float | None:
+    """Where our curve falls below the other one and stays there; between two points along a line in log-log."""
+    theirs = dict(other)
+    gaps = [(log(x), log(y / theirs[x])) for x, y in ours if x in theirs]
+    if not gaps or gaps[-1][1] >= 0:
+        return None
+    for (x, gap), (next_x, next_gap) in zip(gaps[-2::-1], gaps[:0:-1], strict=True):
+        if gap >= 0:
+            return exp(x + (next_x - x) * gap / (gap - next_gap))
+    return exp(gaps[0][0])
