@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.messages import Batch, Messages
     from hullcast.broker.tables.schema import Column, ColumnType, Table
     from hullcast.clients.sdk import blocking, testing
-    from hullcast.clients.sdk.blocking import BlockingClient, BlockingSubscription, BlockingSubscriptions
+    from hullcast.clients.sdk.blocking import (
+        BlockingClient,
+        BlockingPublisher,
+        BlockingSubscription,
+        BlockingSubscriptions,
+    )
     from hullcast.clients.sdk.blocking import connect as connect_blocking
     from hullcast.clients.sdk.client import Client, ClientStatistics, Receipt, connect
+    from hullcast.clients.sdk.publisher import Publisher, RowsRefused, WindowFull
     from hullcast.clients.sdk.publishing import PartlyPublished
     from hullcast.clients.sdk.subscription import LiveSubscription
     from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
@@ -77,6 +83,7 @@ __all__ = [
     "BadValue",
     "Batch",
     "BlockingClient",
+    "BlockingPublisher",
     "BlockingSubscription",
     "BlockingSubscriptions",
     "Change",
@@ -110,10 +117,12 @@ __all__ = [
     "PeerClosed",
     "PeerError",
     "Progress",
+    "Publisher",
     "QueryRows",
     "Receipt",
     "Resync",
     "RetryTooOld",
+    "RowsRefused",
     "Snapshot",
     "SqlError",
     "Subscription",
@@ -131,6 +140,7 @@ __all__ = [
     "UnknownTable",
     "UsageError",
     "VersionMismatch",
+    "WindowFull",
     "__version__",
     "blocking",
     "connect",
@@ -142,6 +152,7 @@ __all__ = [
 _HOMES = {
     "Batch": "broker.reformulate.messages",
     "BlockingClient": "clients.sdk.blocking",
+    "BlockingPublisher": "clients.sdk.blocking",
     "BlockingSubscription": "clients.sdk.blocking",
     "BlockingSubscriptions": "clients.sdk.blocking",
     "Change": "network.answers.events",
@@ -161,13 +172,16 @@ _HOMES = {
     "Overflow": "network.answers.answers",
     "PartlyPublished": "clients.sdk.publishing",
     "Progress": "network.answers.events",
+    "Publisher": "clients.sdk.publisher",
     "QueryRows": "network.answers.named",
     "Receipt": "clients.sdk.client",
     "Resync": "network.answers.events",
+    "RowsRefused": "clients.sdk.publisher",
     "Snapshot": "network.answers.events",
     "Subscription": "broker.engine.subscription",
     "Subscriptions": "broker.engine.subscriptions",
     "Table": "broker.tables.schema",
+    "WindowFull": "clients.sdk.publisher",
     "blocking": "clients.sdk.blocking:",
     "connect": "clients.sdk.client",
     "connect_blocking": "clients.sdk.blocking:connect",

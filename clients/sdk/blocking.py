@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.client import connect as connect_async
+from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions
 from hullcast.network.wire.errors import ClientClosed
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hullcast.clients.sdk.client import ClientStatistics
+    from hullcast.clients.sdk.gathering import Row
     from hullcast.clients.sdk.subscriptions import Changed
     from hullcast.network.answers.events import Event
+    from hullcast.network.wire.containers import Nan
 
 
 class _Closes(Protocol):
@@ -91,6 +94,13 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call a function there, and do not wait for it; ClientClosed after `stop`."""
+        with self._lock:
+            if self._stopped:
+                raise ClientClosed(self._thread.name)
+            self._loop.call_soon_threadsafe(work)
 
     def look(self, read: Callable[[], T]) -> T:
         """Call a function there."""
@@ -346,6 +356,73 @@ class BlockingSubscriptions(_Face[LiveSubscriptions]):
         return self._iterate(self._inner.changes())
 
 
+class BlockingPublisher(_Face[Publisher]):
+    """Sends the rows of one table one by one, as `publisher` returns it. Safe for use from several threads.
+
+    `send` returns at once; `flush`, or the end of a `with`, waits until all rows are durable. The rows of one thread
+    are applied in the order in which they were sent, each once, also over broken connections. A row that the server
+    refuses keeps no other from being applied.
+    """
+
+    def __init__(self, thread: LoopThread, inner: Publisher) -> None:
+        super().__init__(thread, inner)
+        self._lock = threading.Lock()
+        self._rows: list[Row] = []  # not yet handed to the client's thread
+        self._bytes = 0
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:  # type: ignore[override]  # it has three arguments
+        self._thread.wait(self._inner.__aexit__(kind, error, trace))
+
+    ready = _waiting(Publisher.ready)
+    flush = _waiting(Publisher.flush)
+
+    def send(self, row: dict[str, Any]) -> None:
+        """Publish one row: a dict with a value per column. Returns at once, without a receipt.
+
+        Raises WindowFull (an Overloaded) if rows without a receipt fill the window; the row was not taken then. What
+        the server refuses is told by `flush` or `on_error`.
+        """
+        self._inner._check()
+        prepared = self._inner._prepared(row)
+        with self._lock:
+            self._inner._check_room(self._inner.waiting_bytes + self._bytes, prepared.size_bytes)
+            if not self._rows:  # else they are about to be taken
+                self._thread.soon(self._hand_over)
+            self._rows.append(prepared)
+            self._bytes += prepared.size_bytes
+
+    def _hand_over(self) -> None:
+        """Give the rows to the client, in its thread."""
+        with self._lock:
+            self._inner._put_all(self._rows)
+            self._rows, self._bytes = [], 0
+
+    @property
+    def sent(self) -> int:
+        """How many rows were sent."""
+        return self._inner.sent + len(self._rows)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many of the rows are on the server's disk."""
+        return self._inner.acknowledged
+
+    @property
+    def refused(self) -> int:
+        """How many of the rows were refused."""
+        return self._inner.refused
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the last row that is on the server's disk; 0 if none is."""
+        return self._inner.seq
+
+    @property
+    def waiting_bytes(self) -> int:
+        """About the memory of the rows that have no receipt yet."""
+        return self._inner.waiting_bytes + self._bytes
+
+
 class BlockingClient(_Face[Client]):
     """A connection to a server, as `hullcast.connect_blocking(..)` returns it: close it, or use `with`."""
 
@@ -393,6 +470,25 @@ class BlockingClient(_Face[Client]):
         "Subscribe many times at once: one column of values per `?`, one subscription per row.",
     )
 
+    def publisher(
+        self,
+        table: str,
+        *,
+        nan: Nan = "refuse",
+        window_bytes: int = WINDOW_BYTES,
+        on_error: Callable[[dict[str, Any], Exception], object] | None = None,
+    ) -> BlockingPublisher:
+        """A publisher, for rows that come one by one: `send(row)` returns at once, `flush()` waits for receipts.
+
+        Rows without a receipt take at most `window_bytes`; `ready()` waits for room. `on_error(row, error)` is called,
+        in the client's thread, for each row that is refused; without it, `flush` raises RowsRefused. NaN is refused
+        unless `nan` is "null".
+        """
+        made = self._thread.look(
+            lambda: self._inner.publisher(table, nan=nan, window_bytes=window_bytes, on_error=on_error)
+        )
+        return BlockingPublisher(self._thread, made)
+
     def statistics(self) -> ClientStatistics:
         """Counters and current state."""
         return self._thread.look(self._inner.statistics)
@@ -421,4 +517,4 @@ def _connecting(connect: Callable[P, Client]) -> Callable[P, BlockingClient]:
 
 connect = _connecting(connect_async)
 
-__all__ = ["BlockingClient", "BlockingSubscription", "BlockingSubscriptions", "connect"]
+__all__ = ["BlockingClient", "BlockingPublisher", "BlockingSubscription", "BlockingSubscriptions", "connect"]

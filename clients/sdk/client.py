@@ -13,6 +13,7 @@ from hullcast.clients.sdk.connecting import configure, seconds
 from hullcast.clients.sdk.gathering import Gathering, Row, row_or_columns
 from hullcast.clients.sdk.groups import SubscriptionGroup
 from hullcast.clients.sdk.line import Line
+from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
 from hullcast.clients.sdk.session import receipt_of
 from hullcast.clients.sdk.subscription import LiveSubscription
@@ -193,6 +194,23 @@ class Client:
             return bodies.Publish(name, *some_rows(columns, absent, which), self._publisher, number)
 
         return await self._change_in_pieces(columns, piece, name, f"publish to {name}", _timeout(timeout))
+
+    def publisher(
+        self,
+        table: str,
+        *,
+        nan: Nan = "refuse",
+        window_bytes: int = WINDOW_BYTES,
+        on_error: Callable[[dict[str, Any], Exception], object] | None = None,
+    ) -> Publisher:
+        """A publisher, for rows that come one by one: `send(row)` returns at once, `await flush()` waits for receipts.
+
+        Rows without a receipt take at most `window_bytes`; `await ready()` waits for room. `on_error(row, error)` is
+        called for each row that is refused; without it, `flush` raises RowsRefused. NaN is refused unless `nan` is
+        "null".
+        """
+        self._check_open()
+        return Publisher(self._gathering, self._check_open, str(table), nan, window_bytes, on_error)
 
     async def delete(self, table: str, keys: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
         """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""

@@ -22,9 +22,10 @@ PADDING = "x" * 10_000
 
 
 async def publish_at_once(client: Client, base: int, padding: str = PADDING) -> list[Receipt]:
-    """Change one row many times without waiting for any reply."""
+    """Change one row many times without waiting for any reply: alone, which are gathered, and in batches."""
     rows = [{"K": 1, "V": float(base + i), "PADDING": padding} for i in range(PIPELINED)]
-    return await asyncio.gather(*(client.publish("T", [row]) for row in rows))
+    batches = [[row] if i % 4 else [{**row, "K": 2}, row] for i, row in enumerate(rows)]
+    return await asyncio.gather(*(client.publish("T", batch) for batch in batches))
 
 
 def check_in_order(receipts: list[Receipt]) -> None:
