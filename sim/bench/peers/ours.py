@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any
 
 import numpy as np
 
 from hullcast.clients.cli.processes.cluster import Cluster, Layout
 from hullcast.clients.sdk.client import Client, connect
+from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.peers.interface import Facts, Part, Sampler
+from hullcast.sim.bench.peers.sending import WINDOW
 from hullcast.sim.bench.peers.workload import CREATE, RANGE_MIN, TABLE, Call, Job
 
 TIMEOUT_S = 60.0
 #: Calls of `publish` without a receipt.
 IN_FLIGHT = 64
+#: About what a `Publisher` counts for a row of this table.
+ROW_BYTES = 160
 
 
 class Hullcast:
@@ -64,12 +66,12 @@ class Hullcast:
 
 
 class HullcastPublisher:
-    """Publishes with `client.publisher` where the SDK has it, else with `publish`, many calls at a time."""
+    """Publishes single rows with a `Publisher`, as a user would send ticks, and others with `publish`."""
 
     def __init__(self, facts: Facts) -> None:
         self._url = facts["urls"][0]
         self._client: Client | None = None
-        self._stream: Any = None
+        self._stream: Publisher | None = None
         self._room = asyncio.Semaphore(IN_FLIGHT)
         self._under_way: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
@@ -83,8 +85,13 @@ class HullcastPublisher:
         if self._failed is not None:
             raise self._failed
         assert self._client is not None, "open comes first"
-        if call.row is not None and hasattr(self._client, "publisher"):
-            await self._tick(dict(zip(("ID", "RISK", "PER"), call.row, strict=True)))
+        if call.row is not None:
+            if self._stream is None:
+                window = WINDOW * ROW_BYTES if wait else WINDOW_BYTES
+                self._stream = self._client.publisher(TABLE, window_bytes=window)
+            if wait:
+                await self._stream.ready()
+            self._stream.send(dict(zip(("ID", "RISK", "PER"), call.row, strict=True)))
             return
         if wait:
             await self._room.acquire()
@@ -92,18 +99,9 @@ class HullcastPublisher:
         self._under_way.add(task)
         task.add_done_callback(self._ended)
 
-    async def _tick(self, row: dict[str, Any]) -> None:
-        if self._stream is None:
-            opened: Any = self._client.publisher(TABLE)  # type: ignore[union-attr]  # checked by the caller
-            self._stream = await opened if inspect.isawaitable(opened) else opened
-        sent = self._stream.send(row)
-        if inspect.isawaitable(sent):
-            await sent
-
     async def _publish(self, client: Client, call: Call, release: bool) -> None:
         try:
-            rows = call.rows.columns() if call.row is None else dict(zip(("ID", "RISK", "PER"), call.row, strict=True))
-            await client.publish(TABLE, rows)
+            await client.publish(TABLE, call.rows.columns())
         finally:
             if release:
                 self._room.release()
