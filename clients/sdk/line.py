@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How often a client that is not connected yet looks why.
-LOOK_S = 0.02
 #: While a queue that blocks is full and a call waits, frames up to the reply are read and held, so many bytes of them.
 READ_AHEAD_BYTES = 64 << 20
 #: How long held frames are heard at a time, in seconds.
@@ -152,9 +150,7 @@ class Line:
         """Until there is a link; PeerClosed when all places were tried and one said that it never will be."""
         refusal = ""
         while not self._linked.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._linked.wait()
+            await self.dialer.wait_change()
             failure = self.dialer.failure
             refusal = failure if failure.startswith(FINAL) else refusal
             if refusal and self.dialer.statistics().attempts > len(self._connection.endpoints):

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 import socket as sockets
 import struct
 from typing import Final
 
 import zmq
 
-from hullcast.network.link.socket import Message
+from hullcast.network.link.socket import MOST_SOCKETS, Message
+
+log = logging.getLogger(__name__)
 
 _FAILED: Final = (
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL,
     zmq.Event.HANDSHAKE_FAILED_AUTH,
 )
+
+
+#: Open files that a process has for other things than connections.
+_OTHER_FILES: Final = 100
 
 
 class Connections:
@@ -28,6 +36,8 @@ class Connections:
 
     def __init__(self, strangers_most: int, handshake_s: float) -> None:
         self._strangers_most = strangers_most
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = MOST_SOCKETS if files == resource.RLIM_INFINITY else max(1, files - _OTHER_FILES)
         self._handshake_s = handshake_s
         self._remotes: dict[int, object] = {}
         self._deadlines: dict[int, float] = {}  # oldest first; only connections that have one
@@ -46,6 +56,8 @@ class Connections:
             self._remotes[descriptor] = _remote(descriptor)
             self._deadlines[descriptor] = now + self._handshake_s
             while len(self._deadlines) > self._strangers_most:
+                self._cut(next(iter(self._deadlines)))
+            if len(self) > self._most and self._deadlines:  # or ZeroMQ could take in nobody, and would try on and on
                 self._cut(next(iter(self._deadlines)))
         elif number == zmq.Event.DISCONNECTED:
             return self._forget(descriptor)
@@ -66,7 +78,7 @@ class Connections:
             self._deadlines.setdefault(descriptor, at)
 
     def sweep(self, now: float) -> None:
-        """Cut connections whose time is over."""
+        """Cut connections whose time is over; to be called when all they said was read."""
         for descriptor in [descriptor for descriptor, at in self._deadlines.items() if at <= now]:
             self._cut(descriptor)
 
@@ -84,6 +96,24 @@ class Connections:
                     self.cut += 1
         except OSError:
             return  # it went by itself
+
+
+def raise_open_files(children: int) -> None:
+    """Let this process open as many files as the system allows; a warning where that is too few for so many children:
+    each is a connection, and each connection an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError) as error:  # some systems have a lower limit beside this one
+            log.debug("limit of open files not raised", extra={"why": str(error)})
+    needed = children + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        log.warning(
+            "too few open files for max_children: raise the limit (ulimit -n, LimitNOFILE=) or lower --max-children",
+            extra={"open_files": soft, "needed": needed, "max_children": children},
+        )
 
 
 def descriptor_of(frame: zmq.Frame) -> int:

@@ -7,7 +7,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeVar
 
 import zmq
@@ -27,7 +27,7 @@ from hullcast.network.link.header import (
     read_data,
     read_message,
 )
-from hullcast.network.link.limits import FAREWELL_S, LinkLimits
+from hullcast.network.link.limits import BUSY_HANDSHAKES, FAREWELL_S, LinkLimits
 from hullcast.network.link.session import Session, SessionStatistics
 from hullcast.network.link.socket import (
     Context,
@@ -128,7 +128,8 @@ class Dialer:
         self._monitor: EventSocket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tries = 0  # in vain, since the link was last steady
-        self._up_at = 0.0
+        self._up_at = self._attempted_at = 0.0
+        self._is_there = False  # the parent's ZeroMQ has answered
         self._linger_s = 0.0
         self._attempts = self._fresh = self._resumed = self._interruptions = 0
         #: Why the last attempt or link ended; empty while there is a link. A BYE is told as "code: text", so "denied:"
@@ -179,6 +180,7 @@ class Dialer:
         #: Becomes done only when the handler raised something other than a `PeerError`; then the dialer has stopped.
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._parted = asyncio.Event()
+        self._change = asyncio.Event()
         self._timer = self._loop.call_later(0, self._dial)
 
     async def stop(self, code: str = "leaving", text: str = "the child stops") -> None:
@@ -228,6 +230,11 @@ class Dialer:
                 return
             self._writable.clear()
             await self._writable.wait()
+
+    async def wait_change(self) -> None:
+        """Wait until an attempt begins, a link is there, or one of both ends; `state` and `failure` say which."""
+        self._change.clear()
+        await self._change.wait()
 
     def pause(self) -> None:
         """Take no more frames until `resume`, but for those that came in one message with the last one. We go on saying
@@ -292,6 +299,9 @@ class Dialer:
             self._next += 1
         self._endpoint = target
         self._attempts += 1
+        self._attempted_at = self._loop.time()
+        self._is_there = False
+        self._change.set()
         bond = self._bond if self._bond is not None and self._bond.endpoint == target else None
         hello = Hello(
             session=bond.id if bond is not None else self._fresh_id,
@@ -309,9 +319,26 @@ class Dialer:
             return
         self._socket = EventSocket(self._raw, self._on_message, self._on_quiet)
         self._monitor = EventSocket(monitor, self._on_event)
-        self._timer = self._loop.call_later(self._limits.handshake_s, self._lost, "no welcome in time")
+        self._timer = self._loop.call_later(self._limits.handshake_s, self._unwelcome)
         self._put(encode(hello))
         self._socket.sent()
+
+    def _unwelcome(self) -> None:
+        """No welcome in time. It may be unread, if this process is the slow one. A parent whose ZeroMQ has answered is
+        there, but has much to do, as when all its children come back at the same time: it gets more time. So does every
+        parent when all were tried in vain, or we would only add to what they have to do."""
+        if self._socket is None:
+            return
+        socket = self._socket
+        socket.read_now()
+        if self._socket is not socket or self.state == "up":
+            return
+        until = self._attempted_at + BUSY_HANDSHAKES * self._limits.handshake_s
+        patient = self._is_there or self._tries > len(self._endpoints)
+        if patient and self._loop.time() < until:
+            self._timer = self._loop.call_at(until, self._unwelcome)
+        else:
+            self._lost("no welcome in time")
 
     def _lost(self, why: str, *, target: str | None = None, in_vain: bool = False) -> None:
         """There is no connection (any more): tell the owner if there was one, and try again."""
@@ -321,6 +348,7 @@ class Dialer:
         now = self._loop.time()
         self.failure = why
         self._hang_up()
+        self._change.set()
         was_up, self.state = self.state == "up", "interrupted" if self._bond is not None else "down"
         if was_up:
             self._interruptions += 1
@@ -328,7 +356,7 @@ class Dialer:
                 self._tries = 0
         if self._bond is not None:
             self._bond.session.detach()
-            if now - self._bond.session.heard_at >= self._limits.silence_s:
+            if now - self._bond.session.heard_at >= self._bond.session.silence_s:
                 self._lose_session()
             elif was_up and target is None:
                 target = self._bond.endpoint  # the same parent first: it may still have the session
@@ -431,7 +459,10 @@ class Dialer:
         else:
             session = self._bond.session
             if isinstance(header, Ack):
-                session.take_ack(header.ack, header.sent, self._loop.time())
+                now = self._loop.time()
+                session.take_ack(header.ack, header.sent, now)
+                if header.heartbeat_ms:
+                    self._follow(session, header.heartbeat_ms / 1000, header.silence_ms / 1000, now)
             else:
                 session.take_resend(header.start, self._loop.time())
             self._after(session)
@@ -444,8 +475,7 @@ class Dialer:
         if welcome.resumed != (bond is not None):
             raise BadFrame("welcomed to another kind of session than asked for")
         if bond is None:
-            limits = replace(self._limits, heartbeat_s=welcome.heartbeat_s, silence_s=welcome.silence_s)
-            session = Session(limits, now, welcome.message_bytes)
+            session = Session(self._limits, now, welcome.message_bytes)
             bond = self._bond = _Bond(self._fresh_id, self._endpoint, session)
             self._fresh_id = os.urandom(SESSION_BYTES)
             self._fresh += 1
@@ -457,10 +487,8 @@ class Dialer:
         self._up_at = now
         self._writable.set()
         self._cancel_timer()
-        self._tick_s = welcome.heartbeat_s / 2
-        self._stale_s = max(welcome.silence_s / 2, 2 * welcome.heartbeat_s)
-        self._tick_due = now + self._tick_s
-        self._timer = self._loop.call_at(self._tick_due, self._tick)
+        bond.session.pace(welcome.heartbeat_s, welcome.silence_s, now)
+        self._await_tick(now)
         log.info("link up", extra={"parent": self._endpoint, "fresh": not welcome.resumed})
         self._mark()
         told = dict(welcome.extra) | {
@@ -471,11 +499,14 @@ class Dialer:
         if self._paused and self._socket is not None:
             self._socket.pause()
         self._handler.on_up(told, not welcome.resumed)
+        self._change.set()
 
     def _on_event(self, message: Message) -> None:
-        """ZeroMQ says the connection is over; what came before may still be unread."""
+        """ZeroMQ says that the parent has answered, or that the connection is over; what came before may be unread."""
         event = zmq.Event(int.from_bytes(message.first.bytes[:2], "little"))
-        if self._socket is not None:
+        if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            self._is_there = True
+        elif self._socket is not None:
             socket = self._socket
             if not socket.paused:
                 socket.read_now()
@@ -483,16 +514,32 @@ class Dialer:
                 value = int.from_bytes(message.first.bytes[2:6], "little")
                 self._lost(_meaning(event, value, encrypted=self._curve is not None))
 
+    def _follow(self, session: Session, heartbeat_s: float, silence_s: float, now: float) -> None:
+        """The parent says how often heartbeats come from now on."""
+        if (heartbeat_s, silence_s) != (session.heartbeat_s, session.silence_s):
+            session.pace(heartbeat_s, silence_s, now)
+            self._await_tick(now)
+
+    def _await_tick(self, now: float) -> None:
+        """Wake up when there may be something to do: a little after our own heartbeat is due. Mostly the parent's comes
+        before, and ours goes out in answer."""
+        assert self._bond is not None
+        session = self._bond.session
+        self._cancel_timer()
+        self._stale_s = max(session.silence_s / 2, 2 * session.heartbeat_s)
+        due = min(session.due_at + session.heartbeat_s / 4, session.heard_at + self._stale_s)
+        self._tick_due = max(due, now + session.heartbeat_s / 4)
+        self._timer = self._loop.call_at(self._tick_due, self._tick)
+
     def _tick(self) -> None:
         now = self._loop.time()
-        late, self._tick_due = now - self._tick_due, now + self._tick_s
-        self._timer = self._loop.call_at(self._tick_due, self._tick)
+        late = now - self._tick_due
         if self._bond is None:
             return
         session = self._bond.session
         if self._paused:  # we do not listen
             session.excuse(now - session.heard_at)
-        elif late > self._limits.heartbeat_s:  # this process stood still; its silence is not the parent's
+        elif late > session.heartbeat_s:  # this process stood still; its silence is not the parent's
             session.excuse(late)
         silent = session.tick(now)
         if silent:
@@ -501,6 +548,8 @@ class Dialer:
             self._mark()
         if self.state == "up" and now - session.heard_at >= self._stale_s:
             self._lost(f"not heard for {now - session.heard_at:.1f} s")  # another connection may do better
+        if self.state == "up":
+            self._await_tick(now)
 
     # -- what goes out -----------------------------------------------------------------------------------------
 
@@ -568,6 +617,7 @@ class Dialer:
         self._hang_up()
         if not self.failed.done():
             self.failed.set_exception(error)
+        self._change.set()
 
 
 _KEYS = "--key and --server-key; from Python, key and server_key"

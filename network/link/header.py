@@ -33,8 +33,10 @@ BUNDLE_BYTES: Final = 64 << 10
 DATA: Final = b"\x01"
 ACK: Final = b"\x02"
 _BINARY: Final = Struct("<cqq")
+_ACK: Final = Struct("<cqqII")
 _BINARY_BYTES: Final = _BINARY.size
 _LENGTHS: Final = tuple(Struct(f"<{count}I") for count in range(BUNDLE_FRAMES + 1))
+_MS_MOST: Final = 3_600_000
 _COUNT_MOST: Final = (1 << 63) - 1
 _TEXT_MOST: Final = 1024
 
@@ -73,10 +75,13 @@ class Data(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Everything up to `ack` has come, and `sent` was the last one sent; also the heartbeat."""
+    """Everything up to `ack` has come, and `sent` was the last one sent; also the heartbeat. A parent says how often
+    that comes from now on, and after how long an end not heard is gone; a child says 0 for both."""
 
     ack: int
     sent: int
+    heartbeat_ms: int = 0
+    silence_ms: int = 0
 
 
 class Resend(NamedTuple):
@@ -100,8 +105,8 @@ def encode(header: Header) -> bytes:
     match header:
         case Data(seq, ack, lengths):
             return encode_data(seq, ack, lengths)
-        case Ack(ack, sent):
-            return encode_ack(ack, sent)
+        case Ack():
+            return encode_ack(*header)
         case Resend(start):
             fields: list[object] = ["resend", start]
         case Bye(code, text):
@@ -120,9 +125,9 @@ def encode_data(seq: int, ack: int, lengths: Sequence[int] = ()) -> bytes:
     return header + _LENGTHS[len(lengths)].pack(*lengths) if lengths else header
 
 
-def encode_ack(ack: int, sent: int) -> bytes:
+def encode_ack(ack: int, sent: int, heartbeat_ms: int, silence_ms: int) -> bytes:
     """The header of an acknowledgement."""
-    return _BINARY.pack(ACK, ack, sent)
+    return _ACK.pack(ACK, ack, sent, heartbeat_ms, silence_ms)
 
 
 def read_data(parts: Sequence[bytes], message_bytes: int) -> tuple[int, int, Sequence[bytes]]:
@@ -137,7 +142,7 @@ def read_data(parts: Sequence[bytes], message_bytes: int) -> tuple[int, int, Seq
         _, seq, ack = _BINARY.unpack(header)
         payloads: Sequence[bytes] = (body,)
     else:
-        seq, ack, lengths = _read_binary(header)
+        seq, ack, lengths = _read_lengths(header)
         if size > BUNDLE_BYTES:
             raise BadFrame(f"bundle of {size} bytes, at most {BUNDLE_BYTES}")
         if sum(lengths) != size:
@@ -151,11 +156,11 @@ def read_data(parts: Sequence[bytes], message_bytes: int) -> tuple[int, int, Seq
     return seq, ack, payloads
 
 
-def _read_binary(data: bytes) -> tuple[int, int, tuple[int, ...]]:
-    """The two numbers of a binary header, and the lengths behind them."""
+def _read_lengths(data: bytes) -> tuple[int, int, tuple[int, ...]]:
+    """The two numbers of a header of data, and the lengths behind them."""
     count, rest = divmod(len(data) - _BINARY_BYTES, 4)
     if rest or not 0 <= count <= BUNDLE_FRAMES:
-        raise BadFrame(f"binary header of {len(data)} bytes, for at most {BUNDLE_FRAMES} payloads")
+        raise BadFrame(f"header of data with {len(data)} bytes, for at most {BUNDLE_FRAMES} payloads")
     _, first, second = _BINARY.unpack_from(data)
     return first, second, _LENGTHS[count].unpack_from(data, _BINARY_BYTES)
 
@@ -164,13 +169,16 @@ def decode(data: bytes) -> Header:
     """The value of a header, or `BadFrame`, or `VersionMismatch` when it speaks another version."""
     if len(data) > HEADER_BYTES:
         raise BadFrame(f"header of {len(data)} bytes, at most {HEADER_BYTES}")
-    if data[:1] in (DATA, ACK):
-        first, second, lengths = _read_binary(data)
-        if data[:1] == DATA:
-            return Data(_count(first, 1), _count(second), lengths)
-        if lengths:
-            raise BadFrame("an acknowledgement with lengths")
-        return Ack(_count(first), _count(second))
+    if data[:1] == DATA:
+        seq, ack, lengths = _read_lengths(data)
+        return Data(_count(seq, 1), _count(ack), lengths)
+    if data[:1] == ACK:
+        if len(data) != _ACK.size:
+            raise BadFrame(f"an acknowledgement has {_ACK.size} bytes, not {len(data)}")
+        _, ack, sent, heartbeat_ms, silence_ms = _ACK.unpack(data)
+        if (heartbeat_ms or silence_ms) and not 1 <= heartbeat_ms <= silence_ms <= _MS_MOST:
+            raise BadFrame(f"heartbeats of {heartbeat_ms} ms, silence of {silence_ms} ms")
+        return Ack(_count(ack), _count(sent), heartbeat_ms, silence_ms)
     try:
         fields = msgpack.unpackb(data)
     except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors are ValueErrors

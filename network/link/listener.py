@@ -8,6 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final
 
 import zmq
@@ -28,7 +29,7 @@ from hullcast.network.link.header import (
     read_data,
     read_message,
 )
-from hullcast.network.link.limits import FAREWELL_S, LinkLimits
+from hullcast.network.link.limits import BUSY_HANDSHAKES, FAREWELL_S, HEARTBEATS_PER_S, SILENT_HEARTBEATS, LinkLimits
 from hullcast.network.link.peer import Peer, PeerHandler
 from hullcast.network.link.session import Session
 from hullcast.network.link.socket import (
@@ -118,8 +119,10 @@ class Listener:
         self._session_ids: dict[int, bytes] = {}
         self._bound: dict[bytes, Peer] = {}
         self._refused: OrderedDict[bytes, None] = OrderedDict()
-        self._connections = Connections(self._limits.strangers, self._limits.handshake_s)
+        self._connections = Connections(self._limits.strangers, BUSY_HANDSHAKES * self._limits.handshake_s)
         self._counters = _Counters()
+        self._due: list[tuple[float, int]] = []  # a heap: when to look at which peer, once for each
+        self._clients = 0
         self._dirty: dict[Peer, None] = {}  # with something to say at the end of the turn
         self._flushing: asyncio.Handle | None = None
         self._heard = False  # frames, since `on_quiet`
@@ -312,8 +315,11 @@ class Listener:
     def _begin(self, identity: bytes, hello: Hello, frame: zmq.Frame, key: str | None) -> None:
         now = self._loop.time()
         self._numbers += 1
-        peer = Peer(self._numbers, hello, key, Session(self._limits, now, hello.message_bytes), self)
+        peer = Peer(self._numbers, hello, key, Session(self._limits, now, hello.message_bytes, leads=True), self)
         self._peers[peer.number] = self._sessions[hello.session] = peer
+        self._clients += peer.role == "client"
+        self._pace(peer, now)
+        heappush(self._due, (peer.session.due_at, peer.number))
         self._session_ids[peer.number] = hello.session
         self._bind(peer, identity, frame)
         self._counters.joined += 1
@@ -336,14 +342,13 @@ class Listener:
         self._mark(peer)
 
     def _say_welcome(self, peer: Peer, *, resumed: bool) -> None:
-        limits = self._limits
         welcome = Welcome(
             resumed=resumed,
             received=peer.session.received,
             number=peer.number,
-            heartbeat_s=float(limits.heartbeat_s),
-            silence_s=float(limits.silence_s),
-            message_bytes=limits.message_bytes,
+            heartbeat_s=float(peer.session.heartbeat_s),
+            silence_s=float(peer.session.silence_s),
+            message_bytes=self._limits.message_bytes,
             extra=dict(self._welcome()),
         )
         self._put(peer.identity, encode(welcome))
@@ -362,19 +367,44 @@ class Listener:
         now = self._loop.time()
         late = now - self._tick_due
         try:
-            for peer in list(self._peers.values()):
-                if late > self._limits.heartbeat_s:  # this process stood still; its silence is not theirs
+            if late > self._limits.heartbeat_s:  # this process stood still; its silence is not theirs
+                for peer in self._peers.values():
                     peer.session.excuse(late)
-                silent = peer.session.tick(now)
-                if silent:
-                    self._leave(peer, Bye("silent", f"not heard for {silent:.1f} s"))
-                elif peer.session.pressing:
-                    self._mark(peer)
-            self._connections.sweep(now)
+            while self._due and self._due[0][0] <= now:
+                self._look_at(heappop(self._due)[1], now)
+            if self._socket.drained:
+                self._connections.sweep(now)
         finally:
             self._tick_due = now + self._tick_s
             if not self._stopping and not self._socket.closed:
                 self._timer = self._loop.call_at(self._tick_due, self._tick)
+
+    def _look_at(self, number: int, now: float) -> None:
+        """A peer's time has come: to hear from us, or to be gone; unless one of us spoke meanwhile."""
+        peer = self._peers.get(number)
+        if peer is None:
+            return
+        session = peer.session
+        self._pace(peer, now)
+        silent = session.tick(now)
+        if silent:
+            self._leave(peer, Bye("silent", f"not heard for {silent:.1f} s"))
+            return
+        due_at = session.due_at
+        if due_at <= now:  # we say something now, or cannot for want of a connection
+            due_at = min(now + session.heartbeat_s, session.heard_at + session.silence_s)
+        heappush(self._due, (due_at, number))
+        if session.pressing:
+            self._mark(peer)
+
+    def _pace(self, peer: Peer, now: float) -> None:
+        """The more clients, the fewer heartbeats each has; so a crowd does not cost much more than a few."""
+        limits, session = self._limits, peer.session
+        heartbeat_s, silence_s = limits.heartbeat_s, limits.silence_s
+        if peer.role == "client" and self._clients > limits.heartbeat_s * HEARTBEATS_PER_S:
+            heartbeat_s = self._clients / HEARTBEATS_PER_S
+            silence_s = max(silence_s, SILENT_HEARTBEATS * heartbeat_s)
+        session.pace(heartbeat_s, silence_s, now)
 
     # -- what goes out -----------------------------------------------------------------------------------------
 
@@ -465,6 +495,7 @@ class Listener:
         self._say_all(peer, self._loop.time())
         peer.closed = True
         del self._peers[peer.number]
+        self._clients -= peer.role == "client"
         del self._sessions[self._session_ids.pop(peer.number)]
         self._unbind(peer, bye)
 

@@ -64,14 +64,19 @@ class Session:
 
     __slots__ = (
         "_acked", "_again_bytes", "_asked", "_bundle_bytes", "_connected", "_duplicates", "_flying", "_flying_bytes",
-        "_gaps", "_heard_at", "_heeded_at", "_highest", "_ignored", "_last", "_limits", "_message_bytes", "_must_ack",
-        "_must_ask", "_owed_bytes", "_owed_frames", "_received", "_resent", "_spoke_at", "_unheeded", "_waiting",
-        "_waiting_bytes",
+        "_gaps", "_heard_at", "_heartbeat_s", "_heeded_at", "_highest", "_ignored", "_last", "_leads", "_limits",
+        "_message_bytes", "_must_ack", "_must_ask", "_owed_bytes", "_owed_frames", "_received", "_resent", "_silence_s",
+        "_spoke_at", "_unheeded", "_waiting", "_waiting_bytes",
     )  # fmt: skip
 
-    def __init__(self, limits: LinkLimits, now: float, message_bytes: int | None = None) -> None:
-        """A session without a connection; `message_bytes` is what the other end accepts."""
+    def __init__(
+        self, limits: LinkLimits, now: float, message_bytes: int | None = None, *, leads: bool = False
+    ) -> None:
+        """A session without a connection; `message_bytes` is what the other end accepts. The end that `leads`, the
+        parent's, says how often heartbeats come."""
         self._limits = limits
+        self._leads = leads
+        self._heartbeat_s, self._silence_s = limits.heartbeat_s, limits.silence_s
         self._message_bytes = limits.message_bytes if message_bytes is None else message_bytes
         self._bundle_bytes = min(BUNDLE_BYTES, self._message_bytes)
         self._connected = False
@@ -114,6 +119,21 @@ class Session:
     def heard_at(self) -> float:
         """When the other end was last heard."""
         return self._heard_at
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often this end shows life."""
+        return self._heartbeat_s
+
+    @property
+    def silence_s(self) -> float:
+        """After how long an end not heard is gone."""
+        return self._silence_s
+
+    @property
+    def due_at(self) -> float:
+        """When `tick` may have something to do; later, if something is sent or heard before."""
+        return min(self._spoke_at + self._heartbeat_s, self._heard_at + self._silence_s)
 
     @property
     def connected(self) -> bool:
@@ -184,6 +204,8 @@ class Session:
         self._acknowledged(ack)
         if sent > self._received:
             self._ask()
+        if now - self._spoke_at >= self._heartbeat_s / 2:  # now that both ends are awake
+            self._must_ack = True
 
     def take_resend(self, start: int, now: float) -> None:
         """The other end misses frames from `start` on; `BadFrame` when it cannot, or asks for sport."""
@@ -195,10 +217,10 @@ class Session:
         """Show life when it is time, which acknowledges too; how long the other end has been silent, if that is so
         long that it is gone, else 0."""
         silent = now - self._heard_at
-        if silent >= self._limits.silence_s:
+        if silent >= self._silence_s:
             return silent
         self._asked = 0
-        if now - self._spoke_at >= self._limits.heartbeat_s:
+        if now - self._spoke_at >= self._heartbeat_s:
             self._must_ack = True
         return 0.0
 
@@ -215,7 +237,8 @@ class Session:
             while waiting and self._has_room(waiting[0]):
                 messages.append(self._bundle())
         elif self._must_ack:
-            messages.append((encode_ack(self._received, self.flown),))
+            pace = (round(1000 * self._heartbeat_s), round(1000 * self._silence_s)) if self._leads else (0, 0)
+            messages.append((encode_ack(self._received, self.flown, *pace),))
         else:
             if messages:
                 self._spoke_at = now
@@ -241,6 +264,13 @@ class Session:
         """The connection is gone, and what flew may be gone with it."""
         self._connected = False
         self._rewind(self._acked)
+
+    def pace(self, heartbeat_s: float, silence_s: float, now: float) -> None:
+        """Heartbeats come so often from now on, and silence is so long. The leading end says so with its next ACK;
+        where that asks for more, the other end has from now on all the time it is to have."""
+        if silence_s < self._silence_s:
+            self._heard_at = max(self._heard_at, now)
+        self._heartbeat_s, self._silence_s = heartbeat_s, silence_s
 
     def excuse(self, seconds: float) -> None:
         """This process itself was away for `seconds`, so that much of the silence is its own."""
@@ -324,11 +354,11 @@ class Session:
 
     def _heed(self, after: int, now: float) -> None:
         """The other end asks for the frames beyond `after`; `BadFrame` when it does so for sport."""
-        if now - self._heeded_at < self._limits.heartbeat_s:
+        if now - self._heeded_at < self._heartbeat_s:
             self._ignored += 1
             self._unheeded += 1
             if self._unheeded > RESENDS_IGNORED:
-                raise BadFrame(f"resend asked for {self._unheeded} times in {self._limits.heartbeat_s:g} s")
+                raise BadFrame(f"resend asked for {self._unheeded} times in {self._heartbeat_s:g} s")
             return
         self._heeded_at, self._unheeded = now, 0
         before = len(self._flying), self._flying_bytes

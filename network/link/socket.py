@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import zmq
 
-from hullcast.network.link.limits import LinkLimits
+from hullcast.network.link.limits import BUSY_HANDSHAKES, LinkLimits
 from hullcast.network.security.curve import Curve
 from hullcast.network.wire.errors import BadSetting
 
@@ -68,10 +68,9 @@ def open_router(context: Context, endpoint: str, limits: LinkLimits, curve: Curv
     socket = _open(context, zmq.ROUTER, endpoint, limits)
     try:
         socket.set(zmq.ROUTER_MANDATORY, 1)  # a vanished peer is an error (EHOSTUNREACH) and no silent drop
-        socket.set(zmq.BACKLOG, 1024)  # children of a restarted parent come back all at once
-        # ZeroMQ's own PING closes connections whose process stands still; it frees what they hold in ZeroMQ.
-        socket.set(zmq.HEARTBEAT_IVL, max(1, int(limits.heartbeat_s * 1000)))
-        socket.set(zmq.HEARTBEAT_TIMEOUT, max(1, int(limits.silence_s * 1000)))
+        # Children of a restarted parent come back all at once. (No ZMTP PING beside our own heartbeat: a child that is
+        # not heard is forgotten, and its connection cut.)
+        socket.set(zmq.BACKLOG, 1 << 16)
         if curve is not None:
             socket.curve_server = True
             socket.curve_publickey, socket.curve_secretkey = curve.public.encode(), curve.secret.encode()
@@ -101,11 +100,11 @@ def open_dealer(context: Context, endpoint: str, limits: LinkLimits, curve: Curv
         # The dialer makes a new socket when the connection ends: nothing old may be in its pipes. Not -1 (never): then
         # ZeroMQ would take the pipe away when the connection ends, maybe between two parts of a message, and abort.
         socket.set(zmq.RECONNECT_IVL, _NEVER_MS)
-        socket.set(zmq.CONNECT_TIMEOUT, max(1, int(limits.handshake_s * 1000)))
+        socket.set(zmq.CONNECT_TIMEOUT, max(1, int(BUSY_HANDSHAKES * limits.handshake_s * 1000)))
         if curve is not None:
             socket.curve_publickey, socket.curve_secretkey = curve.public.encode(), curve.secret.encode()
             socket.curve_serverkey = curve.server_key(endpoint).encode()
-        monitor = open_monitor(context, socket, LOST_EVENTS)
+        monitor = open_monitor(context, socket, DIAL_EVENTS)
         socket.connect(endpoint)
     except zmq.ZMQError as error:
         if monitor is not None:
@@ -119,9 +118,10 @@ def open_dealer(context: Context, endpoint: str, limits: LinkLimits, curve: Curv
     return socket, monitor
 
 
-#: A dialer's connection is over, or never came to be.
-LOST_EVENTS: Final = (
-    zmq.Event.DISCONNECTED
+#: A dialer's connection is there; is over; or never came to be.
+DIAL_EVENTS: Final = (
+    zmq.Event.HANDSHAKE_SUCCEEDED
+    | zmq.Event.DISCONNECTED
     | zmq.Event.CLOSED
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
     | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
@@ -202,6 +202,8 @@ class EventSocket:
         self._again: asyncio.Handle | None = None
         self._reading = False
         self._paused = False
+        #: Whether all that had arrived was read when it was last looked.
+        self.drained = False
         self._loop.add_reader(self._descriptor, self._read)
         self.look_again()  # the signal may have come before the reader was added
 
@@ -280,11 +282,11 @@ class EventSocket:
             ask_before = 0
         if self._reading or not self._may_read():
             return
-        self._reading, drained = True, False
+        self._reading, self.drained = True, False
         try:
-            drained = self._read_batch(ask_before)
+            self.drained = self._read_batch(ask_before)
         finally:
-            if not drained and self._may_read():
+            if not self.drained and self._may_read():
                 self.look_again()
             self._reading = False
         if self._on_quiet is not None:
@@ -338,7 +340,8 @@ def _open(context: Context, kind: int, endpoint: str, limits: LinkLimits) -> Soc
     socket.set(zmq.SNDHWM, 0)  # the session's window is the limit; a second one would drop or block
     socket.set(zmq.RCVHWM, _RECEIVE_MESSAGES)
     socket.set(zmq.MAXMSGSIZE, limits.message_bytes)  # ZeroMQ cuts a connection that announces more
-    socket.set(zmq.HANDSHAKE_IVL, max(1, int(limits.handshake_s * 1000)))  # half-open handshakes end
+    handshake_s = BUSY_HANDSHAKES * limits.handshake_s  # half-open handshakes end
+    socket.set(zmq.HANDSHAKE_IVL, max(1, int(handshake_s * 1000)))
     socket.set(zmq.IPV6, int("[" in endpoint))  # only when asked: else 127.0.0.1 is shown as an IPv6 address
     socket.set(zmq.TCP_KEEPALIVE, 1)  # a machine that vanished is noticed even when nobody sends
     return socket

@@ -82,6 +82,7 @@ class Children:
         self.delivered_bytes = 0
         self._upward = upward
         self._told: dict[int, int] = {}
+        self._all_told = 0  # up to where every child was told
         self._directory: bytes | None = None
         self._coordinates: dict[int, int] = {}  # by channel: numbers of a point, as installs said
 
@@ -238,6 +239,9 @@ class Children:
 
     def tell_progress(self) -> None:
         """Tell children that have had no messages recently up to where they have everything."""
+        if self._all_told == self.through:
+            return
+        self._all_told = self.through
         frame: bytes | None = None
         for number, told in self._told.items():
             if told < self.through:
@@ -261,6 +265,7 @@ class Children:
         self.router.clear(fresh_link=fresh_link)
         self.through = 0  # a server without a log counts from 0 after a restart
         self._told = dict.fromkeys(self._told, 0)
+        self._all_told = 0
         frame = encode(Reset(code, text))
         for peer in list(self.peers.values()):
             self._send(peer, frame)
@@ -278,7 +283,7 @@ class Children:
         points: dict[int, int] = {}
         for held in statistics.held:
             points[held.peer] = points.get(held.peer, 0) + held.points
-        queued = [peer.statistics().unacknowledged_bytes for peer in self.peers.values()]
+        queued = [peer.session.held_bytes for peer in self.peers.values()]
         clients = [peer for peer in self.peers.values() if peer.role == "client"]
         return {
             "clients": len(clients),

@@ -82,6 +82,7 @@ class Node:
         self.path: tuple[tuple[bytes, str], ...] = ()
         self._was_attached = False
         self._shares = Shares(limits.queue_bytes, limits.queue_frames)
+        self._changed = False  # children came or left, and the server was not told yet
         self._untold: dict[int, Interest] = {}  # by channel: for the parent, when its link takes them
         self.skipped_reports = 0
         self.pauses = Pauses()
@@ -129,7 +130,7 @@ class Node:
         if not self.attached:
             return
         self._tell_interests(self.children.router.interests())
-        if report:
+        if report or self._changed:
             self._report()
 
     def _tell_interests(self, news: list[Interest]) -> None:
@@ -146,6 +147,7 @@ class Node:
 
     def _report(self) -> None:
         """Send our statistics to the server; where the queue is full, this report is left out."""
+        self._changed = False
         body = bodies.encode(bodies.NodeReport(self.status()))
         try:
             self.dialer.send(encode(Request(0, (), None, body)))
@@ -206,8 +208,8 @@ class Node:
                 self.children.answer(Reply(request.id, request.route, (), body))
 
     def on_children_changed(self) -> None:
-        if self.attached:
-            self._report()
+        """The server is told in the next round, once for all who come at the same time."""
+        self._changed = True
 
     # --- from the parent ---------------------------------------------------------------------------------
 

@@ -81,6 +81,17 @@ def window_frames() -> Any:
     return get("network.link.limits:LinkLimits")().window_frames
 
 
+def handshake(times: str = "") -> Source:
+    def seconds() -> float:
+        return float(get("network.link.limits:LinkLimits")().handshake_s * (get(times) if times else 1))
+
+    return seconds
+
+
+def few_clients() -> float:
+    return float(get("network.link.limits:LinkLimits")().heartbeat_s * get("network.link.limits:HEARTBEATS_PER_S"))
+
+
 def ahead() -> Any:
     return 3 * get("broker.reformulate.kernel:AHEAD")  # its docstring: three times over
 
@@ -134,6 +145,9 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("OPERATING.md", r"\((\d+ MiB) for one key\)", "broker.server.subscribing:HELD_BYTES_PER_OWNER"),
     ("OPERATING.md", r"each is dropped after (a minute) without use", "broker.server.subscribing:STAGED_S"),
     ("OPERATING.md", r"its address \((ten) a minute at most\)", "network.security.authenticator:LOGGED_MOST"),
+    ("OPERATING.md", r"With more than (\d+) clients at one parent", few_clients),
+    ("OPERATING.md", r"\(([\d,]+) a second in all", "network.link.limits:HEARTBEATS_PER_S"),
+    ("OPERATING.md", r"is then at least (four) of them", "network.link.limits:SILENT_HEARTBEATS"),
     ("OPERATING.md", r"The SDK asks for ([\d,]+) at once", PORTION),
     ("LOG.md", r"The header \((\d+) bytes\)", "broker.log.segment:HEADER_BYTES"),
     ("LOG.md", r"The header \((\d+) bytes\)", fields("The header (")),
@@ -147,6 +161,9 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("LOG.md", r"\d mark, \d batch, (\d) statement", "broker.log.record:RecordKind.STATEMENT"),
     ("PROTOCOL.md", r"acknowledges after\s+(\d+ KiB) or \d+ payloads", "network.link.limits:ACK_BYTES"),
     ("PROTOCOL.md", r"acknowledges after\s+\d+ KiB or (\d+) payloads", "network.link.limits:ACK_FRAMES"),
+    ("PROTOCOL.md", r"ours gives up after (\d+) seconds", handshake()),
+    ("PROTOCOL.md", r"ours gives up after \d+ seconds \((\d+) if", handshake("network.link.limits:BUSY_HANDSHAKES")),
+    ("PROTOCOL.md", r"say hello within (\d+) seconds", handshake("network.link.limits:BUSY_HANDSHAKES")),
     ("PROTOCOL.md", r"\(ours: (\d+ MiB) and \d+ payloads\)", setting("window_bytes")),
     ("PROTOCOL.md", r"\(ours: \d+ MiB and (\d+) payloads\)", window_frames),
     ("PROTOCOL.md", r"asks more than (\d+) times in between", "network.link.limits:RESENDS_IGNORED"),

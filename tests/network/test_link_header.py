@@ -32,7 +32,8 @@ sizes = st.integers(1024, 2**40)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 headers: st.SearchStrategy[Header] = st.one_of(
     st.builds(Data, st.integers(1, 2**63 - 1), counts, st.lists(st.integers(0, 2**32 - 1), max_size=20).map(tuple)),
-    st.builds(Ack, counts, counts),
+    st.builds(Ack, counts, counts, st.just(0), st.just(0)),
+    st.builds(Ack, counts, counts, st.integers(1, 10_000), st.integers(10_000, 3_600_000)),
     st.builds(Resend, st.integers(1, 2**63 - 1)),
     st.builds(Bye, st.sampled_from(BYE_CODES), texts),
     st.builds(
@@ -161,6 +162,11 @@ def test_deep_nesting_is_refused() -> None:
         encode(Ack(-1, 0)),
         encode(Ack(0, -1)),
         encode(Ack(0, 0)) + bytes(4),
+        encode(Ack(0, 0))[:17],
+        encode(Ack(0, 0, 0, 4000)),
+        encode(Ack(0, 0, 500, 0)),
+        encode(Ack(0, 0, 500, 400)),
+        encode(Ack(0, 0, 500, 3_600_001)),
     ],
 )
 def test_binary_headers_of_another_form_are_refused(header: bytes) -> None:

@@ -297,6 +297,34 @@ def test_a_gap_asks_once_until_a_heartbeat_passed() -> None:
     assert said(session, 0.6) == [Resend(1)]
 
 
+def test_a_heartbeat_is_answered_while_both_ends_are_awake() -> None:
+    session = attached()
+    session.take_ack(0, 0, 0.2)
+    assert said(session, 0.2) == []  # too early: it would answer back
+    session.take_ack(0, 0, 0.25)
+    assert said(session, 0.25) == [Ack(0, 0)]
+    assert session.due_at == 0.75
+
+
+def test_the_parent_sets_the_pace() -> None:
+    parent, child = Session(LIMITS, 0.0, leads=True), attached()
+    parent.attach(0, 0.0)
+    parent.pace(10.0, 40.0, 0.0)
+    assert parent.tick(5.0) == 0
+    assert said(parent, 5.0) == []
+    assert parent.tick(10.0) == 0
+    assert said(parent, 10.0) == [Ack(0, 0, 10_000, 40_000)]
+    assert parent.tick(39.0) == 0
+    child.pace(10.0, 40.0, 0.0)
+    assert child.tick(39.9) == 0
+    assert said(child, 39.9) == [Ack(0, 0)]
+    parent.pace(0.5, 4.0, 39.0)  # the child has not heard of that yet, and gets the time it takes
+    assert parent.due_at == 10.5
+    assert parent.tick(42.9) == 0
+    assert said(parent, 42.9) == [Ack(0, 0, 500, 4000)]
+    assert parent.tick(43.0) == 4.0
+
+
 def flying() -> Session:
     """A session with a whole window handed over."""
     session = attached()

@@ -6,7 +6,11 @@ import asyncio
 import os
 import re
 import socket as sockets
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +18,7 @@ import msgpack  # type: ignore[import-untyped]  # has no types
 import pytest
 import zmq
 
+from hullcast.network.link.connections import raise_open_files
 from hullcast.network.link.dialer import Dialer
 from hullcast.network.link.header import (
     BUNDLE_BYTES,
@@ -24,11 +29,12 @@ from hullcast.network.link.header import (
     Data,
     Hello,
     Resend,
+    Welcome,
     decode,
     encode,
     read_data,
 )
-from hullcast.network.link.limits import ACK_BYTES, LinkLimits
+from hullcast.network.link.limits import ACK_BYTES, BUSY_HANDSHAKES, HEARTBEATS_PER_S, LinkLimits
 from hullcast.network.link.listener import Listener
 from hullcast.network.link.peer import Peer
 from hullcast.network.link.socket import (
@@ -754,3 +760,108 @@ async def test_what_others_tell_is_dialled_only_where_the_settings_would_allow_i
     only_there = Curve(keys.public, keys.secret, servers={"tcp://10.0.0.1:5": keys.public})
     assert dialer(curve=only_there).may_dial("tcp://10.0.0.1:5")
     assert not dialer(curve=only_there).may_dial("tcp://10.0.0.1:6")
+
+
+def told(child: Child) -> float:
+    """The heartbeat a child was told at the beginning."""
+    heartbeat_s = child.ups[0][0]["heartbeat_s"]
+    assert isinstance(heartbeat_s, float)
+    return heartbeat_s
+
+
+def kept(dialer: Dialer) -> float:
+    """The one it keeps now."""
+    assert dialer._bond is not None
+    return dialer._bond.session.heartbeat_s
+
+
+async def test_the_more_clients_the_fewer_heartbeats_and_nodes_keep_theirs() -> None:
+    limits = LinkLimits(heartbeat_s=0.02, silence_s=10.0)
+    most, crowd = int(limits.heartbeat_s * HEARTBEATS_PER_S), 40
+    async with (
+        running_listener(limits=limits) as (listener, parent),
+        running_dialer(listener.endpoint, limits=limits) as (first, first_child),
+        running_dialer(listener.endpoint, limits=limits, role="node", id=bytes(16)) as (node, _),
+    ):
+        assert told(first_child) == limits.heartbeat_s
+        async with AsyncExitStack() as others:
+            dialers = []
+            for _ in range(crowd - 1):
+                dialer, child = await others.enter_async_context(running_dialer(listener.endpoint, limits=limits))
+                dialers.append(dialer)
+                assert told(child) == max(most, len(dialers) + 1) / HEARTBEATS_PER_S
+            await wait_until(lambda: {kept(dialer) for dialer in (first, *dialers)} == {crowd / HEARTBEATS_PER_S})
+            assert kept(node) == limits.heartbeat_s
+        await wait_until(lambda: kept(first) == limits.heartbeat_s)  # now that the others left
+        assert len(parent.left) == crowd - 1
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_parent_that_is_busy_gets_more_time_than_one_that_is_not_there(is_there: bool) -> None:
+    """In both cases the connection is accepted, but only one of them speaks ZeroMQ's protocol."""
+    limits = replace(QUICK, handshake_s=0.3)
+    context = LinkContext()
+    with sockets.create_server(("127.0.0.1", 0)) as dead, context.socket(zmq.ROUTER) as router:
+        router.set(zmq.LINGER, 0)
+        busy = f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}"
+        endpoint = busy if is_there else f"tcp://127.0.0.1:{dead.getsockname()[1]}"
+        async with (
+            running_listener() as (listener, _),
+            running_dialer(endpoint, listener.endpoint, limits=limits, linked=False) as (dialer, child),
+        ):
+            began = asyncio.get_running_loop().time()
+            await wait_until(lambda: child.ups)
+            waited = asyncio.get_running_loop().time() - began
+            assert dialer.endpoint == listener.endpoint
+            assert waited >= (BUSY_HANDSHAKES if is_there else 1) * limits.handshake_s
+            if not is_there:
+                assert dialer.statistics().attempts == 2
+    context.term()
+
+
+async def test_a_welcome_that_this_process_was_too_slow_to_read_counts() -> None:
+    limits = replace(QUICK, handshake_s=0.2)
+    context = LinkContext()
+    with context.socket(zmq.ROUTER) as router:
+        router.set(zmq.LINGER, 0)
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        async with running_dialer(f"tcp://127.0.0.1:{port}", limits=limits, linked=False) as (dialer, child):
+            await wait_until(lambda: router.poll(0))
+            identity, _ = router.recv_multipart()
+            router.send_multipart([identity, encode(Welcome(False, 0, 1, 0.5, 4.0, 1 << 20, {}))])
+            time.sleep(4 * limits.handshake_s)  # noqa: ASYNC251  (that is the point)
+            await wait_until(lambda: child.ups)
+            assert dialer.statistics().attempts == 1
+    context.term()
+
+
+async def test_a_thousand_clients_that_come_at_once_are_all_taken_in_at_the_first_try() -> None:
+    raise_open_files(10_000)
+    async with running_listener(limits=LinkLimits()) as (listener, parent):
+        dialers = [Dialer([listener.endpoint], role="client", name=str(n)) for n in range(1000)]
+        try:
+            for dialer in dialers:
+                dialer.start(Child())
+            await wait_until(lambda: listener.statistics().peers == len(dialers), 60)
+            await wait_until(lambda: all(dialer.state == "up" for dialer in dialers), 60)
+            statistics = listener.statistics()
+            assert (statistics.joined, statistics.cut, statistics.left) == (len(dialers), 0, {})
+            assert {dialer.statistics().attempts for dialer in dialers} == {1}
+        finally:
+            await asyncio.gather(*(dialer.stop() for dialer in dialers))
+        await wait_until(lambda: len(parent.left) == len(dialers), 60)
+
+
+@pytest.mark.parametrize(("hard", "warned"), [(400, True), (10_200, False)])
+def test_the_limit_of_open_files_is_raised_and_a_warning_says_if_that_is_not_enough(hard: int, warned: bool) -> None:
+    program = f"""
+import logging, resource
+from hullcast.network.link.connections import raise_open_files
+logging.basicConfig()
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, {hard}))
+raise_open_files(10_000)
+print(resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"({hard}, {hard})\n"
+    assert ("lower --max-children" in done.stderr) == warned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket as sockets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -67,10 +67,27 @@ async def test_a_full_way_up_loses_no_interest_and_ends_nobody() -> None:
             node.children.router.withdraw(number, 1)
             node._round(report=True)
             node.on_children_changed()
+            node._round(report=False)
             assert node.skipped_reports == 2
             assert not interests(parent)
             await wait_until(lambda: interests(parent))
             assert [(told.channel, len(told.lows)) for told in interests(parent)] == [(5, 0)]
+
+
+async def test_children_that_come_at_the_same_time_are_reported_together() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        async with AsyncExitStack() as children:
+            for _ in range(50):
+                await children.enter_async_context(running_dialer(node.endpoint, linked=False))
+            await wait_until(lambda: [report["clients"] for report in reports(parent)][-1:] == [50])
+            assert len(reports(parent)) < 25
+
+
+def reports(parent: Parent) -> list[Mapping[str, object]]:
+    requests = [frame for frame in map(decode, parent.frames) if isinstance(frame, Request)]
+    found = [bodies.decode(request.body) for request in requests]
+    return [body.node for body in found if isinstance(body, bodies.NodeReport)]
 
 
 async def test_a_request_that_the_parent_does_not_take_is_answered_and_the_node_lives() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.cli.processes.running import stop_when_input_ends
+from hullcast.network.link.connections import raise_open_files
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.curve import Curve
 from hullcast.network.security.keys import load_pair, load_public
@@ -73,6 +74,7 @@ def prepare(kind: type[Kind], arguments: argparse.Namespace) -> Prepared[Kind] |
         sys.stdout.write(report(loaded))
         return None
     configure_logs(settings.log.level, settings.log.format)
+    raise_open_files(settings.max_children)
     if security.open:
         log.warning("every client that connects may do everything (--open); --allow FILE would limit that")
     if arguments.until_input_ends:

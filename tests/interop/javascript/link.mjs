@@ -16,11 +16,12 @@ const VERSION = 3;
 const DATA = 1; // the first bytes of headers that are not MessagePack
 const ACK = 2;
 const NUMBERS_BYTES = 17; // that byte, and two numbers
+const ACK_BYTES = 25; // and two more, which are a parent's to say
 const MESSAGE_BYTES = 64 * 1024 * 1024;
 const WELCOME_WITHIN_MS = 3000;
 const NEVER_MS = 3_600_000;
 const ACK_AFTER_PAYLOADS = 256;
-const ACK_AFTER_BYTES = 512 * 1024;
+const ACK_AFTER_BYTES = 256 * 1024;
 
 export class Link {
   endpoint;
@@ -75,10 +76,17 @@ export class Link {
     if (version !== VERSION || kind !== "welcome") throw new Error(`expected welcome, got ${kind}, version ${version}`);
 
     const [welcome] = fields;
-    this.#heartbeatMs = welcome.heartbeat_s * 1000;
-    this.#silenceMs = welcome.silence_s * 1000;
     this.#lastHeard = performance.now();
-    this.#every(this.#heartbeatMs / 4, () => this.#beat());
+    this.#keepPace(welcome.heartbeat_s * 1000, welcome.silence_s * 1000);
+  }
+
+  /** The parent says how often heartbeats come; more seldom, if it has many clients. */
+  #keepPace(heartbeatMs, silenceMs) {
+    if (heartbeatMs === 0 || (heartbeatMs === this.#heartbeatMs && silenceMs === this.#silenceMs)) return;
+    this.#heartbeatMs = heartbeatMs;
+    this.#silenceMs = silenceMs;
+    this.#stopTimers();
+    this.#every(heartbeatMs / 4, () => this.#beat());
   }
 
   /** Numbers a payload frame, keeps it until it is acknowledged, and sends it. */
@@ -121,6 +129,7 @@ export class Link {
     if (header[0] === ACK) {
       const [ack, sent] = readNumbers(header);
       this.#forgetUpTo(ack);
+      this.#keepPace(...readPace(header));
       if (sent > this.#received) this.#askAgain();
       return [];
     }
@@ -153,7 +162,7 @@ export class Link {
   }
 
   #acknowledge() {
-    this.#post(numbers(ACK, this.#received, this.#sent));
+    this.#post(numbers(ACK, this.#received, this.#sent, ACK_BYTES));
   }
 
   #forgetUpTo(ack) {
@@ -202,8 +211,8 @@ export class Link {
   }
 }
 
-function numbers(kind, first, second) {
-  const header = new DataView(new ArrayBuffer(NUMBERS_BYTES));
+function numbers(kind, first, second, size = NUMBERS_BYTES) {
+  const header = new DataView(new ArrayBuffer(size));
   header.setUint8(0, kind);
   header.setBigUint64(1, BigInt(first), true);
   header.setBigUint64(9, BigInt(second), true);
@@ -213,6 +222,11 @@ function numbers(kind, first, second) {
 function readNumbers(header) {
   const view = new DataView(header.buffer, header.byteOffset, header.byteLength);
   return [Number(view.getBigUint64(1, true)), Number(view.getBigUint64(9, true))];
+}
+
+function readPace(header) {
+  const view = new DataView(header.buffer, header.byteOffset, header.byteLength);
+  return [view.getUint32(NUMBERS_BYTES, true), view.getUint32(NUMBERS_BYTES + 4, true)];
 }
 
 /** The payloads of a data message: one, or as many as its header has lengths. */
