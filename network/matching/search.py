@@ -128,12 +128,12 @@ def report_some(tree: Tree, lows: Floats, highs: Floats, start: int, stop: int, 
 
 
 @kernel
-def count_many(tree: Tree, lows: Floats, highs: Floats, enough: int) -> Ints:
-    """`count` for every row of lows and highs."""
+def count_many(tree: Tree, lows: Floats, highs: Floats) -> Ints:
+    """`count`, to the end, for every row of lows and highs."""
     stack = np.empty(STACK, np.int64)
     counts = np.empty(len(lows), np.int64)
     for query in range(len(lows)):
-        counts[query] = count(tree, lows[query], highs[query], stack, enough)
+        counts[query] = count(tree, lows[query], highs[query], stack, len(tree.place_of))
     return counts
 
 
