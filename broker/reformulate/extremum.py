@@ -14,8 +14,7 @@ from hullcast.broker.reformulate.kernel import (
     OUTER_L,
     OUTER_R,
     PARTITION,
-    SIGN,
-    UPDATE,
+    by_field,
     rectangles,
 )
 from hullcast.broker.reformulate.messages import Messages
@@ -57,11 +56,8 @@ class ExtremumChannel(SingleChannel):
 
     def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
         raw, tally = self.keeper.update(updates)
-        if self.keeper.wanted == 3:
-            raw = raw[raw[:, SIGN] == self.sign]
-        fields = np.ascontiguousarray(raw.T)
-        self.count(len(raw), tally[:3] if self.sign > 0 else tally[3:])
-        seqs = fields[UPDATE].astype(np.int64) + first_seq
+        seqs, fields = by_field(raw, self.sign, first_seq)
+        self.count(len(seqs), tally[:3] if self.sign > 0 else tally[3:])
         codes: Columns = {"seq": seqs, **rectangles(fields), "best": fields[BEST]}
         if self.shape.partition:
             codes["part"] = fields[PARTITION]

@@ -376,6 +376,22 @@ def reformulate(
     return update, out, count
 
 
+@kernel
+def by_field(messages: Floats, sign: float, first_seq: int) -> tuple[Ints, Floats]:
+    """Of the messages of a batch those for MIN (sign +1) or MAX (-1): sequence numbers, and a row for each field."""
+    n = 0
+    for i in range(len(messages)):
+        n += messages[i, SIGN] == sign
+    seqs, fields, k = np.empty(n, np.int64), np.empty((FIELDS, n)), 0
+    for i in range(len(messages)):
+        if messages[i, SIGN] == sign:
+            seqs[k] = int(messages[i, UPDATE]) + first_seq
+            for field in range(FIELDS):
+                fields[field, k] = messages[i, field]
+            k += 1
+    return seqs, fields
+
+
 def rectangles(fields: Floats) -> dict[str, Floats]:
     """The sides of messages, given as columns of fields, by their names on the wire."""
     return {"il": fields[INNER_L], "ir": fields[INNER_R], "ol": fields[OUTER_L], "or": fields[OUTER_R]}

@@ -198,7 +198,9 @@ def _columns(plan: _Plan, columns: ValueColumns, absent: Masks, interner: Intern
         row, position, reason = min(refusals)
         raise BadValue(table.name, row, plan.columns[position].name, reason)
     partial = bool(absent) or len(columns) < plan.width
-    cells = np.full((plan.width, rows), KEEP) if partial else np.empty((plan.width, rows))
+    cells = np.empty((plan.width, rows))
+    if partial:
+        cells.fill(KEEP)
     for (position, which), codes in zip(places, found, strict=True):
         cells[position, which] = codes.spread(interner.encode(codes.texts)) if isinstance(codes, Words) else codes
     return Encoded(cells, partial)

@@ -20,8 +20,6 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from itertools import repeat
-from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -367,20 +365,24 @@ def _word_codes(column: Column, values: TextColumn) -> Floats:
 
 
 def _list_codes(column: Column, values: Sequence[Any]) -> Floats:
-    """Codes of scalars: through one NumPy conversion if they are plain numbers, else one by one."""
+    """Codes of scalars: through one NumPy conversion if they are plain numbers, else one by one.
+
+    They are mostly few, so judging them in Python takes less time than the NumPy calls it saves.
+    """
     types = set(map(type, values))
     if column.type is ColumnType.TIMESTAMP or not types <= {float, int, _NONE} or (_NONE in types and column.not_null):
         return _one_by_one(column, values)
+    given = [value for value in values if value is not None] if _NONE in types else values
     try:
-        codes = np.array(values, dtype=np.float64) + 0.0  # None becomes NaN
+        good = float not in types or all(map(math.isfinite, given))
+        if good and given and column.type is ColumnType.INTEGER:
+            whole = float not in types or all(map(float.is_integer, map(float, given)))
+            good = whole and max(given) < EXACT and min(given) > -EXACT  # 2**53 may have been rounded: look closer
+        if good:
+            return np.array(values, np.float64) + 0.0  # None becomes NaN; one code for both zeros
     except OverflowError:
-        return _one_by_one(column, values)
-    good = np.isfinite(codes)
-    if column.type is ColumnType.INTEGER:  # at 2**53 itself an integer may have been rounded: look closer
-        good &= (codes == np.rint(codes)) & (np.abs(codes) < EXACT)
-    if _NONE in types:
-        good |= np.fromiter(map(is_, values, repeat(None)), np.bool_, len(values))
-    return codes if good.all() else _one_by_one(column, values)
+        pass
+    return _one_by_one(column, values)
 
 
 def _one_by_one(column: Column, values: Iterable[Any], first_row: int = 0) -> Floats:

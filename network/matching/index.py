@@ -135,11 +135,14 @@ class PointIndex:
 
     def count_many(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Ints:
         """For each of m boxes the number of points in it."""
-        return search.count_many(self._tree, *self._boxes(lows, highs), EVERY)
+        return search.count_many(self._tree, *self._boxes(lows, highs))
 
     def exists_many(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Booleans:
         """For each of m boxes whether there is a point in it."""
-        return search.count_many(self._tree, *self._boxes(lows, highs), 1) > 0
+        low, high = self._boxes(lows, highs)
+        mask = np.zeros(len(low), np.bool_)
+        search.mark_met(self._tree, low, high, mask)
+        return mask
 
     def points(self) -> Floats:
         """All points (n, k), by rising id."""

@@ -24,7 +24,7 @@ from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.tree import BLOCK, COUNT, IDS, LEFT, NEXT, SIZE, Tree, longer
 
 if TYPE_CHECKING:
-    from hullcast.network.wire.arrays import Floats, Ints
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 STACK = 128  # enough for most trees; the kernels replace a stack that is too short by a longer one
 
@@ -128,13 +128,22 @@ def report_some(tree: Tree, lows: Floats, highs: Floats, start: int, stop: int, 
 
 
 @kernel
-def count_many(tree: Tree, lows: Floats, highs: Floats, enough: int) -> Ints:
-    """`count` for every row of lows and highs."""
+def count_many(tree: Tree, lows: Floats, highs: Floats) -> Ints:
+    """`count`, to the end, for every row of lows and highs."""
     stack = np.empty(STACK, np.int64)
     counts = np.empty(len(lows), np.int64)
     for query in range(len(lows)):
-        counts[query] = count(tree, lows[query], highs[query], stack, enough)
+        counts[query] = count(tree, lows[query], highs[query], stack, len(tree.place_of))
     return counts
+
+
+@kernel
+def mark_met(tree: Tree, lows: Floats, highs: Floats, mask: Booleans) -> None:
+    """Set the mask of the query boxes with a point in them; those set already are not looked at."""
+    stack = np.empty(STACK, np.int64)
+    for query in range(len(lows)):
+        if not mask[query]:
+            mask[query] = count(tree, lows[query], highs[query], stack, 1) > 0
 
 
 @part

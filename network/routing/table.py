@@ -10,7 +10,7 @@ import numpy as np
 from hullcast.network.compiled import kernel
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.messages import RECTANGLES, dimensions_of, unreachable
-from hullcast.network.matching.search import count_many, report_some
+from hullcast.network.matching.search import mark_met, report_some
 from hullcast.network.routing.carve import Space
 from hullcast.network.routing.cover import Cover
 from hullcast.network.routing.subtree import Subtree
@@ -294,8 +294,7 @@ class ChannelTable:
             if holding.own is not None:
                 mask = np.zeros(n, np.bool_)
                 for lows, highs in boxes:
-                    rest = np.flatnonzero(~mask)
-                    mask[rest] = count_many(holding.own.index.arrays, lows[rest], highs[rest], 1) > 0
+                    mark_met(holding.own.index.arrays, lows, highs, mask)
                 yield from _chosen(peer, mask)
         if len(self._crowd):
             counts, begins, rows = rows_by_owner(self._crowd.index.arrays, self._crowd.owners, len(self._peers), boxes)
