@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.network.wire.arrays import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -240,7 +241,7 @@ class TableCopy:
             return rows_in(self.store, slots)
         if not self._waiting:
             return None
-        changed = np.unique(np.concatenate(self._changed))
+        changed = distinct(np.concatenate(self._changed), high_water)
         self._changed, self._waiting = [], 0
         if len(changed) > rows:
             changed, later = changed[:rows], changed[rows:]

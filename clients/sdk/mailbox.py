@@ -12,6 +12,7 @@ from hullcast.network.answers.aggregate import same
 from hullcast.network.answers.answers import Overflow
 from hullcast.network.answers.newest import settle, take_newest
 from hullcast.network.answers.outbox import NO_PLACES, NO_RESTS, Taken
+from hullcast.network.wire.arrays import distinct
 from hullcast.network.wire.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -190,19 +191,27 @@ class Mailbox:
         if not self.noticed or not len(news):
             return
         watched = self.watched[news]
-        order = np.argsort(watched, kind="stable")
-        news, watched = news[order], watched[order]
-        starts = np.flatnonzero(np.diff(watched, prepend=0))  # of the groups that are watched: the others have 0
-        stops = np.append(starts, len(news))[1:]
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            group = int(watched[start])
-            noticed = self.noticed[group]
-            noticed.append(news[start:stop])
-            if len(noticed) > UNTAKEN:  # nobody took them for a while: each listener once is enough
-                noticed[:] = [np.unique(np.concatenate(noticed))]
-            self._roused.add(group)
+        if len(self.noticed) == 1:  # nothing to sort
+            (group,) = self.noticed
+            mine = watched == group
+            self._note(group, news if mine.all() else news[mine])
+        else:
+            order = np.argsort(watched, kind="stable")
+            news, watched = news[order], watched[order]
+            starts = np.flatnonzero(np.diff(watched, prepend=0))  # of the groups that are watched: the others have 0
+            stops = np.append(starts, len(news))[1:]
+            for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+                self._note(int(watched[start]), news[start:stop])
         if self._roused:
             self._attention.waking.add(self)
+
+    def _note(self, group: int, news: Ints) -> None:
+        if len(news):
+            noticed = self.noticed[group]
+            noticed.append(news)
+            if len(noticed) > UNTAKEN:  # nobody took them for a while: each listener once is enough
+                noticed[:] = [distinct(np.concatenate(noticed), len(self.seqs))]
+            self._roused.add(group)
 
     def waken(self, who: Ints) -> None:
         """These heard something: remember those that somebody waits for."""
@@ -282,7 +291,7 @@ class Mailbox:
         if not noticed:
             return np.empty(0, np.int64)
         self.noticed[group] = []
-        heard: Ints = np.unique(np.concatenate(noticed))
+        heard = distinct(np.concatenate(noticed), len(self.seqs))
         mine: Ints = heard[self.watched[heard] == group]  # the others left; their numbers may be somebody else's
         return mine
 
@@ -305,7 +314,7 @@ class Mailbox:
         """Call those who wait, if there is something for them."""
         if self.woken:
             woken, self.woken = self.woken, []
-            for listener in np.unique(np.concatenate(woken)).tolist():
+            for listener in distinct(np.concatenate(woken), len(self.seqs)).tolist():
                 waiter = self._waiters.get(listener)
                 if waiter is not None:
                     waiter()

@@ -207,7 +207,8 @@ class LiveSubscriptions:
         """Wait for new answers, and say which subscriptions have one; None after `timeout` seconds, or at the end."""
         self._check_open()
         listening, group = self._listening, self._groups[0].number  # stands for all of them
-        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
         while not self.closed:
             if group not in listening.mailbox.noticed:
                 listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
@@ -215,23 +216,26 @@ class LiveSubscriptions:
             if len(changed):
                 which = self._order[np.searchsorted(self._sorted, changed)]
                 return Changed(which, listening.mailbox.seqs[changed], listening.column(changed), REASONS[gaps])
-            try:
-                async with asyncio.timeout_at(until):
-                    await self._wait()
-            except TimeoutError:
+            if until is not None and loop.time() >= until:
                 return None
+            await self._wait(until)
         if self._error is not None:
             raise self._error
         return None
 
-    async def _wait(self) -> None:
+    async def _wait(self, until: float | None) -> None:
+        """Wait to be woken, but not beyond `until`."""
         if self._waiter is not None:
             raise UsageError(f"two tasks take the changes of `{self.sql}`; subscribe once for each")
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None if until is None else loop.call_at(until, self._wake)
         try:
             await self._waiter
         finally:
             self._waiter = None
+            if timer is not None:
+                timer.cancel()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

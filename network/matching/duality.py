@@ -81,6 +81,20 @@ def rectangle_box(low: Floats, high: Floats, inner_l: float, inner_r: float, out
 
 
 @kernel
+def rectangle_boxes(
+    inner_l: Floats, inner_r: Floats, outer_l: Floats, outer_r: Floats, partitions: Floats
+) -> tuple[Floats, Floats]:
+    """The query boxes of rectangle messages, lows and highs; `partitions` is NO_PARTITIONS where points have none."""
+    width = 2 if len(partitions) == 0 else 3
+    lows, highs = np.empty((len(inner_l), width)), np.empty((len(inner_l), width))
+    for i in range(len(inner_l)):
+        rectangle_box(lows[i], highs[i], inner_l[i], inner_r[i], outer_l[i], outer_r[i])
+        if width == 3:
+            lows[i, 2] = highs[i, 2] = partitions[i]
+    return lows, highs
+
+
+@kernel
 def in_rectangles(
     tree: Tree,
     inner_l: Floats,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hullcast.network.matching.duality import around_points
+from hullcast.network.matching.duality import NO_PARTITIONS, around_points, rectangle_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,21 +43,9 @@ def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[
     """
     named = cast("Mapping[str, Floats]", columns)
     if form == RECTANGLES:
-        return [_rectangles(named, partitioned=partitioned)]
+        partitions = named["part"] if partitioned else NO_PARTITIONS
+        return [rectangle_boxes(named["il"], named["ir"], named["ol"], named["or"], partitions)]
     return [_places(named, side, dimensions, partitioned=partitioned) for side in SIDES]
-
-
-def _rectangles(columns: Mapping[str, Floats], *, partitioned: bool) -> BoxBounds:
-    """Strict towards OUTER, by one step of `nextafter`; an infinite OUTER is no bound."""
-    outer_l, outer_r = columns["ol"], columns["or"]
-    lows, highs = np.empty((len(outer_l), 2 + partitioned)), np.empty((len(outer_l), 2 + partitioned))
-    lows[:, 0] = np.where(outer_l == -np.inf, outer_l, np.nextafter(outer_l, np.inf))
-    highs[:, 0] = columns["il"]
-    lows[:, 1] = columns["ir"]
-    highs[:, 1] = np.where(outer_r == np.inf, outer_r, np.nextafter(outer_r, -np.inf))
-    if partitioned:
-        lows[:, 2] = highs[:, 2] = columns["part"]
-    return lows, highs
 
 
 def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> BoxBounds:

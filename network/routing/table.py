@@ -14,6 +14,7 @@ from hullcast.network.matching.search import count_many, report_some
 from hullcast.network.routing.carve import Space
 from hullcast.network.routing.cover import Cover
 from hullcast.network.routing.subtree import Subtree
+from hullcast.network.wire.arrays import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -173,7 +174,7 @@ class ChannelTable:
             gone = ids[ids >= 0]
             ids = ids[:0]
         else:
-            members = np.unique(members[(members >= 0) & (members < len(ids))])
+            members = distinct(members[(members >= 0) & (members < len(ids))], len(ids))
             gone = ids[members]
             gone = gone[gone >= 0]
             ids[members] = NOBODY

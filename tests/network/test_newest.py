@@ -9,6 +9,7 @@ from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.newest import replace_newest, settle, take_newest
 from hullcast.network.answers.outbox import Outbox
 from hullcast.network.matching.duality import NO_PARTITIONS
+from hullcast.network.wire.arrays import SPARSE, distinct
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -66,3 +67,13 @@ def test_an_answer_that_came_back_is_taken_only_if_something_was_missed() -> Non
     assert not fresh.any()
     np.testing.assert_array_equal(told, values)
     np.testing.assert_array_equal(told_rests, rests)
+
+
+@pytest.mark.parametrize("below", [1, 10, 3 * SPARSE, 100 * SPARSE])
+def test_distinct_numbers_are_those_of_numpy_however_few_there_are(below: int) -> None:
+    random = np.random.default_rng(below)
+    for count in (0, 1, 2, 50, 1000):
+        numbers = random.integers(0, below, count)
+        found = distinct(numbers, below)
+        assert found.dtype == np.int64
+        assert found.tolist() == sorted(set(numbers.tolist()))
