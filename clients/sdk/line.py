@@ -117,6 +117,7 @@ class Line:
         )
         self.paused = False
         self.progress_waiters: set[Callable[[], None]] = set()
+        self._told = 0  # up to which they were woken
         self._held: deque[bytes] = deque()  # frames that came while a queue that blocks is full, not heard yet
         self._held_bytes = 0
         self._early_bytes = 0  # of frames heard although a queue was full, since it was
@@ -316,11 +317,12 @@ class Line:
         """The dialer lost it."""
         log.info("connection lost", extra={"client": self._connection.name, "why": why})
         self._perform(self.session.link_down())
+        self.on_quiet()  # of what came before nothing more is heard
 
     def on_frame(self, payload: bytes) -> None:
         """The next frame from the server: heard at once, or held while a queue that blocks is full."""
         if not self._held and not self.session.groups.attention.blocking:
-            self._hear(payload)
+            self._perform(self.session.take(payload))
             return
         urgency = self.session.urgency(payload)
         if urgency == "overtakes":
@@ -330,27 +332,20 @@ class Line:
         self._held_bytes += len(payload)
         if urgency == "needed":
             self._due = len(self._held)
-        self.regulate()
 
     def on_quiet(self) -> None:
-        """Nothing was put off."""
-
-    def _hear(self, payload: bytes) -> None:
-        before = self.session.heard
-        self._perform(self.session.take(payload))
-        self._tell()
-        if self.session.heard > before:
-            for wake in list(self.progress_waiters):
-                wake()
-
-    def _tell(self) -> None:
-        """Wake those who wait, end those who gave up, and read on only if there is room."""
+        """All that had arrived was heard: wake those who wait, end those who gave up, once for all of it, and read on
+        only if there is room."""
         waking = self.session.groups.attention.waking
         while waking:
             mailbox = waking.pop()
             for listener in mailbox.overflowed():
                 self._overflowed(mailbox, listener)
             mailbox.wake()
+        if self.session.heard != self._told:
+            self._told = self.session.heard
+            for wake in list(self.progress_waiters):
+                wake()
         self.regulate()
 
     def _overflowed(self, mailbox: Mailbox, listener: int) -> None:
@@ -386,8 +381,8 @@ class Line:
             self._held_bytes -= len(payload)
             self._early_bytes += len(payload) if blocking else 0
             self._due = max(0, self._due - 1)
-            self._hear(payload)
-        self.regulate()
+            self._perform(self.session.take(payload))
+        self.on_quiet()
 
     def _let_go(self) -> None:
         """Forget the frames that are held: whoever subscribes again is told what came since the last one heard."""

@@ -54,7 +54,7 @@ class WindowFull(Overloaded):
         )
 
 
-class Window:
+class SentRows:
     """What a publisher sent: rows without a receipt, by their changes, and what became of the others (a `Sender`)."""
 
     def __init__(self, table: str, on_error: OnError | None) -> None:
@@ -162,7 +162,7 @@ class Publisher:
             raise BadSetting("window_bytes", window_bytes, "must be an int, 1 or more")
         self.table, self.window_bytes = table, window_bytes
         self._gathering, self._check_client, self._nan = gathering, check, nan
-        self._window = Window(table, on_error)
+        self._window = SentRows(table, on_error)
         self._closed = False
 
     @property

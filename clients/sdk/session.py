@@ -111,6 +111,7 @@ class _Call:
     behind: int = 0  # of a change: the request, with the change before it, that it was last sent behind
     lost: bool = False  # sent once without a reply, so it may have been applied
     apart: bool = False  # of a Publish: its rows stand apart, a bad one is taken out and the rest sent again
+    thinned: int = 0  # so many rows were taken out
     lazy: bool = False  # of a change: nobody waits for its receipt
     group: SubscriptionGroup | None = None  # a Subscribe of a new group
     suspects: tuple[Listening, Ints] | None = None  # a Subscribe that only asks for recomputed sums
@@ -132,7 +133,8 @@ class ClientSession:
           on the way. While the first is tried again, the others wait for its reply. A change that was refused for now
           is sent again only after the one before it was answered, given up, or sent again itself.
       N5  A change whose rows stand apart keeps its number when it loses a row, so its place in the order is kept too:
-          those behind it are refused (OutOfTurn) until it was applied with the rows that are left.
+          those behind it are refused (OutOfTurn) until it was applied with the rows that are left. When it loses a
+          second row, they wait for its reply.
     """
 
     def __init__(self) -> None:
@@ -268,7 +270,7 @@ class ClientSession:
                 if call.pausing or not self.up or (before is not None and before.sent_as == call.behind):
                     break
                 effects += self._send(call, before)
-            if call.attempts:
+            if call.attempts or call.thinned > 1:  # it may lose more rows, and those behind it come back each time
                 break
             before = call
         return effects
@@ -469,6 +471,7 @@ class ClientSession:
         call.body = replace(body, columns={name: taken(values, kept) for name, values in body.columns.items()})
         call.encoded = bodies.encode(call.body)
         call.apart = rows > 2
+        call.thinned += 1
         alone = BadValue(error.table, 0, error.column, error.reason)
         return [RowRefused(call.number, error.row, alone), *self._send_changes()]
 

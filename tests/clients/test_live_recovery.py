@@ -19,6 +19,7 @@ from hullcast.network.link.limits import LinkLimits
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
+from hullcast.network.wire import frames
 from tests.support.links import wait_until
 
 LIMIT_S = 60
@@ -245,3 +246,21 @@ async def test_a_sum_that_lost_bits_comes_anew_from_the_server() -> None:
             await client.publish("STOCK", row("a", 2.0))
             assert (await anext(sub)).answer == 2.0  # type: ignore[union-attr]
             assert client.statistics().groups == 1
+
+
+async def test_frames_that_come_together_wake_a_waiter_once_also_if_the_link_ends_behind_them() -> None:
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
+        await client.sync()
+        line, woken = client._line, []
+        line.progress_waiters.add(lambda: woken.append(client.seq))
+        for through in (7, 8, 9):
+            line.on_frame(frames.encode(frames.Advance(through)))
+        assert (client.seq, woken) == (9, [])
+        line.on_quiet()
+        assert woken == [9]
+        line.on_quiet()
+        assert woken == [9]  # nothing new
+        line.on_frame(frames.encode(frames.Advance(10)))
+        line.on_down("a test")
+        assert woken == [9, 10]
+        line.on_up({}, fresh=False)

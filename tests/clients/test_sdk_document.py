@@ -17,7 +17,7 @@ from hullcast.broker.server import queries
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.sql import create, subscription, text
 from hullcast.broker.tables.values import EXACT, LONGEST_TEXT_BYTES
-from hullcast.clients.sdk import client, groups, line, publishing
+from hullcast.clients.sdk import client, gathering, groups, line, publisher, publishing
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.link.socket import MOST_SOCKETS, SOCKETS_PER_DIALER
 from hullcast.network.node.settings import NodeSettings
@@ -60,6 +60,8 @@ LIMITS = {
     "rows in such a piece": publishing.PIECE_ROWS,
     "rows in one `publish`": DEFAULT.rows,
     "changes of a client under way at once": client.CHANGES_WAITING,
+    "single rows that travel as one change": gathering.GATHERED_ROWS,
+    "rows without a receipt of a publisher, bytes": publisher.WINDOW_BYTES,
     "subscriptions in one request": SERVER.subscribe_rows,
     "subscriptions in such a portion": groups.PORTION_SUBSCRIPTIONS,
     "different queries in one request": SERVER.subscribe_groups,

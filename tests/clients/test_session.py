@@ -481,6 +481,24 @@ def test_a_bad_row_is_taken_out_and_the_rest_sent_again_under_the_same_number() 
     assert session.waiting == 0
 
 
+def test_while_a_change_loses_row_after_row_those_behind_it_wait() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    _, effects = session.call(gathered(1, *range(9)), apart=True)
+    behind, more = session.call(gathered(2, 10))
+    (first, _), (second, _) = requests(effects + more)
+    for refusals in range(1, 4):
+        effects = session.take(reply(first, failed(BadValue("T", 0, "K", "no"))))
+        ((first, _),) = requests(effects)
+        if second:
+            effects = session.take(reply(second, failed(OutOfTurn(2, 1))))
+            ((second, _),) = requests(effects) if refusals == 1 else ((0, None),)
+            assert (effects == []) == (refusals > 1)
+    effects = session.take(reply(first, bodies.Done(1, 6)))
+    ((second, _),) = requests(effects)
+    assert session.take(reply(second, bodies.Done(7, 7))) == [CallAnswered(behind, bodies.Done(7, 7))]
+
+
 def test_the_last_row_left_is_refused_like_any_change_and_a_missing_column_concerns_all_rows() -> None:
     session = ClientSession()
     session.link_up(fresh=True)

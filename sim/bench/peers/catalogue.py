@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hullcast.sim.bench.peers.interface import BenchPeer, Facts, Part, Publisher, Seen, Subscriber
+from hullcast.sim.bench.peers.interface import BenchPeer, Facts, Part, PeerPublisher, Seen, Subscriber
 from hullcast.sim.bench.peers.nats_peers import Nats, NatsPublisher, NatsSubscriber
 from hullcast.sim.bench.peers.ours import Hullcast, HullcastPublisher, HullcastSubscriber
 from hullcast.sim.bench.peers.pathway_peer import Pathway, PathwayEngine
@@ -27,7 +27,7 @@ PEERS: dict[str, Callable[[], BenchPeer]] = {
 }
 
 
-def publisher_of(name: str, facts: Facts, progress: Seen, here: Subscriber | None) -> Publisher:
+def publisher_of(name: str, facts: Facts, progress: Seen, here: Subscriber | None) -> PeerPublisher:
     """The publishing end of a started peer; `here` is the other end, if it is in this process."""
     match name:
         case "hullcast" | "hullcast-nodes":

@@ -54,7 +54,7 @@ class BenchPeer(Protocol):
         """Stop them for certain."""
 
 
-class Publisher(Protocol):
+class PeerPublisher(Protocol):
     """In the publishing process."""
 
     async def open(self) -> None:

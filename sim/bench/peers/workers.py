@@ -13,7 +13,7 @@ import numpy as np
 
 from hullcast.clients.cli.processes.worker import serve
 from hullcast.sim.bench.peers.catalogue import publisher_of, subscriber_of
-from hullcast.sim.bench.peers.interface import Facts, Part, Publisher, Sampler, Seen, Subscriber
+from hullcast.sim.bench.peers.interface import Facts, Part, PeerPublisher, Sampler, Seen, Subscriber
 from hullcast.sim.bench.peers.workload import Call, Job
 
 #: A publisher that is so late gives up: the peer does not take that rate.
@@ -28,7 +28,7 @@ class PeerWorker:
     def __init__(self) -> None:
         self._job: Job | None = None
         self._subscriber: Subscriber | None = None
-        self._publisher: Publisher | None = None
+        self._publisher: PeerPublisher | None = None
         self._sampler = Sampler()
         self._published = 0
         self._calls: list[tuple[int, int]] = []  # number of the first update, and when it was due or sent
@@ -77,7 +77,7 @@ class PeerWorker:
             due += step
         return {**await self._finished(publisher, began, path), "due": due - step, "gave_up": lateness > 1e9 * LATE_S}
 
-    def _opened(self) -> Publisher:
+    def _opened(self) -> PeerPublisher:
         assert self._publisher is not None, "connect comes first"
         self._calls = []
         return self._publisher
@@ -90,7 +90,7 @@ class PeerWorker:
         self._calls.append((call.first, when))
         self._published = call.end
 
-    async def _finished(self, publisher: Publisher, began: int, path: str) -> dict[str, Any]:
+    async def _finished(self, publisher: PeerPublisher, began: int, path: str) -> dict[str, Any]:
         await publisher.flush()
         np.save(path, np.array(self._calls, np.int64).reshape(-1, 2))
         return {"began": began, "published": self._published, "calls": len(self._calls)}
