@@ -192,7 +192,7 @@ def test_cells_have_names_of_their_own_and_goals_cells_to_be_judged_by() -> None
     assert sorted(names) == sorted(cell.name for some in groups(FULL_PEERS.cells) for cell in some)
     figures = {"p50_ms": 1.0, "p99_ms": 1.0, "client_bytes": 1.0}
     lines = [line(peer, cell.name, 1.0, **figures) for cell in QUICK_PEERS.cells for peer in QUICK_PEERS.peers]
-    assert len(peer_goals(report_of(*lines, cells=QUICK_PEERS.cells))) == 20
+    assert len(peer_goals(report_of(*lines, cells=QUICK_PEERS.cells))) == 22
 
 
 def test_an_interrupt_leaves_no_process_behind() -> None:
