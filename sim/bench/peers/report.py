@@ -165,8 +165,8 @@ def show_peers(report: PeersReport, console: Console) -> None:
         console.print(sentence, soft_wrap=True)
     console.print(
         "*: did not keep up. CPU: of all processes (servers, publisher, clients), an update. x: beside NATS with "
-        "client state in the same round. ms: from publishing (offered: from when it was due) to the event. bytes: received by "
-        "clients, an update. GB: peak memory. What each peer does more or less: sim/bench/PEERS.md.",
+        "client state in the same round. ms: from publishing (offered: from when it was due) to the event. bytes: "
+        "received by clients, an update. GB: peak memory. What each peer does more or less: sim/bench/PEERS.md.",
         style="dim",
     )
     if report.goals:
