@@ -43,6 +43,7 @@ class Worker:
             stderr=None,
             env=environment(),
             limit=_LINE_BYTES,
+            process_group=0,  # Ctrl-C in a terminal reaches the process that started it, which ends it
         )
         return cls(name, process)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hullcast.sim.bench.peers.deephaven_peer import Deephaven, DeephavenEngine
+from hullcast.sim.bench.peers.engines import InProcessEngine
 from hullcast.sim.bench.peers.interface import BenchPeer, Facts, Part, PeerPublisher, Seen, Subscriber
 from hullcast.sim.bench.peers.nats_peers import Nats, NatsPublisher, NatsSubscriber
 from hullcast.sim.bench.peers.ours import Hullcast, HullcastPublisher, HullcastSubscriber
@@ -24,6 +26,7 @@ PEERS: dict[str, Callable[[], BenchPeer]] = {
     "postgres": Postgres,
     "sqlite": Sqlite,
     "pathway": Pathway,
+    "deephaven": Deephaven,
 }
 
 
@@ -38,7 +41,7 @@ def publisher_of(name: str, facts: Facts, progress: Seen, here: Subscriber | Non
             return RedisPublisher(facts, progress)
         case "postgres":
             return PostgresPublisher(facts)
-    assert isinstance(here, SqliteEngine | PathwayEngine), "both ends are one"
+    assert isinstance(here, SqliteEngine | InProcessEngine), "both ends are one"
     return here
 
 
@@ -55,4 +58,6 @@ def subscriber_of(name: str, facts: Facts, part: Part) -> Subscriber:
             return PostgresSubscriber(facts, part)
         case "pathway":
             return PathwayEngine(facts, part)
+        case "deephaven":
+            return DeephavenEngine(facts, part)
     return SqliteEngine(facts, part)

@@ -65,6 +65,7 @@ _GOALS = (
     Cell("hundred-20000", 10_000, 4, 100, 20_000),
     Cell("thousand", 10_000, 4, 1_000),
 )
+_CALM = Cell("connections-200-50", 10_000, 200, 1, 50)  # a rate that all keep up with
 _SIZES = tuple(
     Cell(f"{name}-{short}", subscriptions, 4, rows)
     for short, subscriptions in (("10subs", 10), ("1ksubs", 1_000), ("100ksubs", 100_000))
@@ -74,10 +75,10 @@ _MEMORY = tuple(
     Cell(f"{name}-memory", 10_000, 4, rows, durable=False) for name, rows in (("single", 1), ("thousand", 1_000))
 )
 FULL_PEERS = PeerSettings((
-    *_GOALS, Cell("ten", 10_000, 4, 10), *_MEMORY, *_SIZES, *map(_sweep, (1, 4, 16, 50, 200)),
+    *_GOALS, Cell("ten", 10_000, 4, 10), *_MEMORY, *_SIZES, *map(_sweep, (1, 4, 16, 50, 200)), _CALM,
 ))  # fmt: skip
 QUICK_PEERS = PeerSettings(
-    (*_GOALS, _sweep(16), _sweep(200)), rounds=1, warm_s=0.4, measured_s=1.5, updates=100_000, peers=FIRST
+    (*_GOALS, _sweep(16), _sweep(200), _CALM), rounds=1, warm_s=0.4, measured_s=1.5, updates=100_000, peers=FIRST
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hullcast.sim.bench.peers.report import PeersReport, sweep
+from hullcast.sim.bench.peers.report import OURS, REFERENCE, PeersReport, crossing, sweep
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, INK, ORANGE, PINK, pyplot, save
 from hullcast.sim.output.text import short
 
@@ -21,6 +21,7 @@ COLOURS = {
     "postgres": PINK,
     "sqlite": GREY,
     "pathway": INK,
+    "deephaven": "#999933",
 }
 
 
@@ -52,21 +53,29 @@ def _bars(axes: Any, report: PeersReport, cells: list[str]) -> None:
                 bar.set_edgecolor("white")
     axes.set_yscale("log")
     axes.set_xticks(np.arange(len(cells)), cells, rotation=30, ha="right")
-    axes.set_ylabel("microseconds per update (log); hatched: fell behind, or wrong answers")
+    axes.set_ylabel("microseconds per update (log)")
+    axes.set_title("hatched: fell behind, or wrong answers", fontsize=9.5)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.grid(axis="y", alpha=0.25)
     axes.set_axisbelow(True)
 
 
 def _curves(axes: Any, report: PeersReport) -> None:
-    for peer, points in sweep(report).items():
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    curves = sweep(report)
+    for peer, points in curves.items():
         connections, cpu = zip(*points, strict=True)
         axes.plot(connections, cpu, "o-", color=COLOURS.get(peer, INK))
         axes.set_xticks(connections, [short(x) for x in connections])
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.minorticks_off()
+    axes.xaxis.set_minor_formatter(lambda value, _: "")
+    for ours in OURS:
+        at = crossing(curves.get(ours, []), curves.get(REFERENCE, []))
+        if at is not None:
+            axes.axvline(at, ls=":", color=COLOURS[ours])
+            axes.annotate(f"{at:,.0f}", (at, 0.02), xycoords=("data", "axes fraction"), color=COLOURS[ours])
     axes.set_xlabel("connections, 50 subscriptions each (log)")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
     axes.grid(alpha=0.25)
-    axes.set_title("single rows, by the number of connections")
+    axes.set_title(f"single rows; dotted: where we fall below {REFERENCE}", fontsize=9.5)

@@ -75,6 +75,9 @@ class PeerRun:
         try:
             for cell in self.cells:
                 tick(f"{cell.name}: {self.peer.title}")
+                if lines and lines[-1].failed:
+                    lines.append(PeerLine.failure(self.peer.name, cell, self.number, f"not tried: {lines[0].failed}"))
+                    continue
                 try:
                     if not lines:
                         await setting_up.start()
@@ -82,7 +85,6 @@ class PeerRun:
                 except (HullcastError, TimeoutError) as error:
                     why = str(error) or f"not done after {PREPARE_S:g} s"
                     lines.append(PeerLine.failure(self.peer.name, cell, self.number, why))
-                    break
             if lines and not lines[-1].failed:
                 wrong = await setting_up.judge_by_sql()
                 lines[-1] = replace(lines[-1], wrong=max(lines[-1].wrong, wrong))

@@ -71,7 +71,7 @@ class HullcastPublisher:
     def __init__(self, facts: Facts) -> None:
         self._url = facts["urls"][0]
         self._client: Client | None = None
-        self._stream: Publisher | None = None
+        self._streams: dict[bool, Publisher] = {}  # with a small window or not
         self._room = asyncio.Semaphore(IN_FLIGHT)
         self._under_way: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
@@ -86,12 +86,12 @@ class HullcastPublisher:
             raise self._failed
         assert self._client is not None, "open comes first"
         if call.row is not None:
-            if self._stream is None:
+            if wait not in self._streams:
                 window = WINDOW * ROW_BYTES if wait else WINDOW_BYTES
-                self._stream = self._client.publisher(TABLE, window_bytes=window)
+                self._streams[wait] = self._client.publisher(TABLE, window_bytes=window)
             if wait:
-                await self._stream.ready()
-            self._stream.send(dict(zip(("ID", "RISK", "PER"), call.row, strict=True)))
+                await self._streams[wait].ready()
+            self._streams[wait].send(dict(zip(("ID", "RISK", "PER"), call.row, strict=True)))
             return
         if wait:
             await self._room.acquire()
@@ -113,8 +113,8 @@ class HullcastPublisher:
 
     async def flush(self) -> None:
         """All receipts are here."""
-        if self._stream is not None:
-            await self._stream.flush()
+        for stream in self._streams.values():
+            await stream.flush()
         while self._under_way:
             await asyncio.wait(self._under_way)
         if self._failed is not None:
