@@ -71,12 +71,13 @@ class PeerRun:
     async def measured(self, tick: Tick) -> list[PeerLine]:
         """All cells; one that fails says why, and those after it are not tried."""
         lines: list[PeerLine] = []
+        left_out = ""
         setting_up = _Setup(self)
         try:
             for cell in self.cells:
                 tick(f"{cell.name}: {self.peer.title}")
-                if lines and lines[-1].failed:
-                    lines.append(PeerLine.failure(self.peer.name, cell, self.number, f"not tried: {lines[0].failed}"))
+                if left_out:
+                    lines.append(PeerLine.failure(self.peer.name, cell, self.number, left_out))
                     continue
                 try:
                     if not lines:
@@ -85,6 +86,7 @@ class PeerRun:
                 except (HullcastError, TimeoutError) as error:
                     why = str(error) or f"not done after {PREPARE_S:g} s"
                     lines.append(PeerLine.failure(self.peer.name, cell, self.number, why))
+                    left_out = f"not tried, because {cell.name} failed"
             if lines and not lines[-1].failed:
                 wrong = await setting_up.judge_by_sql()
                 lines[-1] = replace(lines[-1], wrong=max(lines[-1].wrong, wrong))

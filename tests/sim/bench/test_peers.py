@@ -23,6 +23,7 @@ from hullcast.sim.bench.peers.cells import FULL_PEERS, QUICK_PEERS, Cell, PeerSe
 from hullcast.sim.bench.peers.figure import draw_peers
 from hullcast.sim.bench.peers.judge import wrong_answers, wrong_by_sql
 from hullcast.sim.bench.peers.measure import run_peers, steps
+from hullcast.sim.bench.peers.pathway_peer import Pathway
 from hullcast.sim.bench.peers.report import PeerLine, PeersReport, crossing, crossovers, peer_goals, show_peers, wins
 from hullcast.sim.bench.peers.row_clients import LostUpdates, RowClient, packed
 from hullcast.sim.bench.peers.state import ClientState
@@ -68,6 +69,16 @@ def test_a_peer_that_is_not_installed_is_skipped_with_the_reason(monkeypatch: py
     report = run_peers(replace(TINY, peers=("nats",)))
     assert report.lines == ()
     assert "nats-server is not installed" in report.skipped["nats"]
+
+
+def test_a_peer_that_fails_says_why_and_the_cells_after_it_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hullcast.sim.bench.peers.sqlite_peer.Sqlite.start", Pathway.start)  # takes 1,000 ranges
+    cells = (Cell("single", 1_001, 1, 1), Cell("thousand", 1_001, 1, 1_000))
+    report = run_peers(replace(TINY, cells=cells, peers=("sqlite",)))
+    assert [line.failed for line in report.lines] == [
+        "not tried: it keeps each pair of a range and a row in it; at most 1,000 ranges here",
+        "not tried, because single failed",
+    ]
 
 
 @pytest.fixture
