@@ -366,7 +366,7 @@ class BlockingPublisher(_Face[Publisher]):
 
     def __init__(self, thread: LoopThread, inner: Publisher) -> None:
         super().__init__(thread, inner)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # `on_error` may be called inside it, and look at this
         self._rows: list[Row] = []  # not yet handed to the client's thread
         self._bytes = 0
 
@@ -394,13 +394,14 @@ class BlockingPublisher(_Face[Publisher]):
     def _hand_over(self) -> None:
         """Give the rows to the client, in its thread."""
         with self._lock:
-            self._inner._put_all(self._rows)
-            self._rows, self._bytes = [], 0
+            rows, self._rows, self._bytes = self._rows, [], 0
+            self._inner._put_all(rows)
 
     @property
     def sent(self) -> int:
         """How many rows were sent."""
-        return self._inner.sent + len(self._rows)
+        with self._lock:
+            return self._inner.sent + len(self._rows)
 
     @property
     def acknowledged(self) -> int:
@@ -420,7 +421,8 @@ class BlockingPublisher(_Face[Publisher]):
     @property
     def waiting_bytes(self) -> int:
         """About the memory of the rows that have no receipt yet."""
-        return self._inner.waiting_bytes + self._bytes
+        with self._lock:
+            return self._inner.waiting_bytes + self._bytes
 
 
 class BlockingClient(_Face[Client]):

@@ -78,7 +78,7 @@ class ClientStatistics:
     seq: int
     resumes: int  # times all subscriptions were subscribed again
     retries: int  # requests sent again because the server was overloaded or not reachable
-    waiting: int  # calls without a reply
+    waiting: int  # requests without a reply
     paused: bool  # nothing is read: a queue that blocks is full
     link: DialerStatistics
 
