@@ -1,0 +1,481 @@
+"""The stages of a frame, timed in one process: real clients, a real node and a real server, without sockets and disk.
+
+    publisher --request--> node --request--> server        what travels is real bytes, by real sessions of links; only
+    publisher <--receipt-- node <--receipt-- server        the sockets are left out: `Wire` holds the messages until
+    subscriber <-messages- node <-messages--               the one who measures carries them on
+
+A process's part in a frame is timed as a whole; inside it, the functions of `STAGES` are timed each by itself, and the
+remainder is the stage "rest". When an API of links or frames changes, `STAGES` and `Wire` are the two places to follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from statistics import fmean, median
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hullcast.broker.engine.served import ServedEngine
+from hullcast.broker.server.service import Server
+from hullcast.broker.server.settings import ServerSettings
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.clients.sdk.listening import Listening
+from hullcast.network.link.header import read_message
+from hullcast.network.link.limits import LinkLimits
+from hullcast.network.link.session import Received, Session, Transmit
+from hullcast.network.node.node import Node
+from hullcast.network.node.settings import NodeSettings
+from hullcast.network.routing.router import Router
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire import bodies, frames, values
+from hullcast.sim.traces.table51 import CREATE, DOMAIN, RANGE_MIN
+
+if TYPE_CHECKING:
+    from hullcast.clients.sdk.subscriptions import LiveSubscriptions
+
+#: By stage: functions, wherever they are imported to, and methods as (class, name).
+STAGES: dict[str, tuple[object, ...]] = {
+    "decode": (frames.decode, bodies.decode),
+    "routing": ((Router, "route"),),
+    "encode": (frames.encode, bodies.encode),
+    "work": (values.rows_to_columns, (ServedEngine, "upsert_columns"), (Listening, "hear")),
+}
+#: The processes in the order in which a frame passes them; a node takes part twice.
+PUBLISHER, NODE_UP, SERVER, NODE_DOWN, SUBSCRIBER = "publisher", "node, up", "server", "node, down", "subscriber"
+PROCESSES = (PUBLISHER, NODE_UP, SERVER, NODE_DOWN, SUBSCRIBER)
+
+_LIMITS = LinkLimits()
+MOST_TURNS = 100  # of the loop, until what is waited for must have come
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """One process's part in one frame: microseconds by stage, messages, and memory."""
+
+    process: str
+    rows: int
+    us: dict[str, float]  # by stage; together they are the whole
+    sent: float  # messages handed to ZeroMQ
+    received: float  # messages taken from it: as many wake-ups, where frames come one by one
+    bytes: float  # of a message, on average
+    blocks: float  # of memory that stay allocated, per frame
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was counted over all processes and frames of one size."""
+
+    rows: int
+    frames: int
+    collections: tuple[int, int, int]  # garbage collections by generation, per 10,000 frames
+
+
+# --- the stopwatch ---------------------------------------------------------------------------------------------
+
+
+class Stopwatch:
+    """Time by stage: while a stage runs inside another one, only the inner one's time counts."""
+
+    def __init__(self) -> None:
+        self.ns: Counter[str] = Counter()
+        self._inner = 0  # time that belongs to stages inside the present one
+
+    def timed(self, stage: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, with its time noted."""
+
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            outer, self._inner = self._inner, 0
+            began = perf_counter_ns()
+            try:
+                return call(*arguments, **options)
+            finally:
+                took = perf_counter_ns() - began
+                self.ns[stage] += took - self._inner
+                self._inner = outer + took
+
+        return wrapped
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Time the functions of STAGES, in whichever of our modules they are used."""
+        modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "hullcast"]
+        undo: list[tuple[Any, str, Any]] = []
+        for stage, targets in STAGES.items():
+            for target in targets:
+                if isinstance(target, tuple):
+                    owner, method = target
+                    places = [(owner, method, vars(owner)[method])]
+                else:  # not in `STAGES` itself, which is no module's attribute
+                    found = (
+                        (module, name)
+                        for module in modules
+                        for name, value in list(vars(module).items())
+                        if value is target
+                    )
+                    places = [(module, name, target) for module, name in found]
+                for owner, name, function in places:
+                    setattr(owner, name, self.timed(stage, function))
+                undo += places
+        try:
+            yield
+        finally:
+            for owner, name, value in undo:
+                setattr(owner, name, value)
+
+
+# --- links without sockets -------------------------------------------------------------------------------------
+
+
+class Wire:
+    """One end of a link, in place of a dialer or a peer: a real session, and messages that wait to be carried on."""
+
+    def __init__(self, watch: Stopwatch, role: str = "client", number: int = 1) -> None:
+        self.number, self.role, self.name, self.key, self.listen, self.closed = number, role, role, None, None, False
+        self.state, self.failure, self.mismatch, self.endpoint = "up", "", None, "tcp://127.0.0.1:1"
+        self.endpoints: Sequence[str] = (self.endpoint,)
+        self.messages: list[list[bytes]] = []
+        self.sent_messages = self.received_messages = self.sent_bytes = 0
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.session = Session(_LIMITS, 0.0)
+        self.session.attach(0, 0.0)
+        self._send = watch.timed("session", self.session.send)
+        self._receive = watch.timed("session", self._received)
+
+    # what a dialer or a peer does
+
+    def start(self, handler: Any) -> None:
+        handler.on_up({}, True)
+
+    async def stop(self) -> None:
+        pass
+
+    async def wait_writable(self) -> None:
+        pass
+
+    def send(self, payload: bytes) -> None:
+        self._put(self._send(payload, 0.0))
+
+    def close(self, code: str, text: str = "") -> None:
+        raise AssertionError(f"a link was closed: {code}: {text}")
+
+    def guard(self, work: Callable[[Any], None], argument: Any) -> None:
+        work(argument)
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+    def may_dial(self, endpoint: str) -> bool:
+        return True
+
+    @property
+    def sent(self) -> int:
+        return self.session.sent
+
+    @property
+    def acknowledged(self) -> int:
+        return self.session.acknowledged
+
+    def statistics(self) -> Any:
+        """As a peer; of a dialer only `session` is read."""
+        return _Statistics(self.session.statistics())
+
+    # what ZeroMQ does
+
+    def _put(self, effects: Sequence[object]) -> None:
+        for effect in effects:
+            if isinstance(effect, Transmit):
+                message = [part for part in effect if part is not None]
+                self.messages.append(message)
+                self.sent_messages += 1
+                self.sent_bytes += sum(map(len, message))
+
+    def _received(self, message: list[bytes]) -> list[bytes]:
+        header, payload = read_message(message, _LIMITS.message_bytes)
+        effects = self.session.receive(header, payload, 0.0)  # type: ignore[arg-type]  # no greetings here
+        self._put(effects)
+        return [effect.payload for effect in effects if isinstance(effect, Received)]
+
+    def take(self, messages: Sequence[list[bytes]], handler: Any, *first: object) -> None:
+        """Messages of the other end have come: hand what is in them to the handler, as a link does."""
+        for message in messages:
+            self.received_messages += 1
+            for payload in self._receive(message):
+                handler.on_frame(*first, payload)
+        quiet = getattr(handler, "on_quiet", None)
+        if quiet is not None:
+            quiet()
+
+    def flush(self) -> list[list[bytes]]:
+        """What waits to be carried on."""
+        messages, self.messages = self.messages, []
+        return messages
+
+
+class _Statistics:
+    def __init__(self, session: Any) -> None:
+        self.session, self.unacknowledged_bytes = session, session.unacknowledged_bytes
+
+
+# --- the processes ---------------------------------------------------------------------------------------------
+
+
+class Rig:
+    """All processes of a small overlay in one: a publisher and a subscriber at a node below the server."""
+
+    def __init__(self, watch: Stopwatch) -> None:
+        self.watch = watch
+        self.server = Server(ServerSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
+        self.node = Node(NodeSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
+        self.publisher, self.publisher_up = _client(watch)
+        self.subscriber, self.subscriber_up = _client(watch)
+        self.publisher_down, self.subscriber_down = Wire(watch, number=1), Wire(watch, number=2)
+        self.node_up, self.node_down = Wire(watch, "node"), Wire(watch, "node")
+        self.wires = {
+            PUBLISHER: (self.publisher_up,),
+            SUBSCRIBER: (self.subscriber_up,),
+            SERVER: (self.node_down,),
+            NODE_UP: (self.node_up, self.publisher_down, self.subscriber_down),
+            NODE_DOWN: (self.node_up, self.publisher_down, self.subscriber_down),
+        }
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The server serves, the node is attached, and the clients are connected."""
+        started = asyncio.Event()
+        serving = asyncio.create_task(self.server.run(started), name="hop.server")
+        try:
+            await started.wait()
+            node: Any = self.node
+            node.dialer = self.node_up
+            children: Any = (self.server.children, self.node.children)
+            children[0].on_join(self.node_down)
+            self.node.on_up({}, True)
+            children[1].on_join(self.publisher_down)
+            children[1].on_join(self.subscriber_down)
+            for client in (self.publisher, self.subscriber):
+                await client.open()
+            yield
+            for client in (self.publisher, self.subscriber):
+                await self.carried(client.close())
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    def carry(self) -> bool:
+        """Carry all messages that wait one step on; whether there were any."""
+        moved = False
+        for source, to, handler, first in (
+            (self.publisher_up, self.publisher_down, self.node.children, (self.publisher_down,)),
+            (self.subscriber_up, self.subscriber_down, self.node.children, (self.subscriber_down,)),
+            (self.node_up, self.node_down, self.server.children, (self.node_down,)),
+            (self.node_down, self.node_up, self.node, ()),
+            (self.publisher_down, self.publisher_up, line_of(self.publisher), ()),
+            (self.subscriber_down, self.subscriber_up, line_of(self.subscriber), ()),
+        ):
+            messages = source.flush()
+            if messages:
+                moved = True
+                to.take(messages, handler, *first)
+        return moved
+
+    async def carried(self, work: Any) -> Any:
+        """The result of a call, while messages are carried to and fro."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            self.carry()
+            await asyncio.sleep(0)
+        return task.result()
+
+    async def turns_until(self, holds: Callable[[], object]) -> None:
+        """Give the loop its turn until something has happened."""
+        for _ in range(MOST_TURNS):
+            if holds():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("a frame got lost")
+
+
+def line_of(client: Client) -> Any:
+    """What a client's dialer hands frames to."""
+    return client._line
+
+
+def _client(watch: Stopwatch) -> tuple[Client, Wire]:
+    client, wire = Client(configure("tcp://127.0.0.1:1")), Wire(watch)
+    line_of(client).dialer = wire
+    return client, wire
+
+
+# --- measuring -------------------------------------------------------------------------------------------------
+
+
+class Rounds:
+    """Publishes again and again, and times each process's part in it."""
+
+    def __init__(self, rig: Rig, rows: int, table_rows: int) -> None:
+        self._rig, self._rows, self._table_rows = rig, rows, table_rows
+        self._published = 0
+        self.parts: dict[str, list[dict[str, int]]] = {process: [] for process in PROCESSES}  # ns, by stage and whole
+        self.blocks: dict[str, list[int]] = {process: [] for process in PROCESSES}
+        self.counting = False
+
+    @contextmanager
+    def _part(self, process: str, *, more: bool = False) -> Iterator[None]:
+        """Time one process's part, or `more` of it."""
+        rig = self._rig
+        wires = rig.wires[process]
+        before = [sum(getattr(wire, name) for wire in wires) for name in _COUNTED]
+        blocks = sys.getallocatedblocks() if self.counting else 0
+        rig.watch.ns.clear()
+        began = perf_counter_ns()
+        yield
+        whole = perf_counter_ns() - began
+        found = {**rig.watch.ns, "whole": whole}
+        after = [sum(getattr(wire, name) for wire in wires) for name in _COUNTED]
+        found |= {name: now - then for name, now, then in zip(_COUNTED, after, before, strict=True)}
+        kept = sys.getallocatedblocks() - blocks if self.counting else 0
+        if more:
+            last = self.parts[process][-1]
+            self.parts[process][-1] = {name: last.get(name, 0) + found.get(name, 0) for name in last | found}
+            self.blocks[process][-1] += kept
+        else:
+            self.parts[process].append(found)
+            self.blocks[process].append(kept)
+
+    def _next(self) -> Any:
+        """Rows whose Y is lower than any before: each is a new minimum, so each has a message and listeners."""
+        at = self._published + np.arange(self._rows)
+        self._published += self._rows
+        ids, y = at * 7919 % self._table_rows, -1.0 - at
+        return {"ID": int(ids[0]), "Y": float(y[0])} if self._rows == 1 else {"ID": ids, "Y": y}
+
+    async def round(self, many: LiveSubscriptions, heard: Counter[str]) -> None:
+        """One publish, from the call to the subscriber's event and the publisher's receipt."""
+        rig, rows, before = self._rig, self._next(), heard["events"]
+        while rig.carry():  # what the server and the node say by themselves, now and then
+            pass
+        node: Any = rig.node.children
+        with self._part(PUBLISHER):
+            publishing = asyncio.ensure_future(rig.publisher.publish("POINTS", rows))
+            await rig.turns_until(lambda: rig.publisher_up.messages)
+        request = rig.publisher_up.flush()
+        with self._part(NODE_UP):
+            rig.publisher_down.take(request, node, rig.publisher_down)
+        request = rig.node_up.flush()
+        with self._part(SERVER):
+            rig.node_down.take(request, rig.server.children, rig.node_down)
+            await rig.turns_until(lambda: rig.node_down.sent > self._server_sent + 1)
+        down = rig.node_down.flush()
+        replies = [message for message in down if not self._is_delivery(message)]
+        with self._part(NODE_UP, more=True):
+            rig.node_up.take(replies, rig.node)
+        with self._part(NODE_DOWN):
+            rig.node_up.take([message for message in down if message not in replies], rig.node)
+        with self._part(SUBSCRIBER):
+            rig.subscriber_up.take(rig.subscriber_down.flush(), line_of(rig.subscriber))
+            await rig.turns_until(lambda: heard["events"] > before)
+        with self._part(PUBLISHER, more=True):
+            rig.publisher_up.take(rig.publisher_down.flush(), line_of(rig.publisher))
+            await rig.turns_until(publishing.done)
+        await publishing
+        self._server_sent = rig.node_down.sent
+
+    @staticmethod
+    def _is_delivery(message: list[bytes]) -> bool:
+        return isinstance(frames.decode(message[-1]), frames.Deliver)
+
+    async def run(self, count: int, many: LiveSubscriptions, heard: Counter[str]) -> None:
+        """So many rounds."""
+        while self._rig.carry():
+            pass
+        self._server_sent = self._rig.node_down.sent
+        for _ in range(count):
+            await self.round(many, heard)
+
+    def times(self, process: str) -> StageTimes:
+        """The mean of the middle half of the rounds: stages then add up, and a busy moment of the machine is out."""
+        parts = sorted(self.parts[process], key=lambda part: part["whole"])
+        middle = parts[len(parts) // 4 : max(1 + len(parts) // 4, 3 * len(parts) // 4)]
+        us = {stage: fmean(part.get(stage, 0) for part in middle) / 1e3 for stage in (*STAGES, "session")}
+        us["rest"] = fmean(part["whole"] for part in middle) / 1e3 - sum(us.values())
+        sent, received, size = (fmean(part[name] for part in parts) for name in _COUNTED)
+        return StageTimes(process, self._rows, us, sent, received, size / max(sent, 1e-9), median(self.blocks[process]))
+
+
+_COUNTED = ("sent_messages", "received_messages", "sent_bytes")
+
+
+def measure_stages(
+    rows: Sequence[int], frames_each: int, *, table_rows: int = 10_000, subscriptions: int = 10_000
+) -> tuple[list[StageTimes], list[Counted]]:
+    """All processes and stages, for frames of each number of rows."""
+    return asyncio.run(_measure(rows, frames_each, table_rows, subscriptions))
+
+
+async def _measure(
+    rows: Sequence[int], frames_each: int, table_rows: int, subscriptions: int
+) -> tuple[list[StageTimes], list[Counted]]:
+    watch = Stopwatch()
+    rig = Rig(watch)
+    times: list[StageTimes] = []
+    counted: list[Counted] = []
+    heard: Counter[str] = Counter()
+    async with rig.running():
+        await rig.carried(rig.publisher.execute(CREATE))
+        x = np.linspace(0.0, DOMAIN, table_rows)
+        await rig.carried(
+            rig.publisher.publish("POINTS", {"ID": np.arange(table_rows), "X": x, "Y": np.ones(table_rows)})
+        )
+        low = np.linspace(0.0, DOMAIN, subscriptions)
+        width = 2 * DOMAIN / subscriptions  # every row lies in a handful of ranges
+        many = await rig.carried(rig.subscriber.subscribe_many(RANGE_MIN, low - width, low + width))
+        reading = asyncio.create_task(_read(many, heard), name="hop.read")
+        try:
+            rounds = Rounds(rig, 1, table_rows)
+            for size in rows:
+                rounds = _following(rounds, Rounds(rig, size, table_rows))
+                await rounds.run(max(10, frames_each // 10), many, heard)  # warm
+                plain = _following(rounds, Rounds(rig, size, table_rows))
+                before = [generation["collections"] for generation in gc.get_stats()]
+                await plain.run(frames_each, many, heard)
+                after = [generation["collections"] for generation in gc.get_stats()]
+                first, second, third = (
+                    round(1e4 * (now - then) / frames_each) for now, then in zip(after, before, strict=True)
+                )
+                counted.append(Counted(size, frames_each, (first, second, third)))
+                rounds = _following(plain, Rounds(rig, size, table_rows))
+                rounds.counting = True
+                await rounds.run(max(10, frames_each // 10), many, heard)
+                blocks, rounds = rounds.blocks, _following(rounds, Rounds(rig, size, table_rows))
+                with watch.installed():
+                    await rounds.run(frames_each, many, heard)
+                rounds.blocks = blocks
+                times += [rounds.times(process) for process in PROCESSES]
+        finally:
+            await rig.carried(many.close())
+            await reading
+    return times, counted
+
+
+def _following(before: Rounds, after: Rounds) -> Rounds:
+    """Rounds that go on where others stopped: Y falls on."""
+    after._published = before._published
+    return after
+
+
+async def _read(many: LiveSubscriptions, heard: Counter[str]) -> None:
+    async for changed in many.changes():
+        heard["events"] += 1
+        heard["changes"] += len(changed)
