@@ -1,11 +1,11 @@
 """The stages of a frame, timed in one process: real clients, a real node and a real server, without sockets and disk.
 
-    publisher --request--> node --request--> server        what travels is real bytes, by real sessions of links; only
-    publisher <--receipt-- node <--receipt-- server        the sockets are left out: `Wire` holds the messages until
-    subscriber <-messages- node <-messages--               the one who measures carries them on
+    publisher  --request-->  a node  --request-->  server      what travels is real bytes, by real sessions of links;
+    publisher  <--receipt--  a node  <--receipt--  server      only the sockets are left out: a `Wire` holds messages
+    subscriber <--messages-- another <--messages-- server      until the one who measures carries them on
 
 A process's part in a frame is timed as a whole; inside it, the functions of `STAGES` are timed each by itself, and the
-remainder is the stage "rest". When an API of links or frames changes, `STAGES` and `Wire` are the two places to follow.
+remainder is the stage "rest". When an API of links or frames changes, `STAGES` and `Wire` are the places to follow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from statistics import fmean, median
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -54,7 +54,7 @@ PUBLISHER, NODE_UP, SERVER, NODE_DOWN, SUBSCRIBER = "publisher", "node, up", "se
 PROCESSES = (PUBLISHER, NODE_UP, SERVER, NODE_DOWN, SUBSCRIBER)
 
 _LIMITS = LinkLimits()
-MOST_TURNS = 100  # of the loop, until what is waited for must have come
+MOST_TURNS, PATIENCE = 1000, 5  # of the loop, until what is waited for must have come
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Wire:
         self.number, self.role, self.name, self.key, self.listen, self.closed = number, role, role, None, None, False
         self.state, self.failure, self.mismatch, self.endpoint = "up", "", None, "tcp://127.0.0.1:1"
         self.endpoints: Sequence[str] = (self.endpoint,)
-        self.messages: list[list[bytes]] = []
+        self._messages: list[list[bytes]] = []
         self.sent_messages = self.received_messages = self.sent_bytes = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.session = Session(_LIMITS, 0.0)
@@ -193,13 +193,22 @@ class Wire:
 
     # what ZeroMQ does
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to carry on."""
+        return bool(self._messages)
+
     def _put(self, effects: Sequence[object]) -> None:
-        for effect in effects:
-            if isinstance(effect, Transmit):
-                message = [part for part in effect if part is not None]
-                self.messages.append(message)
-                self.sent_messages += 1
-                self.sent_bytes += sum(map(len, message))
+        self._messages += [
+            [part for part in effect if part is not None] for effect in effects if isinstance(effect, Transmit)
+        ]
+
+    def flush(self) -> list[list[bytes]]:
+        """What waits, as the messages that leave at the end of a turn."""
+        messages, self._messages = self._messages, []
+        self.sent_messages += len(messages)
+        self.sent_bytes += sum(len(part) for message in messages for part in message)
+        return messages
 
     def _received(self, message: list[bytes]) -> list[bytes]:
         header, payload = read_message(message, _LIMITS.message_bytes)
@@ -217,11 +226,6 @@ class Wire:
         if quiet is not None:
             quiet()
 
-    def flush(self) -> list[list[bytes]]:
-        """What waits to be carried on."""
-        messages, self.messages = self.messages, []
-        return messages
-
 
 class _Statistics:
     def __init__(self, session: Any) -> None:
@@ -231,39 +235,46 @@ class _Statistics:
 # --- the processes ---------------------------------------------------------------------------------------------
 
 
+class Link(NamedTuple):
+    """Both ends of a link, and who is told of what comes at each."""
+
+    up: Wire  # the child's end
+    down: Wire  # the parent's
+    child: Any
+    parent: Any
+
+
 class Rig:
-    """All processes of a small overlay in one: a publisher and a subscriber at a node below the server."""
+    """All processes of a small overlay in one: a publisher and a subscriber, each at a node of its own."""
 
     def __init__(self, watch: Stopwatch) -> None:
         self.watch = watch
         self.server = Server(ServerSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
-        self.node = Node(NodeSettings(listen="tcp://127.0.0.1:0"), Rights.everything())
-        self.publisher, self.publisher_up = _client(watch)
-        self.subscriber, self.subscriber_up = _client(watch)
-        self.publisher_down, self.subscriber_down = Wire(watch, number=1), Wire(watch, number=2)
-        self.node_up, self.node_down = Wire(watch, "node"), Wire(watch, "node")
-        self.wires = {
-            PUBLISHER: (self.publisher_up,),
-            SUBSCRIBER: (self.subscriber_up,),
-            SERVER: (self.node_down,),
-            NODE_UP: (self.node_up, self.publisher_down, self.subscriber_down),
-            NODE_DOWN: (self.node_up, self.publisher_down, self.subscriber_down),
-        }
+        nodes = [Node(NodeSettings(listen="tcp://127.0.0.1:0"), Rights.everything()) for _ in range(2)]
+        self.publisher, self.subscriber = Client(configure("tcp://127.0.0.1:1")), Client(configure("tcp://127.0.0.1:1"))
+        self.nodes = [
+            self._link(node, self.server.children, "node", number) for number, node in enumerate(nodes, start=1)
+        ]
+        self.clients = [
+            self._link(client._line, node.children, "client", 1)
+            for client, node in zip((self.publisher, self.subscriber), nodes, strict=True)
+        ]
+
+    def _link(self, child: Any, parent: Any, role: str, number: int) -> Link:
+        child.dialer = Wire(self.watch, role, number)
+        return Link(child.dialer, Wire(self.watch, role, number), child, parent)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The server serves, the node is attached, and the clients are connected."""
+        """The server serves, nodes are attached, and clients are connected."""
         started = asyncio.Event()
         serving = asyncio.create_task(self.server.run(started), name="hop.server")
         try:
             await started.wait()
-            node: Any = self.node
-            node.dialer = self.node_up
-            children: Any = (self.server.children, self.node.children)
-            children[0].on_join(self.node_down)
-            self.node.on_up({}, True)
-            children[1].on_join(self.publisher_down)
-            children[1].on_join(self.subscriber_down)
+            for link in (*self.nodes, *self.clients):
+                link.parent.on_join(link.down)
+            for link in self.nodes:
+                link.child.on_up({}, True)
             for client in (self.publisher, self.subscriber):
                 await client.open()
             yield
@@ -276,19 +287,24 @@ class Rig:
     def carry(self) -> bool:
         """Carry all messages that wait one step on; whether there were any."""
         moved = False
-        for source, to, handler, first in (
-            (self.publisher_up, self.publisher_down, self.node.children, (self.publisher_down,)),
-            (self.subscriber_up, self.subscriber_down, self.node.children, (self.subscriber_down,)),
-            (self.node_up, self.node_down, self.server.children, (self.node_down,)),
-            (self.node_down, self.node_up, self.node, ()),
-            (self.publisher_down, self.publisher_up, line_of(self.publisher), ()),
-            (self.subscriber_down, self.subscriber_up, line_of(self.subscriber), ()),
-        ):
-            messages = source.flush()
-            if messages:
+        for link in (*self.clients, *self.nodes):
+            if link.up.waiting:
+                self.up(link)
                 moved = True
-                to.take(messages, handler, *first)
+            if link.down.waiting:
+                self.down(link)
+                moved = True
         return moved
+
+    @staticmethod
+    def up(link: Link) -> None:
+        """What a child said, to its parent."""
+        link.down.take(link.up.flush(), link.parent, link.down)
+
+    @staticmethod
+    def down(link: Link) -> None:
+        """What a parent said, to its child."""
+        link.up.take(link.down.flush(), link.child)
 
     async def carried(self, work: Any) -> Any:
         """The result of a call, while messages are carried to and fro."""
@@ -300,22 +316,13 @@ class Rig:
 
     async def turns_until(self, holds: Callable[[], object]) -> None:
         """Give the loop its turn until something has happened."""
-        for _ in range(MOST_TURNS):
+        for turn in range(MOST_TURNS):
             if holds():
                 return
+            if turn >= PATIENCE:  # something else came first, such as news that the server sends by itself
+                self.carry()
             await asyncio.sleep(0)
         raise AssertionError("a frame got lost")
-
-
-def line_of(client: Client) -> Any:
-    """What a client's dialer hands frames to."""
-    return client._line
-
-
-def _client(watch: Stopwatch) -> tuple[Client, Wire]:
-    client, wire = Client(configure("tcp://127.0.0.1:1")), Wire(watch)
-    line_of(client).dialer = wire
-    return client, wire
 
 
 # --- measuring -------------------------------------------------------------------------------------------------
@@ -328,31 +335,25 @@ class Rounds:
         self._rig, self._rows, self._table_rows = rig, rows, table_rows
         self._published = 0
         self.parts: dict[str, list[dict[str, int]]] = {process: [] for process in PROCESSES}  # ns, by stage and whole
-        self.blocks: dict[str, list[int]] = {process: [] for process in PROCESSES}
         self.counting = False
 
     @contextmanager
-    def _part(self, process: str, *, more: bool = False) -> Iterator[None]:
-        """Time one process's part, or `more` of it."""
-        rig = self._rig
-        wires = rig.wires[process]
+    def _part(self, process: str, *wires: Wire, more: bool = False) -> Iterator[None]:
+        """Time one process's part, or `more` of it; `wires` are its ends of links."""
         before = [sum(getattr(wire, name) for wire in wires) for name in _COUNTED]
         blocks = sys.getallocatedblocks() if self.counting else 0
-        rig.watch.ns.clear()
+        self._rig.watch.ns.clear()
         began = perf_counter_ns()
         yield
         whole = perf_counter_ns() - began
-        found = {**rig.watch.ns, "whole": whole}
-        after = [sum(getattr(wire, name) for wire in wires) for name in _COUNTED]
-        found |= {name: now - then for name, now, then in zip(_COUNTED, after, before, strict=True)}
         kept = sys.getallocatedblocks() - blocks if self.counting else 0
+        after = [sum(getattr(wire, name) for wire in wires) for name in _COUNTED]
+        found = {name: now - then for name, now, then in zip(_COUNTED, after, before, strict=True)}
+        found |= {**self._rig.watch.ns, "whole": whole, "blocks": kept}
         if more:
-            last = self.parts[process][-1]
-            self.parts[process][-1] = {name: last.get(name, 0) + found.get(name, 0) for name in last | found}
-            self.blocks[process][-1] += kept
-        else:
-            self.parts[process].append(found)
-            self.blocks[process].append(kept)
+            last = self.parts[process].pop()
+            found = {name: last.get(name, 0) + found.get(name, 0) for name in last | found}
+        self.parts[process].append(found)
 
     def _next(self) -> Any:
         """Rows whose Y is lower than any before: each is a new minimum, so each has a message and listeners."""
@@ -361,57 +362,57 @@ class Rounds:
         ids, y = at * 7919 % self._table_rows, -1.0 - at
         return {"ID": int(ids[0]), "Y": float(y[0])} if self._rows == 1 else {"ID": ids, "Y": y}
 
-    async def round(self, many: LiveSubscriptions, heard: Counter[str]) -> None:
+    async def round(self, heard: Counter[str]) -> None:
         """One publish, from the call to the subscriber's event and the publisher's receipt."""
         rig, rows, before = self._rig, self._next(), heard["events"]
-        while rig.carry():  # what the server and the node say by themselves, now and then
+        (publisher, subscriber), (node, other) = rig.clients, rig.nodes
+        while rig.carry():  # acknowledgements, and what the server and the nodes say by themselves
             pass
-        node: Any = rig.node.children
-        with self._part(PUBLISHER):
+        with self._part(PUBLISHER, publisher.up):
             publishing = asyncio.ensure_future(rig.publisher.publish("POINTS", rows))
-            await rig.turns_until(lambda: rig.publisher_up.messages)
-        request = rig.publisher_up.flush()
-        with self._part(NODE_UP):
-            rig.publisher_down.take(request, node, rig.publisher_down)
-        request = rig.node_up.flush()
-        with self._part(SERVER):
-            rig.node_down.take(request, rig.server.children, rig.node_down)
-            await rig.turns_until(lambda: rig.node_down.sent > self._server_sent + 1)
-        down = rig.node_down.flush()
-        replies = [message for message in down if not self._is_delivery(message)]
-        with self._part(NODE_UP, more=True):
-            rig.node_up.take(replies, rig.node)
-        with self._part(NODE_DOWN):
-            rig.node_up.take([message for message in down if message not in replies], rig.node)
-        with self._part(SUBSCRIBER):
-            rig.subscriber_up.take(rig.subscriber_down.flush(), line_of(rig.subscriber))
+            await rig.turns_until(lambda: publisher.up.waiting)
+            messages = publisher.up.flush()
+        with self._part(NODE_UP, publisher.down, node.up):
+            publisher.down.take(messages, publisher.parent, publisher.down)
+            messages = node.up.flush()
+        sent = node.down.sent, other.down.sent
+        with self._part(SERVER, node.down, other.down):
+            node.down.take(messages, node.parent, node.down)
+            await rig.turns_until(lambda: node.down.sent > sent[0] and other.down.sent > sent[1])
+            receipts, deliveries = node.down.flush(), other.down.flush()
+        with self._part(NODE_UP, publisher.down, node.up, more=True):
+            node.up.take(receipts, node.child)
+            receipts = publisher.down.flush()
+        with self._part(NODE_DOWN, other.up, subscriber.down):
+            other.up.take(deliveries, other.child)
+            deliveries = subscriber.down.flush()
+        with self._part(SUBSCRIBER, subscriber.up):
+            subscriber.up.take(deliveries, subscriber.child)
             await rig.turns_until(lambda: heard["events"] > before)
-        with self._part(PUBLISHER, more=True):
-            rig.publisher_up.take(rig.publisher_down.flush(), line_of(rig.publisher))
+        with self._part(PUBLISHER, publisher.up, more=True):
+            publisher.up.take(receipts, publisher.child)
             await rig.turns_until(publishing.done)
         await publishing
-        self._server_sent = rig.node_down.sent
 
-    @staticmethod
-    def _is_delivery(message: list[bytes]) -> bool:
-        return isinstance(frames.decode(message[-1]), frames.Deliver)
-
-    async def run(self, count: int, many: LiveSubscriptions, heard: Counter[str]) -> None:
-        """So many rounds."""
-        while self._rig.carry():
-            pass
-        self._server_sent = self._rig.node_down.sent
+    async def run(self, at: int, count: int, heard: Counter[str]) -> int:
+        """So many rounds, after `at` rows have been published; how many then have."""
+        self._published = at
         for _ in range(count):
-            await self.round(many, heard)
+            await self.round(heard)
+        return self._published
 
-    def times(self, process: str) -> StageTimes:
+    def times(self, process: str, blocks: float) -> StageTimes:
         """The mean of the middle half of the rounds: stages then add up, and a busy moment of the machine is out."""
         parts = sorted(self.parts[process], key=lambda part: part["whole"])
         middle = parts[len(parts) // 4 : max(1 + len(parts) // 4, 3 * len(parts) // 4)]
         us = {stage: fmean(part.get(stage, 0) for part in middle) / 1e3 for stage in (*STAGES, "session")}
         us["rest"] = fmean(part["whole"] for part in middle) / 1e3 - sum(us.values())
         sent, received, size = (fmean(part[name] for part in parts) for name in _COUNTED)
-        return StageTimes(process, self._rows, us, sent, received, size / max(sent, 1e-9), median(self.blocks[process]))
+        return StageTimes(process, self._rows, us, sent, received, size / max(sent, 1e-9), blocks)
+
+    def blocks(self, process: str) -> float:
+        """Memory that a part left allocated."""
+        return median(part["blocks"] for part in self.parts[process])
 
 
 _COUNTED = ("sent_messages", "received_messages", "sent_bytes")
@@ -443,36 +444,27 @@ async def _measure(
         many = await rig.carried(rig.subscriber.subscribe_many(RANGE_MIN, low - width, low + width))
         reading = asyncio.create_task(_read(many, heard), name="hop.read")
         try:
-            rounds = Rounds(rig, 1, table_rows)
+            at = 0
             for size in rows:
-                rounds = _following(rounds, Rounds(rig, size, table_rows))
-                await rounds.run(max(10, frames_each // 10), many, heard)  # warm
-                plain = _following(rounds, Rounds(rig, size, table_rows))
+                warm, plain, memory, timed = (Rounds(rig, size, table_rows) for _ in range(4))
+                few = max(10, frames_each // 10)
+                at = await warm.run(at, few, heard)
                 before = [generation["collections"] for generation in gc.get_stats()]
-                await plain.run(frames_each, many, heard)
+                at = await plain.run(at, frames_each, heard)
                 after = [generation["collections"] for generation in gc.get_stats()]
                 first, second, third = (
                     round(1e4 * (now - then) / frames_each) for now, then in zip(after, before, strict=True)
                 )
                 counted.append(Counted(size, frames_each, (first, second, third)))
-                rounds = _following(plain, Rounds(rig, size, table_rows))
-                rounds.counting = True
-                await rounds.run(max(10, frames_each // 10), many, heard)
-                blocks, rounds = rounds.blocks, _following(rounds, Rounds(rig, size, table_rows))
+                memory.counting = True
+                at = await memory.run(at, few, heard)
                 with watch.installed():
-                    await rounds.run(frames_each, many, heard)
-                rounds.blocks = blocks
-                times += [rounds.times(process) for process in PROCESSES]
+                    at = await timed.run(at, frames_each, heard)
+                times += [timed.times(process, memory.blocks(process)) for process in PROCESSES]
         finally:
             await rig.carried(many.close())
             await reading
     return times, counted
-
-
-def _following(before: Rounds, after: Rounds) -> Rounds:
-    """Rounds that go on where others stopped: Y falls on."""
-    after._published = before._published
-    return after
 
 
 async def _read(many: LiveSubscriptions, heard: Counter[str]) -> None:
