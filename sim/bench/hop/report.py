@@ -24,7 +24,7 @@ def show_hop(report: HopReport, console: Console) -> None:
     """Print everything that was measured."""
     here, floor = report.machine, report.floor
     console.print(
-        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]}; Python {here['python']}; middle half of "
+        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]}; Python {here['python']}; faster half of "
         f"{report.settings.frames} frames",
         style="dim",
     )

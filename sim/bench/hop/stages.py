@@ -402,11 +402,12 @@ class Rounds:
         return self._published
 
     def times(self, process: str, blocks: float) -> StageTimes:
-        """The mean of the middle half of the rounds: stages then add up, and a busy moment of the machine is out."""
+        """The mean of the faster half of the rounds: stages then add up, and moments in which the machine was busy with
+        something else are out."""
         parts = sorted(self.parts[process], key=lambda part: part["whole"])
-        middle = parts[len(parts) // 4 : max(1 + len(parts) // 4, 3 * len(parts) // 4)]
-        us = {stage: fmean(part.get(stage, 0) for part in middle) / 1e3 for stage in (*STAGES, "session")}
-        us["rest"] = fmean(part["whole"] for part in middle) / 1e3 - sum(us.values())
+        faster = parts[: max(1, len(parts) // 2)]
+        us = {stage: fmean(part.get(stage, 0) for part in faster) / 1e3 for stage in (*STAGES, "session")}
+        us["rest"] = fmean(part["whole"] for part in faster) / 1e3 - sum(us.values())
         sent, received, size = (fmean(part[name] for part in parts) for name in _COUNTED)
         return StageTimes(process, self._rows, us, sent, received, size / max(sent, 1e-9), blocks)
 

@@ -30,6 +30,7 @@ from hullcast.sim.bench.hop.measure import (
 )
 from hullcast.sim.bench.hop.report import draw_hop, show_hop
 from hullcast.sim.bench.hop.stages import PROCESSES, SERVER, STAGES, StageTimes, Stopwatch
+from tests.support.documents import text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,3 +165,21 @@ def test_the_command_takes_its_options(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     assert "--quick" in said
     assert "--json FILE" in said
+
+
+def test_the_budget_stands_in_the_document() -> None:
+    text = text_of("ARCHITECTURE.md").split("## What a frame may cost")[1]
+    head, _, *lines = (line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|"))
+    stages = [cell.strip() for cell in head[1:]]
+    written = {
+        name.strip(): {
+            stage: tuple(float(hops) for hops in cell.split("/"))
+            for stage, cell in zip(stages, cells, strict=True)
+            if cell.strip()
+        }
+        for name, *cells in lines[: len(PROCESSES)]
+    }
+    assert written == BUDGET
+    assert f"{SEND} times what bare ZeroMQ takes" in " ".join(text.split())
+    assert f"{LOG} times its sync" in " ".join(text.split())
+    assert WAKE == SEND
