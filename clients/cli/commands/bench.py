@@ -1,4 +1,4 @@
-"""`hullcast bench engine`, `nodes`, `covers`, `live`, `peers`: beside Xie (2007), baselines, and other systems."""
+"""`hullcast bench engine`, `nodes`, `covers`, `live`, `peers`, `hop`: beside Xie (2007), baselines, other systems."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from hullcast.sim.bench.covers import steps as cover_steps
 from hullcast.sim.bench.engine import FULL, QUICK, SECTIONS, steps, write_json
 from hullcast.sim.bench.engine import run as measure
 from hullcast.sim.bench.figures import draw
+from hullcast.sim.bench.hop.measure import FULL_HOP, QUICK_HOP, run_hop
+from hullcast.sim.bench.hop.measure import STEPS as HOP_STEPS
+from hullcast.sim.bench.hop.report import FILE as HOP_CHART
+from hullcast.sim.bench.hop.report import draw_hop, show_hop
 from hullcast.sim.bench.live.cluster import FULL_LIVE, QUICK_LIVE
 from hullcast.sim.bench.live.measure import STEPS as LIVE_STEPS
 from hullcast.sim.bench.live.measure import run_live
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
-    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers", dest="bench", required=True)
+    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers|hop", dest="bench", required=True)
     engine = which.add_parser(
         "engine",
         help="messages, time, throughput and memory of the engine",
@@ -109,6 +113,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     peers.add_argument(
         "--only", nargs="+", default=[], metavar="NAME", help="these peers and cells only; see below for their names"
     )
+    hop = which.add_parser(
+        "hop",
+        help="what a frame costs each process it passes, stage by stage",
+        description="Times decoding, link session, routing, encoding, sending and wake-ups of a frame in publisher, "
+        "node, server and subscriber, with 1 and 100 rows a frame, beside bare ZeroMQ for the same bytes, a thread's "
+        "wake-up and a sync of the disk; then CPU and context switches of a cluster of processes. Each stage has a "
+        "budget, in hops of bare ZeroMQ; the exit code is 0 either way.",
+    )
+    hop.add_argument("--quick", action="store_true", help="fewer frames, shorter phases: about half a minute")
+    hop.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help=f"write all figures there, and a chart ({HOP_CHART}) beside it (needs hullcast[bench])",
+    )
     for one in (covers, live):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     for one in (engine, nodes, covers, live, peers):
@@ -117,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the benchmark that is asked for."""
-    benches = {"engine": _engine, "nodes": _nodes, "covers": _covers, "live": _live, "peers": _peers}
+    benches = {"engine": _engine, "nodes": _nodes, "covers": _covers, "live": _live, "peers": _peers, "hop": _hop}
     return benches[arguments.bench](arguments, console)
 
 
@@ -200,3 +219,13 @@ def _peers(arguments: argparse.Namespace, console: Console) -> int:
         report = run_peers(settings, tick)
     show_peers(report, console)
     return _written(report, arguments.json, console, lambda folder: [draw_peers(report, arguments.json)])
+
+
+def _hop(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        pyplot()  # better said before measuring than after
+    warm_with_bar(console)
+    with bar(console, HOP_STEPS) as tick:
+        report = run_hop(QUICK_HOP if arguments.quick else FULL_HOP, tick)
+    show_hop(report, console)
+    return _written(report, arguments.json, console, lambda folder: draw_hop(report, folder))

@@ -182,9 +182,12 @@ class LiveCluster:
 
     def cpu(self) -> dict[str, float]:
         """Seconds of CPU that each process has used."""
-        pids = {name: child.pid for name, child in self._cluster.children.items()}
-        pids |= {worker.name: worker.pid for worker in (*self.clients, self.publisher)}
-        return {name: sum(process_of(pid).cpu_times()[:2]) for name, pid in pids.items()}
+        return {name: sum(process_of(pid).cpu_times()[:2]) for name, pid in self.pids().items()}
+
+    def pids(self) -> dict[str, int]:
+        """The processes by name."""
+        served = {name: child.pid for name, child in self._cluster.children.items()}
+        return served | {worker.name: worker.pid for worker in (*self.clients, self.publisher)}
 
 
 @dataclass(frozen=True, slots=True)
