@@ -329,7 +329,7 @@ class Dialer:
         if self._socket is not socket or self.state == "up":
             return
         until = self._attempted_at + BUSY_HANDSHAKES * self._limits.handshake_s
-        patient = self._is_there or self._tries > len(self._endpoints)
+        patient = self._is_there or self._tries >= len(self._endpoints)
         if patient and self._loop.time() < until:
             self._timer = self._loop.call_at(until, self._unwelcome)
         else:
