@@ -195,7 +195,7 @@ class Dialer:
         self._cancel_timer()
         try:
             if was_up:
-                self._flush()
+                self.flush()
             if was_up and self._socket is not None and self._put(encode(Bye(code, text))):
                 self._socket.sent()
                 try:
@@ -220,6 +220,22 @@ class Dialer:
     def writable(self) -> bool:
         """Whether `send` would not add to a long queue. It adds to none while there is no session."""
         return self._bond is None or self._bond.session.writable
+
+    def flush(self) -> None:
+        """Send now what would leave at the end of this turn; for an owner that knows that nothing more will come."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        if self._bond is None or self._socket is None:
+            return
+        messages = self._bond.session.outgoing(self._loop.time())
+        for message in messages:
+            if not self._put(*message):
+                self._bond.session.detach()  # the monitor will say so too, at the loop's next turn
+                self._loop.call_soon(self._gone, self._socket)
+                return
+        if messages:
+            self._socket.sent()
 
     async def wait_writable(self) -> None:
         """Wait until `send` would not add to a long queue; `ConnectionLost` when the session is lost."""
@@ -334,7 +350,7 @@ class Dialer:
         if self._socket is not socket or self.state == "up":
             return
         until = self._attempted_at + BUSY_HANDSHAKES * self._limits.handshake_s
-        patient = self._is_there or self._tries > len(self._endpoints)
+        patient = self._is_there or self._tries >= len(self._endpoints)
         if patient and self._loop.time() < until:
             self._timer = self._loop.call_at(until, self._unwelcome)
         else:
@@ -402,7 +418,7 @@ class Dialer:
         if self._heard and self.state != "stopped":
             self._heard = False
             self.guard(self._be_quiet, None)
-        self._flush()
+        self.flush()
 
     def _be_quiet(self, _: None) -> None:
         self._handler.on_quiet()
@@ -556,21 +572,7 @@ class Dialer:
     def _mark(self) -> None:
         """There is something to say: it leaves at the end of this turn."""
         if self._socket is not None and not self._socket.reading:
-            self._flushing = self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Send what the session has to say, in as few messages as can be."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-            self._flushing = None
-        if self._bond is None or self._socket is None:
-            return
-        for message in self._bond.session.outgoing(self._loop.time()):
-            if not self._put(*message):
-                self._bond.session.detach()  # the monitor will say so too, at the loop's next turn
-                self._loop.call_soon(self._gone, self._socket)
-                return
-        self._socket.sent()
+            self._flushing = self._loop.call_soon(self.flush)
 
     def _gone(self, socket: EventSocket | None) -> None:
         if socket is not None and socket is self._socket and self.state == "up":
@@ -578,7 +580,7 @@ class Dialer:
 
     def _say_bye(self, code: str, text: str) -> None:
         """Last words on a connection that is closed next."""
-        self._flush()
+        self.flush()
         if self._put(encode(Bye(code, text))):
             self._linger_s = _LAST_WORDS_S
 

@@ -219,6 +219,20 @@ class Listener:
             return
         self._mark(peer)
 
+    def flush(self) -> None:
+        """Send now what would leave at the end of this turn; for an owner that knows that nothing more will come."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        if not self._dirty or self._socket.closed:
+            return
+        dirty, self._dirty = self._dirty, {}
+        now = self._loop.time()
+        for peer in dirty:
+            if not peer.closed:
+                self._say_all(peer, now)
+        self._socket.sent()
+
     def close(self, peer: Peer, code: str, text: str) -> None:
         """See `Peer.close`."""
         if not peer.closed:
@@ -288,7 +302,7 @@ class Listener:
                 self._handler.on_quiet()
             except Exception as error:  # noqa: BLE001  whoever owns the loop hears of it through `failed`
                 self._fail(error)
-        self._flush()
+        self.flush()
 
     def _greet(self, identity: bytes, header: Header, frame: zmq.Frame) -> None:
         """A connection's first message: begin a session, resume one, or refuse."""
@@ -412,22 +426,7 @@ class Listener:
         """A peer has something to say: it leaves at the end of this turn."""
         self._dirty[peer] = None
         if self._flushing is None and not self._socket.reading:
-            self._flushing = self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Send what peers have to say, in as few messages as can be."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-            self._flushing = None
-        if self._socket.closed:
-            return
-        if self._dirty:
-            dirty, self._dirty = self._dirty, {}
-            now = self._loop.time()
-            for peer in dirty:
-                if not peer.closed:
-                    self._say_all(peer, now)
-        self._socket.sent()
+            self._flushing = self._loop.call_soon(self.flush)
 
     def _say_all(self, peer: Peer, now: float) -> None:
         """What the session has to say now."""

@@ -65,8 +65,8 @@ class Session:
     __slots__ = (
         "_acked", "_again_bytes", "_asked", "_bundle_bytes", "_connected", "_duplicates", "_flying", "_flying_bytes",
         "_gaps", "_heard_at", "_heartbeat_s", "_heeded_at", "_highest", "_ignored", "_last", "_leads", "_limits",
-        "_message_bytes", "_must_ack", "_must_ask", "_owed_bytes", "_owed_frames", "_received", "_resent", "_silence_s",
-        "_spoke_at", "_unheeded", "_waiting", "_waiting_bytes",
+        "_message_bytes", "_must_ack", "_must_ask", "_must_tell", "_owed_bytes", "_owed_frames", "_received", "_resent",
+        "_silence_s", "_spoke_at", "_unheeded", "_waiting", "_waiting_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +89,7 @@ class Session:
         self._must_ack = False
         self._asked = 0  # the start we asked for with RESEND, until it comes or a heartbeat passes
         self._must_ask = False  # asked, but not yet said
+        self._must_tell = False  # how often heartbeats come
         self._heard_at = self._spoke_at = now
         self._resent = self._duplicates = self._gaps = self._ignored = 0
         self._heeded_at = -math.inf  # when a RESEND was last heeded
@@ -158,7 +159,10 @@ class Session:
     def pressing(self) -> bool:
         """Whether `outgoing` would have something to say now."""
         return self._connected and (
-            self._must_ack or self._must_ask or (bool(self._waiting) and self._has_room(self._waiting[0]))
+            self._must_ack
+            or self._must_ask
+            or self._must_tell
+            or (bool(self._waiting) and self._has_room(self._waiting[0]))
         )
 
     def send(self, payload: bytes) -> None:
@@ -180,18 +184,19 @@ class Session:
         """Payloads of the other end, `seq` and those that follow it; those of them that are for the application now.
         `BadFrame` when this cannot have been said in good faith."""
         self._heard_at = now
-        count, new = len(payloads), payloads
-        if seq != self._received + 1:
-            if seq > self._received:
-                self._ask()
-                count, new = 0, ()
-            else:
-                had = min(count, self._received + 1 - seq)
-                self._duplicates += had
-                new = payloads[had:]
+        new = payloads
+        if seq == self._received + 1:
+            self._owed_frames += len(new)
+        elif seq > self._received:
+            self._ask()
+            new = ()
+        else:
+            had = min(len(new), self._received + 1 - seq)
+            self._duplicates += had
+            self._owed_frames += len(new)  # duplicates too: the other end may have missed the acknowledgement
+            new = payloads[had:]
         self._received += len(new)
-        self._owed_frames += count  # duplicates too: the other end may have missed the acknowledgement
-        self._owed_bytes += sum(map(len, new))
+        self._owed_bytes += len(new[0]) if len(new) == 1 else sum(map(len, new))
         if self._owed_frames >= ACK_FRAMES or self._owed_bytes >= ACK_BYTES:
             self._must_ack = True
         if ack != self._acked:
@@ -232,20 +237,18 @@ class Session:
         if self._must_ask:
             self._must_ask = False
             messages.append((encode(Resend(self._asked)),))
-        waiting = self._waiting
-        if waiting and self._has_room(waiting[0]):
-            while waiting and self._has_room(waiting[0]):
-                messages.append(self._bundle())
-        elif self._must_ack:
+        waiting, asked = self._waiting, len(messages)
+        while waiting and self._has_room(waiting[0]):
+            messages.append(self._bundle())
+        if self._must_tell or (self._must_ack and len(messages) == asked):
             pace = (round(1000 * self._heartbeat_s), round(1000 * self._silence_s)) if self._leads else (0, 0)
             messages.append((encode_ack(self._received, self.flown, *pace),))
-        else:
-            if messages:
-                self._spoke_at = now
-            return messages
-        self._spoke_at = now
-        self._must_ack = False
-        self._owed_frames = self._owed_bytes = 0
+            self._must_tell = False
+        if messages:
+            self._spoke_at = now
+        if len(messages) > asked:
+            self._must_ack = False
+            self._owed_frames = self._owed_bytes = 0
         return messages
 
     def attach(self, received: int, now: float) -> None:
@@ -257,7 +260,7 @@ class Session:
         self._connected = True
         self._heard_at = now
         self._forgive()
-        self._must_ack = self._must_ask = False
+        self._must_ack = self._must_ask = self._must_tell = False  # WELCOME tells, too
         self._asked = self._owed_frames = self._owed_bytes = 0  # HELLO and WELCOME acknowledged everything
 
     def detach(self) -> None:
@@ -266,8 +269,11 @@ class Session:
         self._rewind(self._acked)
 
     def pace(self, heartbeat_s: float, silence_s: float, now: float) -> None:
-        """Heartbeats come so often from now on, and silence is so long. The leading end says so with its next ACK;
-        where that asks for more, the other end has from now on all the time it is to have."""
+        """Heartbeats come so often from now on, and silence is so long. The leading end says so at once, or the other
+        end might be taken for silent; where this asks for more, that one has from now on all the time it is to have."""
+        if (heartbeat_s, silence_s) == (self._heartbeat_s, self._silence_s):
+            return
+        self._must_tell = self._leads
         if silence_s < self._silence_s:
             self._heard_at = max(self._heard_at, now)
         self._heartbeat_s, self._silence_s = heartbeat_s, silence_s
@@ -313,7 +319,13 @@ class Session:
     def _bundle(self) -> LinkMessage:
         """Let waiting frames fly, at least one, as many as the window has room for and one message may hold."""
         flying, waiting = self._flying, self._waiting
-        flown = self.flown
+        flown = self._acked + len(flying)
+        if len(waiting) == 1 and flown == self._highest:  # the common case: one frame, for the first time
+            flying.append(waiting.popleft())
+            self._highest += 1
+            self._flying_bytes += self._waiting_bytes
+            self._waiting_bytes = 0
+            return encode_data(self._highest, self._received), flying[-1]
         payloads: list[bytes] = []
         lengths: list[int] = []
         total = 0

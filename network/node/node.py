@@ -248,7 +248,9 @@ class Node:
                 raise BadFrame(f"a {type(frame).__name__} does not come from a parent")
 
     def on_quiet(self) -> None:
-        """Nothing was put off."""
+        """What came from above goes down, and the other way round, in this very turn."""
+        self.dialer.flush()
+        self.listener.flush()
 
     def _take_directory(self, epoch: bytes, path: tuple[tuple[bytes, str], ...], nodes: tuple[NodeEntry, ...]) -> None:
         self.path = path

@@ -36,6 +36,8 @@ def take(session: Session, message: LinkMessage, now: float) -> list[bytes]:
     header = decode(message[0])
     if isinstance(header, Ack):
         session.take_ack(header.ack, header.sent, now)
+        if header.heartbeat_ms:
+            session.pace(header.heartbeat_ms / 1000, header.silence_ms / 1000, now)
     else:
         assert isinstance(header, Resend)
         session.take_resend(header.start, now)
@@ -45,8 +47,8 @@ def take(session: Session, message: LinkMessage, now: float) -> list[bytes]:
 class End:
     """A session, what it was given, what it gave, and the messages on their way from it."""
 
-    def __init__(self) -> None:
-        self.session = Session(LIMITS, 0.0)
+    def __init__(self, leads: bool) -> None:
+        self.session = Session(LIMITS, 0.0, leads=leads)
         self.sent: list[bytes] = []
         self.delivered: list[bytes] = []
         self.wire: deque[LinkMessage] = deque()
@@ -66,7 +68,7 @@ class FaultPlan(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ends = (End(), End())
+        self.ends = (End(leads=False), End(leads=True))
         self.now = 0.0
         self.connected = False
         self.number = 0
@@ -120,6 +122,12 @@ class FaultPlan(RuleBasedStateMachine):
                 end.session.excuse(self.now - end.session.heard_at)  # another test is about silence
             end.flush(self.now)
 
+    @rule(heartbeat_s=st.sampled_from([0.1, 0.5, 2.0]))
+    def pace(self, heartbeat_s: float) -> None:
+        _, parent = self.ends
+        parent.session.pace(heartbeat_s, 8 * heartbeat_s, self.now)
+        parent.flush(self.now)
+
     @rule(noticed=ends)
     def cut(self, noticed: int) -> None:
         """The connection and all on it are gone; one end notices, the other not before the next HELLO."""
@@ -149,7 +157,7 @@ class FaultPlan(RuleBasedStateMachine):
     def teardown(self) -> None:
         """On a healthy connection everything arrives, and everything is acknowledged."""
         self.connect()
-        for _ in range(100):
+        for _ in range(200):
             while self.ends[0].wire or self.ends[1].wire:
                 self.deliver(0, 1)
                 self.deliver(1, 1)
@@ -308,8 +316,9 @@ def test_a_heartbeat_is_answered_while_both_ends_are_awake() -> None:
 
 def test_the_parent_sets_the_pace() -> None:
     parent, child = Session(LIMITS, 0.0, leads=True), attached()
-    parent.attach(0, 0.0)
     parent.pace(10.0, 40.0, 0.0)
+    parent.attach(0, 0.0)
+    assert not parent.pressing  # WELCOME has said so
     assert parent.tick(5.0) == 0
     assert said(parent, 5.0) == []
     assert parent.tick(10.0) == 0
@@ -319,9 +328,12 @@ def test_the_parent_sets_the_pace() -> None:
     assert child.tick(39.9) == 0
     assert said(child, 39.9) == [Ack(0, 0)]
     parent.pace(0.5, 4.0, 39.0)  # the child has not heard of that yet, and gets the time it takes
-    assert parent.due_at == 10.5
+    parent.send(b"a")
+    assert said(parent, 39.0) == [Data(1, 0), Ack(0, 1, 500, 4000)]  # also where it has other things to say
+    parent.pace(0.5, 4.0, 40.0)
+    assert not parent.pressing
     assert parent.tick(42.9) == 0
-    assert said(parent, 42.9) == [Ack(0, 0, 500, 4000)]
+    assert said(parent, 42.9) == [Ack(0, 1, 500, 4000)]
     assert parent.tick(43.0) == 4.0
 
 

@@ -74,6 +74,25 @@ async def test_a_full_way_up_loses_no_interest_and_ends_nobody() -> None:
             assert [(told.channel, len(told.lows)) for told in interests(parent)] == [(5, 0)]
 
 
+async def test_what_comes_from_above_goes_down_in_the_same_turn_and_the_other_way_round() -> None:
+    async with running_listener(limits=QUICK) as (above, _), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        async with running_dialer(node.endpoint, name="below"):
+            await wait_until(lambda: node.children.peers)
+            (peer,) = node.children.peers.values()
+            flown = peer.session.flown
+            node.on_frame(encode(Directory(bytes(16), ((bytes(16), above.endpoint),), ())))
+            assert peer.session.flown == flown  # there may be more
+            node.on_quiet()
+            assert peer.session.flown == flown + 1
+            assert node.dialer._bond is not None
+            flown = node.dialer._bond.session.flown
+            node.on_request(peer, Request(1, (peer.number,), None, b""))
+            assert node.dialer._bond.session.flown == flown
+            node.on_quiet()
+            assert node.dialer._bond.session.flown == flown + 1
+
+
 async def test_children_that_come_at_the_same_time_are_reported_together() -> None:
     async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
         await wait_until(lambda: node.attached)
