@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
 TOGETHER_ROWS = 4096
 
+#: Rows published one by one that may travel together, however few rows one batch may have.
+APART_ROWS = 1024
+
 #: A publisher's id as it is kept; clients send the same one with every change.
 _scoped = lru_cache(maxsize=4096)(scoped)
 
@@ -173,9 +176,9 @@ class Changing:
                 return Outcome(Done(*answered))
         try:
             rights.check(sender, "publish", (body.table,))
-            rows = most_rows(body.columns)
-            if rows > self._most_rows:
-                raise TooLarge("rows in one batch", rows, self._most_rows)
+            rows, most = most_rows(body.columns), self._most_rows
+            if rows > most and not (request.apart and rows <= APART_ROWS):
+                raise TooLarge("rows in one batch", rows, most)
             return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
         except HullcastError as error:
             self._refuse(one, publisher, error)

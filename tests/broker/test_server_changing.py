@@ -124,3 +124,15 @@ def test_a_publish_refused_for_good_is_not_waited_for() -> None:
     refused, behind = stock.brain.publish([single(ME, 2, "bad"), single(ME, 3, 3.0, 2)], 0.0)
     assert "PER" in refusal(refused)
     assert behind.reply == bodies.Done(1, 1)
+
+
+def test_rows_that_only_travel_together_are_not_a_batch_that_is_too_large() -> None:
+    stock = desk()  # a batch has at most 1000 rows
+    rows = [{"SYMBOL": str(number), "PER": 1.0} for number in range(1024)]
+    together, batch, more = (
+        stock.brain.publish([arrived((("STOCK", some), NOBODY, 1, 0, False, apart), 1)], 0.0)[0]
+        for some, apart in ((rows, True), (rows, False), ([*rows, {"SYMBOL": "A"}], True))
+    )
+    assert together.reply == bodies.Done(1, 1024)
+    assert "rows in one batch: 1,024 is more than the limit of 1,000" in refusal(batch)
+    assert "1,025" in refusal(more)
