@@ -295,12 +295,11 @@ async def test_a_request_with_no_room_for_its_way_up_is_refused_and_the_node_liv
         stranger = Stranger(c.context, c["g1"].listen)
         stranger.hello("node")
         await stranger.wait(Welcome)
-        request = frames.encode(frames.Request(7, (), frames.Origin(None, "x"), bytes(DEFAULT.body_bytes)))
-        start = request.index(b"\xa1x")
-        name = "n" * (40 << 10)  # four bytes each, as far as its parent can know before it packs them
-        request = request[:start] + b"\xda" + len(name).to_bytes(2, "big") + name.encode() + request[start + 2 :]
-        stranger.say(request)
+        largest = frames.Request(7, (), frames.Origin(None, "n" * 2047), bytes(DEFAULT.body_bytes))
+        stranger.say(frames.encode(largest))  # what is added on the way has room in a frame, whatever it is
         await stranger.wait(Data)
+        stranger.say(bytes([*frames.encode(largest)[:3], 1, 8]) + bytes(5000))  # an origin of 2049 bytes
+        assert await stranger.bye() == "protocol"
         assert c["g1"].running
         assert node_of(c, "g1").dialer.statistics().interruptions == 0
         stranger.close()

@@ -187,7 +187,7 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
     [
         (
             hullcast.Client,
-            "close connected delete drain execute explain open publish query seq statistics status subscribe "
+            "close connected delete drain execute explain open publish publisher query seq statistics status subscribe "
             "subscribe_many sync tables",
         ),
         (
@@ -197,7 +197,7 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
         (hullcast.LiveSubscriptions, "answers changes close closed conflated next_changes seq"),
         (
             hullcast.BlockingClient,
-            "close connected delete drain execute explain publish query seq statistics status subscribe "
+            "close connected delete drain execute explain publish publisher query seq statistics status subscribe "
             "subscribe_many sync tables",
         ),
         (
