@@ -317,6 +317,7 @@ class Server:
         if through:
             self._deliver(through, gathered)
         self.receipts.settle()
+        self.listener.flush()
 
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})

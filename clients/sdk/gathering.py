@@ -297,6 +297,12 @@ class Gathering:
 
     def _pump(self) -> None:
         self._pump_soon = False
+        before = len(self._on_the_way)
+        self._send_waiting()
+        if len(self._on_the_way) > before:
+            self.line.dialer.flush()  # the turn is over
+
+    def _send_waiting(self) -> None:
         while self._waiting and self._waiting[0].turn.is_first:
             change = self._waiting[0]
             growing = change.turn.is_last and len(change.rows) < self._most_rows and change.size_bytes < GATHERED_BYTES

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 #: Messages in one frame, in bytes, about: far below what a link takes.
 FRAME_BYTES = 16 << 20
+#: Children told of progress in one round; of more than a hundred times as many, a hundredth.
+TOLD_AT_ONCE = 50
 #: A number that no link has.
 _NOBODY = 0
 #: More replies than any link carries.
@@ -82,7 +84,9 @@ class Children:
         self.delivered_bytes = 0
         self._upward = upward
         self._told: dict[int, int] = {}
-        self._all_told = 0  # up to where every child was told
+        self._all_told = 0  # up to where every child was told, or is being told:
+        self._lap: list[int] = []  # those that may still have to be
+        self._nodes: set[int] = set()
         self._directory: bytes | None = None
         self._coordinates: dict[int, int] = {}  # by channel: numbers of a point, as installs said
 
@@ -98,6 +102,8 @@ class Children:
                 peer.close("denied", str(error))
                 return
         self.peers[peer.number] = peer
+        if peer.role == "node":
+            self._nodes.add(peer.number)
         self._told[peer.number] = self.through
         self.router.join(peer.number, exact=peer.role == "client")
         if self._directory is not None:
@@ -109,6 +115,7 @@ class Children:
         if self.peers.pop(peer.number, None) is None:
             return
         del self._told[peer.number]
+        self._nodes.discard(peer.number)
         self.router.leave(peer.number)
         log.info("child left", extra={"peer": peer.number, "role": peer.role, "child": peer.name, "why": why})
         self._upward.on_children_changed()
@@ -238,16 +245,27 @@ class Children:
             self._coordinates[install.channel] = install.points.shape[1]
 
     def tell_progress(self) -> None:
-        """Tell children that have had no messages recently up to where they have everything."""
-        if self._all_told == self.through:
-            return
-        self._all_told = self.through
-        frame: bytes | None = None
-        for number, told in self._told.items():
-            if told < self.through:
-                frame = frame or encode(Advance(self.through))
-                self._told[number] = self.through
-                self._send(self.peers[number], frame)
+        """Tell children that have had no messages recently up to where they have everything: nodes each time, of many
+        clients some each time. To wake a client costs more than to serve many a message."""
+        if not self._lap:
+            if self._all_told == self.through:
+                return
+            self._all_told = self.through
+            self._lap = [number for number, peer in self.peers.items() if peer.role != "node"]
+        frame = encode(Advance(self.through))
+        for number in self._nodes:
+            self._advance(number, frame)
+        left = max(TOLD_AT_ONCE, len(self.peers) // 100)
+        while self._lap and left:
+            left -= self._advance(self._lap.pop(), frame)
+
+    def _advance(self, number: int, frame: bytes) -> bool:
+        """Whether a child, if it is still here, had to be told."""
+        if self._told.get(number, self.through) >= self.through:
+            return False
+        self._told[number] = self.through
+        self._send(self.peers[number], frame)
+        return True
 
     def tell_directory(self, directory: Directory) -> None:
         """Tell all children, and those to come, which nodes there are."""

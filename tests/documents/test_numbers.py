@@ -172,6 +172,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("PROTOCOL.md", r"in between, or has (eight) windows", "network.link.limits:RESEND_WINDOWS"),
     ("PROTOCOL.md", r"\((a quarter) from a client, half", "network.node.node:CLIENT_SHARE"),
     ("PROTOCOL.md", r"\(a quarter from a client, (half)\s+from a node", "network.node.node:NODE_SHARE"),
+    ("SDK.md", r"less often where a gateway has more than (\d+) clients", "network.node.children:TOLD_AT_ONCE"),
     ("PROTOCOL.md", r"Up to (\d+) such rows may travel", "broker.server.changing:APART_ROWS"),
     ("PROTOCOL.md", r"keep it for a moment \((\d+) ms", lambda: round(1e3 * get("broker.server.receipts:LAZY_S"))),
     ("PROTOCOL.md", r"until it has (\d+) for this client", "broker.server.receipts:LAZY_MOST"),

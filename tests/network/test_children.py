@@ -22,6 +22,7 @@ from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import TooLarge, from_wire
 from hullcast.network.wire.frames import (
     LONGEST_ROUTE,
+    Advance,
     Deliver,
     Frame,
     Install,
@@ -87,6 +88,37 @@ def messages(seq: int, count: int = 1) -> Columns:
 async def _number(children: Children, name: str) -> int:
     await wait_until(lambda: any(peer.name == name for peer in children.peers.values()))
     return next(peer.number for peer in children.peers.values() if peer.name == name)
+
+
+async def test_of_many_clients_some_are_told_of_progress_at_a_time_and_nodes_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(children_module, "TOLD_AT_ONCE", 3)
+    async with AsyncExitStack() as stack:
+        children = await stack.enter_async_context(parent(Router()))
+        told: dict[str, Child] = {}
+        for name in ("node", *map(str, range(7))):
+            role = "node" if name == "node" else "client"
+            _, told[name] = await stack.enter_async_context(dialing(children, role, name=name))
+        await wait_until(lambda: len(children.peers) == 8)
+
+        async def rounds(through: int, count: int) -> dict[str, int]:
+            children.through = through
+            for _ in range(count):
+                children.tell_progress()
+            sent = sum(peer.session.sent for peer in children.peers.values())
+            await wait_until(lambda: sum(len(child.frames) for child in told.values()) == sent)
+            last = {name: heard(child)[-1:] for name, child in told.items()}
+            return {name: frame[0].through for name, frame in last.items() if frame and isinstance(frame[0], Advance)}
+
+        assert len(first := await rounds(10, 1)) == 4
+        assert first["node"] == 10
+        assert (await rounds(11, 1))["node"] == 11
+        assert len(await rounds(11, 1)) == 8  # the lap ends, with where we are by now
+        assert set((await rounds(12, 3)).values()) == {12}  # those told at its beginning are told again
+        before = sum(len(child.frames) for child in told.values())
+        await rounds(12, 5)
+        assert sum(len(child.frames) for child in told.values()) == before
 
 
 @pytest.mark.parametrize("role", ["client", "node"])

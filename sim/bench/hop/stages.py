@@ -185,6 +185,9 @@ class Wire:
     def pause(self) -> None:
         pass
 
+    def flush(self) -> None:
+        pass
+
     def resume(self) -> None:
         pass
 
@@ -210,7 +213,7 @@ class Wire:
         """Whether there is something to carry on."""
         return self.session.pressing
 
-    def flush(self) -> list[list[bytes]]:
+    def outgoing(self) -> list[list[bytes]]:
         """What waits, as the messages that leave at the end of a turn."""
         messages = [list(message) for message in self._outgoing(0.0)]
         self.sent_messages += len(messages)
@@ -306,12 +309,12 @@ class Rig:
     @staticmethod
     def up(link: Link) -> None:
         """What a child said, to its parent."""
-        link.down.take(link.up.flush(), link.parent, link.down)
+        link.down.take(link.up.outgoing(), link.parent, link.down)
 
     @staticmethod
     def down(link: Link) -> None:
         """What a parent said, to its child."""
-        link.up.take(link.down.flush(), link.child)
+        link.up.take(link.down.outgoing(), link.child)
 
     async def carried(self, work: Any) -> Any:
         """The result of a call, while messages are carried to and fro."""
@@ -378,21 +381,21 @@ class Rounds:
         with self._part(PUBLISHER, publisher.up):
             publishing = asyncio.ensure_future(rig.publisher.publish("POINTS", rows))
             await rig.turns_until(lambda: publisher.up.waiting)
-            messages = publisher.up.flush()
+            messages = publisher.up.outgoing()
         with self._part(NODE_UP, publisher.down, node.up):
             publisher.down.take(messages, publisher.parent, publisher.down)
-            messages = node.up.flush()
+            messages = node.up.outgoing()
         sent = node.down.sent, other.down.sent
         with self._part(SERVER, node.down, other.down):
             node.down.take(messages, node.parent, node.down)
             await rig.turns_until(lambda: node.down.sent > sent[0] and other.down.sent > sent[1])
-            receipts, deliveries = node.down.flush(), other.down.flush()
+            receipts, deliveries = node.down.outgoing(), other.down.outgoing()
         with self._part(NODE_UP, publisher.down, node.up, more=True):
             node.up.take(receipts, node.child)
-            receipts = publisher.down.flush()
+            receipts = publisher.down.outgoing()
         with self._part(NODE_DOWN, other.up, subscriber.down):
             other.up.take(deliveries, other.child)
-            deliveries = subscriber.down.flush()
+            deliveries = subscriber.down.outgoing()
         with self._part(SUBSCRIBER, subscriber.up):
             subscriber.up.take(deliveries, subscriber.child)
             await rig.turns_until(lambda: heard["events"] > before)
