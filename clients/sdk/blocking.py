@@ -397,6 +397,9 @@ class BlockingPublisher(_Face[Publisher]):
             rows, self._rows, self._bytes = self._rows, [], 0
             self._inner._put_all(rows)
 
+    def __repr__(self) -> str:
+        return self._inner._shown(self.sent)
+
     @property
     def sent(self) -> int:
         """How many rows were sent."""

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from reprlib import Repr
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hullcast.clients.sdk.connecting import seconds
 from hullcast.clients.sdk.gathering import Row, row_or_columns
-from hullcast.network.wire.errors import BadBatch, BadSetting, HullcastError, Overloaded, TimedOut, UsageError
+from hullcast.network.wire.errors import (
+    BadBatch,
+    BadSetting,
+    BadValue,
+    ClientClosed,
+    HullcastError,
+    Overloaded,
+    TimedOut,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +37,13 @@ WINDOW_BYTES = 8 << 20
 #: Refused rows that `RowsRefused` names; the others are counted.
 REFUSALS_KEPT = 100
 
+#: Logged once by each publisher. A program that has not set up logging sees these words only, so they say what helps.
+ROW_REFUSED = "row refused; flush() raises why, or on_error= is called with it"
+CLOSED_EARLY = "client closed while rows of a publisher had no receipt, they may be lost; call flush() first"
+
+_ROW = Repr()
+_ROW.maxdict, _ROW.maxstring, _ROW.maxother = 8, 40, 40
+
 
 class RowsRefused(HullcastError):
     """Rows that a publisher sent were refused; the others are durable. `refusals` has the first 100 of them as (row,
@@ -37,11 +54,20 @@ class RowsRefused(HullcastError):
         self.table, self.count, self.refusals = table, count, refusals
 
     def __str__(self) -> str:
-        first = f"{self.refusals[0][1]}" if self.refusals else "unknown"
+        first = f"{_ROW.repr(self.refusals[0][0])}: {_why(self.refusals[0][1])}" if self.refusals else "unknown"
         rows = (
             f"1 row sent to {self.table} was" if self.count == 1 else f"{self.count:,} rows sent to {self.table} were"
         )
         return f"{rows} refused, the others are durable; the first refusal: {first}"
+
+
+def _why(error: Exception) -> str:
+    """Why a row was refused, as its sender sees it: the row has no number, and the rows beside it were applied."""
+    if isinstance(error, BadValue):
+        return f"column {error.column}: {error.reason}".replace("publish(.., nan", "publisher(.., nan")
+    if isinstance(error, ClientClosed):
+        return "the client was closed before the receipt came, so it may not be applied; call flush() first"
+    return str(error)
 
 
 class WindowFull(Overloaded):
@@ -67,6 +93,7 @@ class SentRows:
         self._room: dict[asyncio.Future[None], int] = {}  # with the bytes that may wait then
         self._untold: list[tuple[dict[str, Any], Exception]] = []
         self._untold_count = 0
+        self._logged: set[str] = set()
 
     @property
     def lazy(self) -> bool:
@@ -81,10 +108,12 @@ class SentRows:
 
     def refused(self, rows: list[Row], error: Exception) -> None:
         """Rows were refused: say so to whoever listens, or keep it for the next `flush`."""
-        if not self.refusals and self._on_error is None:
-            log.warning("row refused", extra={"table": self.table, "why": str(error)})
         self.refusals += len(rows)
         if self._on_error is None:
+            event = CLOSED_EARLY if isinstance(error, ClientClosed) else ROW_REFUSED
+            if event not in self._logged:
+                self._logged.add(event)
+                log.warning(event, extra={"table": self.table, "why": _why(error)})
             self._untold += [(row.as_dict(), error) for row in rows[: REFUSALS_KEPT - len(self._untold)]]
             self._untold_count += len(rows)
             return
@@ -160,10 +189,19 @@ class Publisher:
             raise BadSetting("nan", nan, 'must be "refuse" or "null"')
         if type(window_bytes) is not int or window_bytes < 1:
             raise BadSetting("window_bytes", window_bytes, "must be an int, 1 or more")
+        if on_error is not None and not callable(on_error):
+            raise BadSetting("on_error", on_error, "must be a function of a row and an error")
         self.table, self.window_bytes = table, window_bytes
         self._gathering, self._check_client, self._nan = gathering, check, nan
         self._window = SentRows(table, on_error)
         self._closed = False
+
+    def __repr__(self) -> str:
+        return self._shown(self.sent)
+
+    def _shown(self, sent: int) -> str:
+        counts = f"{sent:,} sent, {self.acknowledged:,} acknowledged, {self.refused:,} refused"
+        return f"<publisher for {self.table}: {counts}{', closed' if self._closed else ''}>"
 
     @property
     def sent(self) -> int:

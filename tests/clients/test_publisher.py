@@ -68,7 +68,7 @@ async def test_rows_sent_in_turns_of_their_own_are_lazy_and_gather_while_others_
             await client.close()
 
 
-async def test_what_can_be_seen_at_once_is_raised_at_once() -> None:
+async def test_what_can_be_seen_at_once_is_raised_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
         await client.execute(CREATE)
         publisher = client.publisher("T")
@@ -76,7 +76,7 @@ async def test_what_can_be_seen_at_once_is_raised_at_once() -> None:
         for rows in many:
             with pytest.raises(hullcast.BadBatch):
                 publisher.send(rows)
-        for setting in ({"window_bytes": 0}, {"window_bytes": "1"}, {"nan": "keep"}):
+        for setting in ({"window_bytes": 0}, {"window_bytes": "1"}, {"nan": "keep"}, {"on_error": "print"}):
             with pytest.raises(hullcast.BadSetting):
                 client.publisher("T", **setting)
         publisher.send({"K": [1], "X": [1.0]})  # columns of one row are a row
@@ -84,6 +84,7 @@ async def test_what_can_be_seen_at_once_is_raised_at_once() -> None:
         with pytest.raises(hullcast.UsageError, match="publisher for T is closed"):
             publisher.send(row(1))
         assert publisher.sent == publisher.seq == 1
+        assert repr(publisher) == "<publisher for T: 1 sent, 1 acknowledged, 0 refused, closed>"
         publisher = client.publisher("T")
         publisher.send(row(2))
         await client.close()
@@ -94,6 +95,8 @@ async def test_what_can_be_seen_at_once_is_raised_at_once() -> None:
         with pytest.raises(hullcast.RowsRefused, match="1 row sent to T was refused") as lost:
             await publisher.flush()
         assert isinstance(lost.value.__cause__, hullcast.ClientClosed)  # it is not known whether it was applied
+        assert "closed before the receipt came, so it may not be applied; call flush() first" in str(lost.value)
+        assert "call flush() first" in caplog.text  # without a flush, this is all that its user sees
 
 
 async def test_refused_rows_are_raised_by_the_next_flush_and_stop_no_other() -> None:
@@ -122,6 +125,26 @@ async def test_refused_rows_are_raised_by_the_next_flush_and_stop_no_other() -> 
             await nowhere.close()
         assert len(refused.value.refusals) == REFUSALS_KEPT
         assert isinstance(refused.value.__cause__, hullcast.UnknownTable)
+
+
+async def test_a_refusal_shows_the_row_and_speaks_of_it_alone() -> None:
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
+        await client.execute(CREATE)
+        publisher = client.publisher("T")
+        for bad, why in (
+            (row(7, "cheap"), "{'K': 7, 'X': 'cheap'}: column X: REAL takes a number, got str 'cheap'"),
+            (row(8, float("nan")), "{'K': 8, 'X': nan}: column X: NaN is not allowed; publisher(.., nan=\"null\")"),
+            (row(9, "long" * 1000), "{'K': 9, 'X': 'longlong"),
+        ):
+            publisher.send(row(1))
+            publisher.send(bad)
+            with pytest.raises(hullcast.RowsRefused) as refused:
+                await publisher.flush()
+            said = str(refused.value)
+            assert f"the others are durable; the first refusal: {why}" in said
+            assert "row 0" not in said
+            assert "nothing was applied" not in said
+            assert len(said) < 300
 
 
 async def test_a_callback_hears_of_refused_rows_instead(caplog: pytest.LogCaptureFixture) -> None:
@@ -316,6 +339,7 @@ def test_a_blocking_publisher_says_what_was_refused() -> None:
             with pytest.raises(hullcast.WindowFull):
                 full.send(row(6))
             assert (full.sent, full.waiting_bytes > 0) == (2, True)
+            assert repr(full) == "<publisher for T: 2 sent, 0 acknowledged, 0 refused>"
             go_on.set()
             assert full.flush() == full.seq == 3
             failing = hc.publisher("T")

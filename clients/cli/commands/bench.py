@@ -18,7 +18,6 @@ from hullcast.sim.bench.engine import run as measure
 from hullcast.sim.bench.figures import draw
 from hullcast.sim.bench.hop.measure import FULL_HOP, QUICK_HOP, run_hop
 from hullcast.sim.bench.hop.measure import STEPS as HOP_STEPS
-from hullcast.sim.bench.hop.report import FILE as HOP_CHART
 from hullcast.sim.bench.hop.report import draw_hop, show_hop
 from hullcast.sim.bench.live.cluster import FULL_LIVE, QUICK_LIVE
 from hullcast.sim.bench.live.measure import STEPS as LIVE_STEPS
@@ -123,10 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     hop.add_argument("--quick", action="store_true", help="fewer frames, shorter phases: about half a minute")
     hop.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help=f"write all figures there, and a chart ({HOP_CHART}) beside it (needs hullcast[bench])",
+        "--json", type=Path, metavar="FILE", help="write all figures there, and a PNG beside it (needs hullcast[bench])"
     )
     for one in (covers, live):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -228,4 +224,4 @@ def _hop(arguments: argparse.Namespace, console: Console) -> int:
     with bar(console, HOP_STEPS) as tick:
         report = run_hop(QUICK_HOP if arguments.quick else FULL_HOP, tick)
     show_hop(report, console)
-    return _written(report, arguments.json, console, lambda folder: draw_hop(report, folder))
+    return _written(report, arguments.json, console, lambda folder: [draw_hop(report, arguments.json)])

@@ -17,7 +17,6 @@ COLOURS = {
     "decode": BLUE, "session": "#56B4E9", "routing": GREEN, "work": INK, "encode": PINK, "rest": GREY,
     "log": "#F0E442", "send": ORANGE, "wake-up": "#E69F00",
 }  # fmt: skip
-FILE = "hop.png"
 
 
 def show_hop(report: HopReport, console: Console) -> None:
@@ -107,8 +106,8 @@ def _rows(rows: int) -> str:
     return "1 row" if rows == 1 else f"{rows} rows"
 
 
-def draw_hop(report: HopReport, folder: Path) -> list[Path]:
-    """Write the picture; its path."""
+def draw_hop(report: HopReport, beside: Path) -> Path:
+    """Draw it, with the name of the JSON file beside it."""
     sizes = [counted.rows for counted in report.counted]
     figure, panels = pyplot().subplots(1, len(sizes) + 1, figsize=(13, 4.8), dpi=DPI, layout="constrained")
     for axes, rows in zip(panels, sizes, strict=False):
@@ -116,11 +115,13 @@ def draw_hop(report: HopReport, folder: Path) -> list[Path]:
     _live_bars(panels[-1], report.live)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.suptitle("What a frame costs each process: microseconds of CPU (line: its budget)")
-    return [save(figure, folder / FILE)]
+    panels[0].set_ylabel("microseconds of CPU a frame")
+    figure.suptitle("What a frame costs each process (line: its budget)")
+    return save(figure, beside.with_suffix(".png"))
 
 
 def _bars(axes: Any, report: HopReport, rows: int) -> None:
+    tops: list[tuple[int, float, float]] = []
     for place, process in enumerate(PROCESSES):
         lines = {line.stage: line for line in lines_of(report, process, rows)}
         bottom = 0.0
@@ -128,9 +129,14 @@ def _bars(axes: Any, report: HopReport, rows: int) -> None:
             height = lines[stage].us if stage in lines else 0.0
             axes.bar(place, height, bottom=bottom, color=colour, width=0.65, label=stage if place == 0 else None)
             bottom += height
-        axes.text(place, bottom, f"{bottom:,.0f}", ha="center", va="bottom", fontsize=8.5)
         budget = sum(line.budget_us for line in lines.values())
         axes.hlines(budget, place - 0.42, place + 0.42, color="black", lw=1.4)
+        tops.append((place, bottom, budget))
+    room = 0.06 * max(max(top, budget) for _, top, budget in tops)
+    for place, top, budget in tops:  # above the line of the budget, if that would strike the number through
+        axes.text(
+            place, budget if top <= budget < top + room else top, f"{top:,.0f}", ha="center", va="bottom", fontsize=8.5
+        )
     axes.set_xticks(range(len(PROCESSES)), [process.replace(", ", "\n") for process in PROCESSES])
     _finish(axes, f"stages, {_rows(rows)} a frame")
 

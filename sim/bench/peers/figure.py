@@ -28,10 +28,17 @@ COLOURS = {
 def draw_peers(report: PeersReport, beside: Path) -> Path:
     """Draw it, with the name of the JSON file beside it."""
     cells = [cell for cell in report.settings.cells if report.summaries(cell.name)]
-    size = (6.0 + 0.8 * len(cells), 5.4)
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=size, dpi=DPI, layout="constrained", width_ratios=(2, 1))
+    curves = sweep(report)
+    panels = 2 if curves else 1
+    size = (2.4 + 3.6 * panels + 0.8 * len(cells), 5.4)
+    widths = (2, 1)[:panels]
+    figure, axes = pyplot().subplots(
+        1, panels, figsize=size, dpi=DPI, layout="constrained", width_ratios=widths, squeeze=False
+    )
+    left = axes[0, 0]
     _bars(left, report, [cell.name for cell in cells])
-    _curves(right, report)
+    if curves:
+        _curves(axes[0, 1], curves)
     figure.suptitle(f"one job by every peer: CPU of all processes per update, {report.settings.rows:,} rows")
     handles, labels = left.get_legend_handles_labels()
     if handles:
@@ -41,10 +48,12 @@ def draw_peers(report: PeersReport, beside: Path) -> Path:
 
 def _bars(axes: Any, report: PeersReport, cells: list[str]) -> None:
     peers = list(dict.fromkeys(line.peer for line in report.lines))
+    least = np.inf
     width = 0.8 / max(1, len(peers))
     for number, peer in enumerate(peers):
         found = [report.summaries(cell).get(peer) for cell in cells]
         heights = [line.cpu_us if line and line.cpu_us else np.nan for line in found]
+        least = np.nanmin([least, *heights])
         places = np.arange(len(cells)) + (number - (len(peers) - 1) / 2) * width
         bars = axes.bar(places, heights, width, color=COLOURS.get(peer, INK), label=peer)
         for bar, line in zip(bars, found, strict=True):
@@ -52,18 +61,19 @@ def _bars(axes: Any, report: PeersReport, cells: list[str]) -> None:
                 bar.set_hatch("//")  # wrong answers, or it did not keep up
                 bar.set_edgecolor("white")
     axes.set_yscale("log")
+    if np.isfinite(least):
+        axes.set_ylim(bottom=10 ** np.floor(np.log10(least) - 0.1))  # the shortest bar has a length, too
     axes.set_xticks(np.arange(len(cells)), cells, rotation=30, ha="right")
     axes.set_ylabel("microseconds per update (log)")
     axes.set_title("hatched: fell behind, or wrong answers", fontsize=9.5)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _plain_ticks(axes)
     axes.grid(axis="y", alpha=0.25)
     axes.set_axisbelow(True)
 
 
-def _curves(axes: Any, report: PeersReport) -> None:
+def _curves(axes: Any, curves: dict[str, list[tuple[int, float]]]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
-    curves = sweep(report)
     for peer, points in curves.items():
         connections, cpu = zip(*points, strict=True)
         axes.plot(connections, cpu, "o-", color=COLOURS.get(peer, INK))
@@ -74,8 +84,13 @@ def _curves(axes: Any, report: PeersReport) -> None:
         if at is not None:
             axes.axvline(at, ls=":", color=COLOURS[ours])
             axes.annotate(f"{at:,.0f}", (at, 0.02), xycoords=("data", "axes fraction"), color=COLOURS[ours])
-    axes.set_xlabel("connections, 50 subscriptions each (log)")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
+    axes.set_xlabel("connections (log), 50 subscriptions each")
+    _plain_ticks(axes)
     axes.grid(alpha=0.25)
-    axes.set_title(f"single rows; dotted: where we fall below {REFERENCE}", fontsize=9.5)
+    axes.set_title(f"single rows; dotted: from here on\nless CPU than {REFERENCE}", fontsize=9.5)
+
+
+def _plain_ticks(axes: Any) -> None:
+    """Label a logarithmic axis 1, 2, 5, 10, .."""
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:,g}" if f"{value:.0e}"[0] in "25" else "")

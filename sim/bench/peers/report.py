@@ -16,6 +16,8 @@ from hullcast.sim.output.text import factor, number, plain_table
 
 OURS = ("hullcast", "hullcast-nodes")
 REFERENCE = "nats"
+#: Who is better by less than this share has not won: two runs of the same peer easily differ by more (PEERS.md).
+CLOSE = 0.1
 KEPT = {"synced": "synced to disk", "written": "written, but not synced", "memory": "in memory only"}
 
 
@@ -161,8 +163,11 @@ def show_peers(report: PeersReport, console: Console) -> None:
         _show_cell(cell, report.summaries(cell.name), console)
     for name, why in report.skipped.items():
         console.print(f"{name}: skipped: {why}", soft_wrap=True)
+    console.print()
     for sentence in (*wins(report), *crossovers(report)):
         console.print(sentence, soft_wrap=True)
+    if settings.rounds == 1:
+        console.print("One round only: run it again before you rely on a difference.")
     console.print(
         "*: did not keep up. CPU: of all processes (servers, publisher, clients), an update. x: beside NATS with "
         "client state in the same round. ms: from publishing (offered: from when it was due) to the event. bytes: "
@@ -170,6 +175,7 @@ def show_peers(report: PeersReport, console: Console) -> None:
         style="dim",
     )
     if report.goals:
+        console.print()
         console.print(goals_table(report.goals))
 
 
@@ -201,25 +207,35 @@ def _show_cell(cell: Cell, summaries: Mapping[str, PeerSummary], console: Consol
 
 
 def wins(report: PeersReport) -> list[str]:
-    """Where each peer is the best of those measured: least CPU, most updates/s, lowest p50."""
+    """Where each peer is clearly the best of those that kept up with right answers: least CPU, most updates/s, lowest
+    p50; and where it is too close to say."""
     won: dict[str, dict[str, list[str]]] = {}
+    close: dict[str, list[str]] = {}
     measures: tuple[tuple[str, Callable[[PeerSummary], float | None], bool], ...] = (
         ("least CPU", lambda s: s.cpu_us or None, False),
         ("most updates/s", lambda s: s.updates_s or None, True),
         ("lowest p50", lambda s: s.p50_ms, False),
     )
     for cell in report.settings.cells:
-        right = {name: line for name, line in report.summaries(cell.name).items() if not (line.wrong or line.failed)}
+        right = {
+            name: line
+            for name, line in report.summaries(cell.name).items()
+            if not (line.wrong or line.failed or line.kept_up is False)
+        }
         for what, value, largest in measures:
             if (what == "most updates/s") == (cell.rate is None) or what == "least CPU":
                 scores = {name: score for name, line in right.items() if (score := value(line)) is not None}
                 if len(scores) > 1:
-                    best = max(scores, key=scores.__getitem__) if largest else min(scores, key=scores.__getitem__)
-                    won.setdefault(best, {}).setdefault(what, []).append(cell.name)
-    return [
-        f"{name} wins: " + "; ".join(f"{what} in {', '.join(cells)}" for what, cells in by_measure.items())
-        for name, by_measure in won.items()
-    ]
+                    best, second = sorted(scores, key=scores.__getitem__, reverse=largest)[:2]
+                    low, high = sorted((scores[best], scores[second]))
+                    where = close if high <= low * (1 + CLOSE) else won.setdefault(best, {})
+                    where.setdefault(what, []).append(cell.name)
+    said = [f"{name} wins: {_in_cells(by_measure)}" for name, by_measure in won.items()]
+    return said + ([f"too close to say (the best two within {CLOSE:.0%}): {_in_cells(close)}"] if close else [])
+
+
+def _in_cells(by_measure: Mapping[str, list[str]]) -> str:
+    return "; ".join(f"{what} in {', '.join(cells)}" for what, cells in by_measure.items())
 
 
 def sweep(report: PeersReport) -> dict[str, list[tuple[int, float]]]:

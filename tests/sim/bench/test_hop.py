@@ -122,7 +122,8 @@ def test_the_report_is_shown_written_and_drawn(report: HopReport, tmp_path: Path
     read = json.loads((tmp_path / "hop.json").read_text())
     assert len(read["lines"]) == len(report.lines)
     assert {"user_us", "system_us", "loop_us", "wakes"} == read["live"][0]["used"]["server"].keys()
-    (picture,) = draw_hop(report, tmp_path)
+    picture = draw_hop(report, tmp_path / "second.json")
+    assert picture.name == "second.png"  # a run does not overwrite the picture of another
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

@@ -28,6 +28,7 @@ from hullcast.sim.bench.peers.report import PeerLine, PeersReport, crossing, cro
 from hullcast.sim.bench.peers.row_clients import LostUpdates, RowClient, packed
 from hullcast.sim.bench.peers.state import ClientState
 from hullcast.sim.bench.peers.workload import Job, Rows
+from hullcast.sim.output.goals import Goal, goals_table
 
 TINY = PeerSettings(
     (Cell("single", 60, 3, 1), Cell("hundred-20000", 60, 3, 20, 1_000)),
@@ -153,11 +154,20 @@ def line(peer: str, cell: str, cpu_us: float, **more: object) -> PeerLine:
 
 
 def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None:
-    cells = (Cell("single", 10_000, 4, 1), *(Cell(f"connections-{n}", 50 * n, n, 1) for n in (4, 16, 64)))
+    cells = (
+        Cell("single", 10_000, 4, 1),
+        Cell("single-2000", 10_000, 4, 1, 2_000),
+        *(Cell(f"connections-{n}", 50 * n, n, 1) for n in (4, 16, 64)),
+    )
     large = {"keeps": "written", "p50_ms": 1_234.0, "p99_ms": 12_345.0, "peak_mb": 12_345.0}
     lines = [
-        line("hullcast-nodes", "single", 90.0, client_bytes=10.0, **large, kept_up=False),
+        line("hullcast-nodes", "single", 80.0, client_bytes=10.0, **large),
         line("nats", "single", 100.0, client_bytes=40.0),
+        line("hullcast-nodes", "single-2000", 50.0, p50_ms=1.0, kept_up=False),
+        *(
+            line(peer, "single-2000", 100.0 + 9 * n, p50_ms=2.0 - n, kept_up=True)
+            for n, peer in enumerate(("nats", "redis"))
+        ),
     ]
     lines += [line("sqlite", "single", 1.0, wrong=3)]
     lines += [line("hullcast-nodes", f"connections-{n}", 80.0) for n in (4, 16, 64)]
@@ -165,18 +175,22 @@ def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None
     lines += [line("nats", "connections-64", 640.0, failed="too many")]
     report = report_of(*lines, cells=cells)
     report = replace(report, goals=peer_goals(report))
-    (nodes, nats) = wins(report)
+    (nodes, redis, nats, close) = wins(report)
     assert nodes.startswith("hullcast-nodes wins: least CPU in single, connections-16; most updates/s in single")
+    assert redis == "redis wins: lowest p50 in single-2000"  # a peer that did not keep up wins nothing
+    assert close == "too close to say (the best two within 10%): least CPU in single-2000"
     assert nats == "nats wins: least CPU in connections-4; most updates/s in connections-4"
     assert crossovers(report)[0].startswith("hullcast-nodes uses less CPU than nats from about 8 connections on")
     assert {(goal.name, goal.passed) for goal in report.goals} == {
         ("hullcast-nodes: single rows, sustained", True),
         ("hullcast-nodes: single rows, CPU beside NATS", True),
+        ("hullcast-nodes: 2,000 single rows/s, CPU beside NATS", True),
+        ("hullcast-nodes: 2,000 single rows/s, p50", True),
     }
     text = StringIO()
     show_peers(report, Console(file=text, width=80))
     for expected in (
-        "0.9x",
+        "0.8x",
         "hullcast-nodes*",
         "written, but not synced: hullcast-nodes",
         "redis: skipped: not here",
@@ -188,6 +202,16 @@ def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None
     write_json(report, tmp_path / "peers.json")
     assert json.loads((tmp_path / "peers.json").read_text())["lines"][0]["peer"] == "hullcast-nodes"
     assert draw_peers(report, tmp_path / "peers.json").read_bytes().startswith(b"\x89PNG")
+    alone = draw_peers(replace(report, settings=replace(report.settings, cells=cells[:2])), tmp_path / "two.json")
+    assert alone.read_bytes().startswith(b"\x89PNG")
+
+
+def test_goals_with_long_names_fit_in_80_columns() -> None:
+    line_of = Goal("200 connections, 50/s, CPU beside NATS", "<= 0.20x", "0.09x, 12 wrong", 0.0, "hullcast-nodes")
+    text = StringIO()
+    Console(file=text, width=80).print(goals_table([line_of]))
+    assert "…" not in text.getvalue()
+    assert "share" in text.getvalue()
 
 
 def test_the_crossing_is_where_the_curve_stays_below() -> None:
