@@ -146,9 +146,10 @@ class Gathered:
         if self._over:
             return
         if not self.number:
-            row = self.futures.index(future)
-            del self.futures[row], self.rows[row]
+            place = self.futures.index(future)
+            del self.futures[place]
             self.timed.discard(future)
+            self.size_bytes -= self.rows.pop(place).size_bytes
             if not self.rows:
                 self._within.withdraw(self)
         else:
@@ -263,6 +264,7 @@ class Gathering:
         """A change that was not sent has no rows left."""
         self._waiting.remove(change)
         change.turn.end()
+        self._look_settled()
 
     def refused(self) -> None:
         """A row was refused, and the rest of its change sent again: gather fewer for a while."""
@@ -276,14 +278,17 @@ class Gathering:
             self._on_the_way.discard(change)
             self.gate.leave(change.size_bytes)
         change.turn.end()
-        if not self._on_the_way and not self._waiting:
-            self._settled.set()
+        self._look_settled()
 
     async def settle(self) -> None:
         """Wait until every row has its receipt or was refused."""
         while self._on_the_way or self._waiting:
             self._settled.clear()
             await self._settled.wait()
+
+    def _look_settled(self) -> None:
+        if not self._on_the_way and not self._waiting:
+            self._settled.set()
 
     def close(self, error: HullcastError) -> None:
         """Nothing is sent any more: rows that have not left fail."""

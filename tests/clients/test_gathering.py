@@ -186,3 +186,17 @@ async def test_draining_waits_for_rows_that_have_not_left() -> None:
         await asyncio.sleep(0)
         await client.drain()
         assert [receipt.seq for receipt in await asyncio.gather(*calls)] == list(range(1, 11))
+
+
+async def test_draining_does_not_wait_for_a_row_that_was_given_up() -> None:
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint:
+        client = await hullcast.connect(endpoint, timeout=2 * LIMIT_S)
+        await client.execute(CREATE)
+        with client._gate.turn():  # another change is before it
+            call = asyncio.create_task(client.publish("T", {"K": 1, "X": 1.0}))
+            await asyncio.sleep(0)
+            draining = asyncio.create_task(client.drain())
+            await asyncio.sleep(0)
+            call.cancel()
+            await draining
+        await asyncio.gather(call, return_exceptions=True)
