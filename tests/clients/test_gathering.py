@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import hullcast
 from hullcast import testing
 from hullcast.clients.sdk import gathering
 from hullcast.network.wire import bodies, frames
+from tests.support.cluster import QUICK, cluster
 
 LIMIT_S = 60
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL)"
@@ -200,3 +202,19 @@ async def test_draining_does_not_wait_for_a_row_that_was_given_up() -> None:
             call.cancel()
             await draining
         await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_row_that_the_server_would_not_take_is_refused_and_holds_up_no_other() -> None:
+    small = replace(QUICK, message_bytes=64 << 10)
+    async with asyncio.timeout(LIMIT_S), cluster(0, link=small) as members, members.client() as client:
+        await client.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X TEXT)")
+        with pytest.raises(hullcast.TooLarge):
+            await client.publish("T", {"K": 1, "X": "x" * 100_000})
+        assert client.statistics().waiting == 0
+        large = [client.publish("T", [{"K": key, "X": "x" * 50_000} for key in (1, 3)]), client.query("x" * 100_000)]
+        calls = [*large, client.publish("T", {"K": 2, "X": "y"})]
+        *refused, receipt = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(error) for error in refused] == [hullcast.TooLarge] * 2
+        assert isinstance(receipt, hullcast.Receipt)
+        assert receipt.seq == 1
+        assert client.statistics().waiting == 0
