@@ -218,3 +218,12 @@ async def test_a_row_that_the_server_would_not_take_is_refused_and_holds_up_no_o
         assert isinstance(receipt, hullcast.Receipt)
         assert receipt.seq == 1
         assert client.statistics().waiting == 0
+
+
+async def test_no_more_rows_travel_together_than_the_server_takes_at_once() -> None:
+    small = replace(QUICK, message_bytes=64 << 10)
+    async with asyncio.timeout(LIMIT_S), cluster(0, link=small) as members, members.client() as client:
+        await client.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X TEXT)")
+        rows = [{"K": key, "X": "\N{GRINNING FACE}" * 4_000} for key in range(20)]
+        receipts = await asyncio.gather(*(client.publish("T", row) for row in rows))
+        assert [receipt.seq for receipt in receipts] == list(range(1, 21))
