@@ -50,6 +50,7 @@ def share_under(value: float, limit: float) -> float:
 def goals_table(goals: Sequence[Goal]) -> Table:
     """The goals for the terminal, each with its verdict."""
     table = plain_table("goals", "goal", "target", "measured", "", "share")
+    table.columns[0].no_wrap = False  # in a narrow terminal a long name takes two lines, and the verdict stays whole
     for goal in goals:
         verdict = "[green]PASS[/]" if goal.passed else "[red]MISS[/]"
         table.add_row(goal.name, goal.target, goal.measured, verdict, f"{goal.share:.0%}")

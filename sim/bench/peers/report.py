@@ -128,8 +128,9 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
         least = limit < 0
         target = f"{'>=' if least else '<='} {number(abs(limit))}{unit}"
         share = got / -limit if least else limit / max(got, 1e-9)
-        wrong = f", {summary.wrong} wrong" if summary.wrong else ""
-        found.append(Goal(aim, target, f"{number(got)}{unit}{wrong}", 0.0 if wrong else share, peer))
+        spoilt = f", {summary.wrong} wrong" if summary.wrong else ""
+        spoilt += "*" if summary.kept_up is False else ""
+        found.append(Goal(aim, target, f"{number(got)}{unit}{spoilt}", 0.0 if spoilt else share, peer))
 
     nodes, direct = "hullcast-nodes", "hullcast"
     judge("single rows, sustained", "single", nodes, -10_000, lambda s: s.updates_s, "/s")
@@ -201,7 +202,7 @@ def _show_cell(cell: Cell, summaries: Mapping[str, PeerSummary], console: Consol
 
 
 def wins(report: PeersReport) -> list[str]:
-    """Where each peer is the best of those measured: least CPU, most updates/s, lowest p50."""
+    """Where each peer is the best of those that did the whole job: least CPU, most updates/s, lowest p50."""
     won: dict[str, dict[str, list[str]]] = {}
     measures: tuple[tuple[str, Callable[[PeerSummary], float | None], bool], ...] = (
         ("least CPU", lambda s: s.cpu_us or None, False),
@@ -209,7 +210,8 @@ def wins(report: PeersReport) -> list[str]:
         ("lowest p50", lambda s: s.p50_ms, False),
     )
     for cell in report.settings.cells:
-        right = {name: line for name, line in report.summaries(cell.name).items() if not (line.wrong or line.failed)}
+        summaries = report.summaries(cell.name).items()
+        right = {name: one for name, one in summaries if not (one.wrong or one.failed or one.kept_up is False)}
         for what, value, largest in measures:
             if (what == "most updates/s") == (cell.rate is None) or what == "least CPU":
                 scores = {name: score for name, line in right.items() if (score := value(line)) is not None}

@@ -154,10 +154,14 @@ def line(peer: str, cell: str, cpu_us: float, **more: object) -> PeerLine:
 
 def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None:
     cells = (Cell("single", 10_000, 4, 1), *(Cell(f"connections-{n}", 50 * n, n, 1) for n in (4, 16, 64)))
+    cells += (Cell("single-2000", 10_000, 4, 1, 2_000),)
     large = {"keeps": "written", "p50_ms": 1_234.0, "p99_ms": 12_345.0, "peak_mb": 12_345.0}
     lines = [
-        line("hullcast-nodes", "single", 90.0, client_bytes=10.0, **large, kept_up=False),
+        line("hullcast-nodes", "single", 90.0, client_bytes=10.0, **large),
         line("nats", "single", 100.0, client_bytes=40.0),
+        line("hullcast-nodes", "single-2000", 1.0, kept_up=False),  # not all was done with that
+        line("nats", "single-2000", 100.0, kept_up=True),
+        line("redis", "single-2000", 200.0, kept_up=True),
     ]
     lines += [line("sqlite", "single", 1.0, wrong=3)]
     lines += [line("hullcast-nodes", f"connections-{n}", 80.0) for n in (4, 16, 64)]
@@ -167,17 +171,19 @@ def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None
     report = replace(report, goals=peer_goals(report))
     (nodes, nats) = wins(report)
     assert nodes.startswith("hullcast-nodes wins: least CPU in single, connections-16; most updates/s in single")
-    assert nats == "nats wins: least CPU in connections-4; most updates/s in connections-4"
+    assert nats == "nats wins: least CPU in connections-4, single-2000; most updates/s in connections-4"
     assert crossovers(report)[0].startswith("hullcast-nodes uses less CPU than nats from about 8 connections on")
     assert {(goal.name, goal.passed) for goal in report.goals} == {
         ("hullcast-nodes: single rows, sustained", True),
         ("hullcast-nodes: single rows, CPU beside NATS", True),
+        ("hullcast-nodes: 2,000 single rows/s, CPU beside NATS", False),
     }
     text = StringIO()
     show_peers(report, Console(file=text, width=80))
     for expected in (
         "0.9x",
         "hullcast-nodes*",
+        "0.01x*",
         "written, but not synced: hullcast-nodes",
         "redis: skipped: not here",
         "nats failed: too many",
