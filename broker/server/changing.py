@@ -142,7 +142,7 @@ class Changing:
             if run.ready and (one.body.table != run.table or run.rows >= TOGETHER_ROWS):
                 run = self._apply(run, outcomes, now)
             judged = self._judge(place, one, run)
-            if judged is None:  # it is in this very run already, and was sent again
+            if judged is None:  # what becomes of those before it must be known first
                 run = self._apply(run, outcomes, now)
                 judged = self._judge(place, one, run)
             if isinstance(judged, _Ready):
@@ -154,14 +154,16 @@ class Changing:
         return outcomes
 
     def _judge(self, place: int, one: Arrived, run: _Run) -> _Ready | Outcome | Exception | None:
-        """Whether a publish may be applied behind those of the run; None if it is in the run."""
+        """Whether a publish may be applied behind those of the run; None if that shows when they have been applied."""
         try:
             return self._prepare(place, one, run)
         except Exception as error:  # noqa: BLE001  (`Brain` answers it; nothing has changed)
             return error
 
     def _prepare(self, place: int, one: Arrived, run: _Run) -> _Ready | Outcome | None:
-        """Judge a publish behind those of the run; the outcome, if it was applied before; None if it is in the run."""
+        """Judge a publish behind those of the run; the outcome, if it was applied before. None if the run must come
+        first: this one is in it already and was sent again, or is refused, which must not count while an earlier one of
+        its publisher may still have to come again."""
         body, request = one
         assert request.origin is not None, "Children fills it in"
         rights = self._rights()
@@ -181,6 +183,8 @@ class Changing:
                 raise TooLarge("rows in one batch", rows, most)
             return _Ready(place, one, publisher, self._engine.encoded(body.table, body.columns, body.absent))
         except HullcastError as error:
+            if before >= 0:
+                return None
             self._refuse(one, publisher, error)
             raise
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Rows, and about the bytes, of one change. More rows would hardly be cheaper each; and the server names one bad row at
 #: a time, so that a change is sent again for each.
 GATHERED_ROWS, GATHERED_BYTES = 1024, 1 << 20
+#: Where the parent takes only small frames, a quarter of one: a character is counted as a byte, and may take four.
+FRAME_PART = 4
 #: The fewest rows that are gathered after rows were refused.
 FEWEST_ROWS = 16
 #: While so many gathered changes have no receipt, the next one waits and grows. Of a sender there may be more: its
@@ -107,7 +109,7 @@ class Gathered:
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
 
-    def takes(self, row: Row, table: str, nan: Nan, sender: Sender | None, most: int) -> bool:
+    def takes(self, row: Row, table: str, nan: Nan, sender: Sender | None, most: int, most_bytes: int) -> bool:
         """Whether one more row may be gathered here."""
         return (
             self.names == row.names
@@ -116,7 +118,7 @@ class Gathered:
             and self.nan == nan
             and len(self.rows) < most
             and not (self.alone or row.alone)
-            and self.size_bytes + row.size_bytes <= GATHERED_BYTES
+            and self.size_bytes + row.size_bytes <= most_bytes
             and self.turn.is_last
         )
 
@@ -146,9 +148,10 @@ class Gathered:
         if self._over:
             return
         if not self.number:
-            row = self.futures.index(future)
-            del self.futures[row], self.rows[row]
+            place = self.futures.index(future)
+            del self.futures[place]
             self.timed.discard(future)
+            self.size_bytes -= self.rows.pop(place).size_bytes
             if not self.rows:
                 self._within.withdraw(self)
         else:
@@ -234,6 +237,10 @@ class Gathering:
         self._pump_soon = False
         self._settled = asyncio.Event()
 
+    @property
+    def _most_bytes(self) -> int:
+        return min(GATHERED_BYTES, self.line.dialer.message_bytes // FRAME_PART)
+
     def add(
         self, table: str, row: Row, nan: Nan, sender: Sender | None = None
     ) -> tuple[Gathered, asyncio.Future[int] | None]:
@@ -241,7 +248,7 @@ class Gathering:
         change = self._waiting[-1] if self._waiting else None
         if change is not None and change.names != row.names and set(change.names) == set(row.names):
             row = row._replace(names=change.names, values=tuple(map(row.as_dict().__getitem__, change.names)))
-        if change is None or not change.takes(row, table, nan, sender, self._most_rows):
+        if change is None or not change.takes(row, table, nan, sender, self._most_rows, self._most_bytes):
             change = Gathered(self, table, row, nan, sender)
             self._waiting.append(change)
             self.soon()
@@ -263,6 +270,7 @@ class Gathering:
         """A change that was not sent has no rows left."""
         self._waiting.remove(change)
         change.turn.end()
+        self._look_settled()
 
     def refused(self) -> None:
         """A row was refused, and the rest of its change sent again: gather fewer for a while."""
@@ -276,14 +284,17 @@ class Gathering:
             self._on_the_way.discard(change)
             self.gate.leave(change.size_bytes)
         change.turn.end()
-        if not self._on_the_way and not self._waiting:
-            self._settled.set()
+        self._look_settled()
 
     async def settle(self) -> None:
         """Wait until every row has its receipt or was refused."""
         while self._on_the_way or self._waiting:
             self._settled.clear()
             await self._settled.wait()
+
+    def _look_settled(self) -> None:
+        if not self._on_the_way and not self._waiting:
+            self._settled.set()
 
     def close(self, error: HullcastError) -> None:
         """Nothing is sent any more: rows that have not left fail."""
@@ -305,7 +316,8 @@ class Gathering:
     def _send_waiting(self) -> None:
         while self._waiting and self._waiting[0].turn.is_first:
             change = self._waiting[0]
-            growing = change.turn.is_last and len(change.rows) < self._most_rows and change.size_bytes < GATHERED_BYTES
+            has_room = len(change.rows) < self._most_rows and change.size_bytes < self._most_bytes
+            growing = change.turn.is_last and has_room
             most = ON_THE_WAY if change.sender is None else ON_THE_WAY_LAZY
             if (growing and len(self._on_the_way) >= most) or not self.gate.has_room(change.size_bytes):
                 return

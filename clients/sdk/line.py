@@ -32,6 +32,7 @@ from hullcast.network.wire.errors import (
     Overloaded,
     PeerClosed,
     TimedOut,
+    TooLarge,
 )
 
 if TYPE_CHECKING:
@@ -434,6 +435,8 @@ class Line:
         except Overloaded:
             log.warning("link stuck, dialing again", extra={"client": self._connection.name})
             self.dialer.redial(why="the queue to the server is full")
+        except TooLarge as error:
+            self._perform(self.session.not_taken(payload, error))
 
     def _settle(self, call: int, reply: Any, error: HullcastError | None) -> None:
         waiting = self._waiting.pop(call, None)

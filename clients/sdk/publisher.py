@@ -155,6 +155,8 @@ class SentRows:
             async with asyncio.timeout(timeout_s):
                 await future
         except TimeoutError:
+            if not future.cancelled():  # it came in the very moment in which the time was over
+                return
             why = next(iter(self._changes)).why_waiting()
             raise TimedOut(f"{words} the publisher for {self.table} ({why})", timeout_s) from None
         finally:

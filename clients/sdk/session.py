@@ -290,6 +290,15 @@ class ClientSession:
         request = frames.Request(call.sent_as, (), None, encoded, after, call.lost, call.apart, call.lazy)
         return [SendFrame(frames.encode(request))]
 
+    def not_taken(self, payload: bytes, error: TooLarge) -> list[Effect]:
+        """A frame is more than the present parent takes: whoever asked is told, and nobody waits for a reply."""
+        frame = frames.decode(payload)
+        call = self._sent.pop(frame.id, None) if isinstance(frame, frames.Request) else None
+        if call is None:
+            return []
+        call.sent_as = 0
+        return self._failed(call, error)
+
     # --- the link ------------------------------------------------------------------------------------------
 
     def link_up(self, fresh: bool) -> list[Effect]:

@@ -41,6 +41,7 @@ class Connections:
         self._handshake_s = handshake_s
         self._remotes: dict[int, object] = {}
         self._deadlines: dict[int, float] = {}  # oldest first; only connections that have one
+        self._expelled: set[int] = set()  # those of them that were told BYE
         self._identities: dict[int, bytes] = {}
         self.failed_handshakes = 0
         self.cut = 0
@@ -75,20 +76,25 @@ class Connections:
         """The connection was told BYE and should be gone by `at`; until then its last words may go out."""
         if descriptor in self._remotes:
             self._identities.pop(descriptor, None)
-            self._deadlines.setdefault(descriptor, at)
+            self._deadlines[descriptor] = min(at, self._deadlines.get(descriptor, at))
+            self._expelled.add(descriptor)
 
-    def sweep(self, now: float) -> None:
-        """Cut connections whose time is over; to be called when all they said was read."""
-        for descriptor in [descriptor for descriptor, at in self._deadlines.items() if at <= now]:
+    def sweep(self, now: float, *, all_read: bool) -> None:
+        """Cut connections whose time is over. Unless all that came was read, a stranger may have said HELLO; but those
+        that were told BYE have nothing more to say, and one that never stops sending would never be cut."""
+        over = [descriptor for descriptor, at in self._deadlines.items() if at <= now]
+        for descriptor in over if all_read else self._expelled.intersection(over):
             self._cut(descriptor)
 
     def _forget(self, descriptor: int) -> bytes | None:
         self._remotes.pop(descriptor, None)
         self._deadlines.pop(descriptor, None)
+        self._expelled.discard(descriptor)
         return self._identities.pop(descriptor, None)
 
     def _cut(self, descriptor: int) -> None:
         del self._deadlines[descriptor]
+        self._expelled.discard(descriptor)
         try:
             with sockets.socket(fileno=os.dup(descriptor)) as duplicate:
                 if duplicate.getpeername() == self._remotes[descriptor]:

@@ -217,6 +217,11 @@ class Dialer:
             self._mark()
 
     @property
+    def message_bytes(self) -> int:
+        """The largest payload that the parent takes; without a session, that we would take ourselves."""
+        return self._limits.message_bytes if self._bond is None else self._bond.session.message_bytes
+
+    @property
     def writable(self) -> bool:
         """Whether `send` would not add to a long queue. It adds to none while there is no session."""
         return self._bond is None or self._bond.session.writable

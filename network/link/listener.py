@@ -386,8 +386,7 @@ class Listener:
                     peer.session.excuse(late)
             while self._due and self._due[0][0] <= now:
                 self._look_at(heappop(self._due)[1], now)
-            if self._socket.drained:
-                self._connections.sweep(now)
+            self._connections.sweep(now, all_read=self._socket.drained)
         finally:
             self._tick_due = now + self._tick_s
             if not self._stopping and not self._socket.closed:

@@ -137,6 +137,11 @@ class Session:
         return min(self._spoke_at + self._heartbeat_s, self._heard_at + self._silence_s)
 
     @property
+    def message_bytes(self) -> int:
+        """The largest payload that the other end accepts."""
+        return self._message_bytes
+
+    @property
     def connected(self) -> bool:
         """Whether frames can fly."""
         return self._connected

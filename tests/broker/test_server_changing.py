@@ -136,3 +136,22 @@ def test_rows_that_only_travel_together_are_not_a_batch_that_is_too_large() -> N
     assert together.reply == bodies.Done(1, 1024)
     assert "rows in one batch: 1,024 is more than the limit of 1,000" in refusal(batch)
     assert "1,025" in refusal(more)
+
+
+def test_a_refusal_does_not_overtake_a_row_that_comes_again() -> None:
+    """That the first lacks a NOT NULL value shows only when the rows are applied, after all were judged."""
+    stock = desk()
+
+    def other(number: int, after: int, *rows: dict[str, Any], apart: bool = False) -> Arrived:
+        return arrived((("OTHER", list(rows)), ME, number, after, False, apart), number)
+
+    lacking = other(1, 0, {"K": 1, "V": 1.0}, {"K": 2}, apart=True)
+    refused, later = other(2, 1, {"K": 3, "V": "bad"}), other(3, 2, {"K": 1, "V": 3.0})
+    outcomes = stock.brain.publish([lacking, refused, later], 0.0)
+    assert "V" in refusal(outcomes[0])
+    assert "waits for its earlier change 1" in refusal(outcomes[1])
+    assert "waits for its earlier change 2" in refusal(outcomes[2])
+    mended, still, behind = stock.brain.publish([other(1, 0, {"K": 1, "V": 1.0}), refused, later], 0.0)
+    assert mended.reply == bodies.Done(1, 1)
+    assert "V" in refusal(still)
+    assert behind.reply == bodies.Done(2, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import hullcast
 from hullcast import testing
 from hullcast.clients.sdk import gathering
 from hullcast.network.wire import bodies, frames
+from tests.support.cluster import QUICK, cluster
 
 LIMIT_S = 60
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL)"
@@ -186,3 +188,42 @@ async def test_draining_waits_for_rows_that_have_not_left() -> None:
         await asyncio.sleep(0)
         await client.drain()
         assert [receipt.seq for receipt in await asyncio.gather(*calls)] == list(range(1, 11))
+
+
+async def test_draining_does_not_wait_for_a_row_that_was_given_up() -> None:
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint:
+        client = await hullcast.connect(endpoint, timeout=2 * LIMIT_S)
+        await client.execute(CREATE)
+        with client._gate.turn():  # another change is before it
+            call = asyncio.create_task(client.publish("T", {"K": 1, "X": 1.0}))
+            await asyncio.sleep(0)
+            draining = asyncio.create_task(client.drain())
+            await asyncio.sleep(0)
+            call.cancel()
+            await draining
+        await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_row_that_the_server_would_not_take_is_refused_and_holds_up_no_other() -> None:
+    small = replace(QUICK, message_bytes=64 << 10)
+    async with asyncio.timeout(LIMIT_S), cluster(0, link=small) as members, members.client() as client:
+        await client.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X TEXT)")
+        with pytest.raises(hullcast.TooLarge):
+            await client.publish("T", {"K": 1, "X": "x" * 100_000})
+        assert client.statistics().waiting == 0
+        large = [client.publish("T", [{"K": key, "X": "x" * 50_000} for key in (1, 3)]), client.query("x" * 100_000)]
+        calls = [*large, client.publish("T", {"K": 2, "X": "y"})]
+        *refused, receipt = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(error) for error in refused] == [hullcast.TooLarge] * 2
+        assert isinstance(receipt, hullcast.Receipt)
+        assert receipt.seq == 1
+        assert client.statistics().waiting == 0
+
+
+async def test_no_more_rows_travel_together_than_the_server_takes_at_once() -> None:
+    small = replace(QUICK, message_bytes=64 << 10)
+    async with asyncio.timeout(LIMIT_S), cluster(0, link=small) as members, members.client() as client:
+        await client.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, X TEXT)")
+        rows = [{"K": key, "X": "\N{GRINNING FACE}" * 4_000} for key in range(20)]
+        receipts = await asyncio.gather(*(client.publish("T", row) for row in rows))
+        assert [receipt.seq for receipt in receipts] == list(range(1, 21))

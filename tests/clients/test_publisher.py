@@ -14,7 +14,7 @@ import pytest
 import hullcast
 from hullcast import testing
 from hullcast.clients.sdk import gathering
-from hullcast.clients.sdk.publisher import REFUSALS_KEPT
+from hullcast.clients.sdk.publisher import REFUSALS_KEPT, SentRows
 from tests.clients.test_gathering import Outgoing
 from tests.support.cluster import PATIENCE_S, PATIENT, ProcessMember, cluster, wait_for
 
@@ -369,3 +369,20 @@ async def test_a_flush_that_is_cancelled_takes_nothing_with_it_and_draining_wait
         publisher.send(row(2))
         await client.drain()  # waits for rows that were sent
         assert publisher.acknowledged == 2
+
+
+class OneRow:
+    """A change, as far as `SentRows` looks at it."""
+
+    size_bytes, rows = 100, (row(1),)
+
+
+async def test_a_receipt_that_comes_when_the_time_is_over_is_not_too_late() -> None:
+    sent = SentRows("T", None)
+    change: Any = OneRow()
+    sent.put(change, 100)
+    loop = asyncio.get_running_loop()
+    flushing = asyncio.create_task(sent.flushed(0.0))
+    loop.call_soon(sent.over, change, 1)  # behind the task's first step, before its timeout
+    await flushing
+    assert (sent.acknowledged, sent.waiting_bytes) == (1, 0)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import socket as sockets
+import struct
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ import msgpack  # type: ignore[import-untyped]  # has no types
 import pytest
 import zmq
 
-from hullcast.network.link.connections import raise_open_files
+from hullcast.network.link.connections import Connections, raise_open_files
 from hullcast.network.link.dialer import Dialer
 from hullcast.network.link.header import (
     BUNDLE_BYTES,
@@ -466,6 +467,32 @@ async def test_a_peer_that_breaks_the_protocol_is_closed(stranger: Opener) -> No
         assert isinstance(decode((await answer(socket))[0]), Bye)
 
 
+def test_whoever_was_told_bye_is_cut_while_others_keep_the_listener_busy() -> None:
+    """Or one that never stops sending would never be: not all that came is ever read."""
+    connections = Connections(strangers_most=10, handshake_s=9.0)
+    with sockets.create_server(("127.0.0.1", 0)) as server:
+        pairs = []
+        for _ in range(2):
+            dialed = sockets.create_connection(server.getsockname())
+            pairs.append((dialed, server.accept()[0]))
+        (stranger, to_stranger), (told, to_told) = pairs
+        for accepted in (to_stranger, to_told):
+            event = struct.pack("=hi", zmq.Event.ACCEPTED, accepted.fileno())
+            connections.apply(Message(zmq.Frame(event), []), 0.0)
+        connections.expel(to_told.fileno(), 0.5)
+        connections.sweep(0.4, all_read=True)
+        assert connections.cut == 0
+        connections.sweep(9.0, all_read=False)  # the stranger's HELLO may be unread
+        assert connections.cut == 1
+        assert told.recv(1) == b""
+        connections.sweep(9.0, all_read=True)
+        assert connections.cut == 2
+        assert stranger.recv(1) == b""
+        for dialed, accepted in pairs:
+            dialed.close()
+            accepted.close()
+
+
 async def test_connections_that_say_nothing_are_cut(stranger: Opener) -> None:
     limits = replace(QUICK, handshake_s=0.3, strangers=5)
     async with running_listener(limits=limits) as (listener, _):
@@ -856,7 +883,7 @@ async def test_a_thousand_clients_that_come_at_once_are_all_taken_in_at_the_firs
 def test_the_limit_of_open_files_is_raised_and_a_warning_says_if_that_is_not_enough(hard: int, warned: bool) -> None:
     program = f"""
 import logging, resource
-from hullcast.network.link.connections import raise_open_files
+from hullcast.network.link.connections import Connections, raise_open_files
 logging.basicConfig()
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, {hard}))
 raise_open_files(10_000)

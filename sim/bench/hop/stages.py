@@ -150,6 +150,7 @@ class Wire:
         self.number, self.role, self.name, self.key, self.listen, self.closed = number, role, role, None, None, False
         self.state, self.failure, self.mismatch, self.endpoint = "up", "", None, "tcp://127.0.0.1:1"
         self.endpoints: Sequence[str] = (self.endpoint,)
+        self.message_bytes = _LIMITS.message_bytes
         self.sent_messages = self.received_messages = self.sent_bytes = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.session = Session(_LIMITS, 0.0)

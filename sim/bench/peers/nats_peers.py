@@ -1,6 +1,6 @@
 """NATS: the broker carries every row to every client, which keeps them all and evaluates its own ranges.
 
-`NatsCore` publishes and forgets; `JetStream` keeps a stream in files and acknowledges each publish.
+Core NATS publishes and forgets; with JetStream it keeps a stream in files and acknowledges each publish.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 
 from hullcast.sim.bench.peers.interface import Facts, Part, Seen, ServerProcess, executable, free_port, importable
 from hullcast.sim.bench.peers.row_clients import RowClients, packed
+from hullcast.sim.bench.peers.sending import WINDOW
 from hullcast.sim.bench.peers.workload import Call, Job
 
 SUBJECT, STREAM = "stock", "STOCK"
 PLACES = ("/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
 INSTALL = "apt install nats-server, or a release from github.com/nats-io/nats-server"
-#: Rows on the way before the publisher waits for the slowest client, and JetStream publishes without acknowledgement.
-WINDOW, UNACKNOWLEDGED = 256, 256
+#: JetStream publishes without acknowledgement, at most.
+UNACKNOWLEDGED = 256
 
 
 class Nats:

@@ -130,8 +130,9 @@ def peer_goals(report: PeersReport) -> tuple[Goal, ...]:
         least = limit < 0
         target = f"{'>=' if least else '<='} {number(abs(limit))}{unit}"
         share = got / -limit if least else limit / max(got, 1e-9)
-        wrong = f", {summary.wrong} wrong" if summary.wrong else ""
-        found.append(Goal(aim, target, f"{number(got)}{unit}{wrong}", 0.0 if wrong else share, peer))
+        spoilt = f", {summary.wrong} wrong" if summary.wrong else ""
+        spoilt += "*" if summary.kept_up is False else ""
+        found.append(Goal(aim, target, f"{number(got)}{unit}{spoilt}", 0.0 if spoilt else share, peer))
 
     nodes, direct = "hullcast-nodes", "hullcast"
     judge("single rows, sustained", "single", nodes, -10_000, lambda s: s.updates_s, "/s")

@@ -184,14 +184,15 @@ def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None
     assert {(goal.name, goal.passed) for goal in report.goals} == {
         ("hullcast-nodes: single rows, sustained", True),
         ("hullcast-nodes: single rows, CPU beside NATS", True),
-        ("hullcast-nodes: 2,000 single rows/s, CPU beside NATS", True),
-        ("hullcast-nodes: 2,000 single rows/s, p50", True),
+        ("hullcast-nodes: 2,000 single rows/s, CPU beside NATS", False),  # not all was done with that
+        ("hullcast-nodes: 2,000 single rows/s, p50", False),
     }
     text = StringIO()
     show_peers(report, Console(file=text, width=80))
     for expected in (
         "0.8x",
         "hullcast-nodes*",
+        "1.00 ms*",
         "written, but not synced: hullcast-nodes",
         "redis: skipped: not here",
         "nats failed: too many",
