@@ -467,8 +467,11 @@ class Dialer:
     def _apply(self, header: Header) -> None:
         if isinstance(header, Bye):
             self._say_bye("leaving", "as you said")
+            again = None
+            if header.code == "unknown" and self._bond is not None:  # it is there, but was restarted: begin anew
+                again, self._tries = self._endpoint, 0
             self._lose_session()
-            self._lost(f"{header.code}: {header.text}")
+            self._lost(f"{header.code}: {header.text}", target=again)
         elif self.state == "stopped":
             return
         elif isinstance(header, Welcome):

@@ -271,6 +271,22 @@ async def test_a_peer_that_sends_a_broken_bundle_is_closed(stranger: Opener, mes
         await wait_until(lambda: c.frames == [b"unhurt"])
 
 
+async def test_a_parent_that_was_restarted_is_dialed_again_at_once() -> None:
+    patient = replace(QUICK, backoff_s=600.0, backoff_most_s=600.0)
+    async with (
+        running_listener() as (before, _),
+        running_listener() as (after, parent),
+        running_proxy(before.endpoint) as proxy,
+        running_dialer(proxy.endpoint, limits=patient) as (_, child),
+    ):
+        proxy.retarget(after.endpoint)
+        proxy.cut()
+        await wait_until(lambda: len(child.ups) == 2)
+        assert child.ups[1][1]  # fresh: the one that answers knows nothing of the session
+        assert after.statistics().refused == {"unknown": 1}
+        assert len(parent.joined) == 1
+
+
 async def test_a_stalled_connection_is_noticed_and_resumed() -> None:
     async with (
         running_listener() as (listener, parent),
