@@ -346,7 +346,7 @@ def _decode_request(data: bytes, limits: WireLimits) -> Request:
     begin = _REQUEST_HEADER.size + 4 * hops
     end = begin + size
     if size > _ORIGIN_BYTES or end > len(data) or flags > _ALL_FLAGS or max(number, after) > fields.MOST:
-        raise BadFrame("a request with a number, a flag or an origin that cannot be")
+        raise BadFrame("a request with an impossible number, flag or size of its origin")
     _check_body(len(data) - end, "a request's body", limits)
     origin = _origin(data[begin:end]) if size else None
     return Request(
@@ -370,7 +370,7 @@ def _origin(data: bytes) -> Origin:
         name = data[end:].decode("utf-8", "surrogatepass")
         return Origin(None if length == _KEYLESS else data[1:end].decode("utf-8", "surrogatepass"), name)
     except UnicodeDecodeError:
-        raise BadFrame("an origin that is no text") from None
+        raise BadFrame("the origin of a request is not UTF-8") from None
 
 
 def _decode_reply(data: bytes, limits: WireLimits) -> Reply:
@@ -382,7 +382,7 @@ def _decode_reply(data: bytes, limits: WireLimits) -> Reply:
     begin = _REPLY_HEADER.size + 4 * hops
     end = begin + size
     if end > len(data) or number > fields.MOST:
-        raise BadFrame("a reply with a number or installs that cannot be")
+        raise BadFrame("a reply with an impossible number or size of its installs")
     _check_body(len(data) - end, "a reply's body", limits)
     installs: tuple[Install, ...] = ()
     if size:
