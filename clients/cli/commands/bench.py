@@ -1,4 +1,4 @@
-"""`hullcast bench engine`, `nodes`, `covers`, `live`, `peers`, `hop`: beside Xie (2007), baselines, other systems."""
+"""`hullcast bench`: what the engine, a cluster, a frame and idle clients cost, beside baselines and other systems."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hullcast.sim.bench.figures import draw
 from hullcast.sim.bench.hop.measure import FULL_HOP, QUICK_HOP, run_hop
 from hullcast.sim.bench.hop.measure import STEPS as HOP_STEPS
 from hullcast.sim.bench.hop.report import draw_hop, show_hop
+from hullcast.sim.bench.idle import run_idle, show_idle
 from hullcast.sim.bench.live.cluster import FULL_LIVE, QUICK_LIVE
 from hullcast.sim.bench.live.measure import STEPS as LIVE_STEPS
 from hullcast.sim.bench.live.measure import run_live
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
-    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers|hop", dest="bench", required=True)
+    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers|hop|idle", dest="bench", required=True)
     engine = which.add_parser(
         "engine",
         help="messages, time, throughput and memory of the engine",
@@ -124,7 +125,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hop.add_argument(
         "--json", type=Path, metavar="FILE", help="write all figures there, and a PNG beside it (needs hullcast[bench])"
     )
-    for one in (covers, live):
+    idle = which.add_parser(
+        "idle",
+        help="what a gateway takes for clients that do nothing",
+        description="Connects so many clients at once to a gateway, and measures the CPU of all processes while nothing "
+        "happens, for each number of clients. The exit code is 0 either way.",
+    )
+    idle.add_argument(
+        "--clients",
+        type=whole(0),
+        nargs="+",
+        default=[0, 100, 1_000, 10_000],
+        metavar="N",
+        help="how many, one after the other (default 0 100 1000 10000)",
+    )
+    for one in (covers, live, idle):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     for one in (engine, nodes, covers, live, peers):
         one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
@@ -132,7 +147,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the benchmark that is asked for."""
-    benches = {"engine": _engine, "nodes": _nodes, "covers": _covers, "live": _live, "peers": _peers, "hop": _hop}
+    benches = {
+        "engine": _engine,
+        "nodes": _nodes,
+        "covers": _covers,
+        "live": _live,
+        "peers": _peers,
+        "hop": _hop,
+        "idle": _idle,
+    }
     return benches[arguments.bench](arguments, console)
 
 
@@ -225,3 +248,10 @@ def _hop(arguments: argparse.Namespace, console: Console) -> int:
         report = run_hop(QUICK_HOP if arguments.quick else FULL_HOP, tick)
     show_hop(report, console)
     return _written(report, arguments.json, console, lambda folder: [draw_hop(report, arguments.json)])
+
+
+def _idle(arguments: argparse.Namespace, console: Console) -> int:
+    with bar(console, len(arguments.clients)) as tick:
+        report = run_idle(arguments.clients, tick)
+    show_idle(report, console)
+    return _written(report, arguments.json, console)
