@@ -128,8 +128,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     idle = which.add_parser(
         "idle",
         help="what a gateway takes for clients that do nothing",
-        description="Connects so many clients at once to a gateway, and measures the CPU of all processes while nothing "
-        "happens, for each number of clients. The exit code is 0 either way.",
+        description="Connects so many clients at once to a gateway, and measures the CPU of all processes while "
+        "nothing happens, for each number of clients. The exit code is 0 either way.",
     )
     idle.add_argument(
         "--clients",
