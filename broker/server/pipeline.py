@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.frames import Request
 
+#: About what a step takes beside its contents.
+STEP_BYTES = 512
+
 
 class Step(NamedTuple):
     """An outcome, its encoded reply, the request it answers, and the rights by which that was allowed."""
@@ -29,7 +32,7 @@ class Step(NamedTuple):
         """About what it holds while it waits."""
         entry = self.outcome.entry
         installs = sum(install.points.nbytes for install in self.outcome.installs)
-        return len(self.reply) + installs + (len(entry.payload) if entry is not None else 0)
+        return STEP_BYTES + len(self.reply) + installs + (len(entry.payload) if entry is not None else 0)
 
 
 class Pipeline:

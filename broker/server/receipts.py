@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: How long a receipt that nobody waits for may stay, and how many of one client may.
 LAZY_S, LAZY_MOST = 0.05, 16
+#: Receipts of one reply. The slower the disk, the more are owed at once, and a frame has its limits.
+TOGETHER_MOST = 4096
 
 
 class OwedReceipts:
@@ -48,10 +50,12 @@ class OwedReceipts:
             self._send(route)
 
     def _send(self, route: tuple[int, ...]) -> None:
-        changes = self._owed.pop(route)
-        number, first, last = changes[-1]
-        body = Done(first, last) if len(changes) == 1 else Receipts(tuple(changes))
-        self._answer(Reply(number, route, (), bodies.encode(body)))
+        owed = self._owed.pop(route)
+        for start in range(0, len(owed), TOGETHER_MOST):
+            changes = owed[start : start + TOGETHER_MOST]
+            number, first, last = changes[-1]
+            body = Done(first, last) if len(changes) == 1 else Receipts(tuple(changes))
+            self._answer(Reply(number, route, (), bodies.encode(body)))
 
     def close(self) -> None:
         """Send what is owed; nothing is sent later."""

@@ -199,14 +199,17 @@ class Server:
         assert request.origin is not None, "Children fills it in"
         self.requests += 1
         origin, owner = request.origin, owner_of(request)
-        if self._stopping:  # past the pipeline, which is being emptied
+        unavailable: Unavailable | None = None
+        if self._stopping:
+            unavailable = ConnectionLost("the server is stopping")
+        elif self.pipeline.full:
+            unavailable = Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
+        if unavailable is not None:  # past the pipeline, which is being emptied, or has no room for refusals either
             if request.id:
-                refusal = Failed(*to_wire(ConnectionLost("the server is stopping")))
-                self.children.answer(Reply(request.id, request.route, (), bodies.encode(refusal)))
+                refusal = bodies.encode(Failed(*to_wire(unavailable)))
+                self.children.answer(Reply(request.id, request.route, (), refusal))
             return
         try:
-            if self.pipeline.full:
-                raise Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
             body = bodies.decode(request.body)
             if isinstance(body, bodies.Publish):
                 self._gather(Arrived(body, request))
@@ -289,6 +292,8 @@ class Server:
 
     def _put(self, request: Request, outcome: Outcome) -> None:
         assert self.pipeline is not None
+        if outcome.entry is None and request.body:  # only the log needs it; the reply may wait for long
+            request = request._replace(body=b"")
         self.pipeline.put(Step(request, *_encoded(outcome), self.children.rights))
 
     def _release(self, steps: list[Step]) -> None:

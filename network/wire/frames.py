@@ -205,11 +205,11 @@ def _encode_reply(frame: Reply, limits: WireLimits) -> bytes:
 @lru_cache(maxsize=1024)
 def origin_bytes(origin: Origin) -> bytes:
     """An origin as requests carry it; a gateway needs the same few again and again."""
-    key = b"" if origin.key is None else origin.key.encode("utf-8", "surrogatepass")
+    key = b"" if origin.key is None else origin.key.encode()
     length = _KEYLESS if origin.key is None else len(key)
     if length > _KEYLESS or (length == _KEYLESS and origin.key is not None):
         raise TooLarge("bytes of a key", len(key), _KEYLESS - 1)
-    found = bytes((length,)) + key + origin.name.encode("utf-8", "surrogatepass")
+    found = bytes((length,)) + key + origin.name.encode()
     if len(found) > _ORIGIN_BYTES:
         raise TooLarge("bytes of an origin", len(found), _ORIGIN_BYTES)
     return found
@@ -367,8 +367,7 @@ def _origin(data: bytes) -> Origin:
     if end > len(data):
         raise BadFrame("an origin shorter than its key")
     try:
-        name = data[end:].decode("utf-8", "surrogatepass")
-        return Origin(None if length == _KEYLESS else data[1:end].decode("utf-8", "surrogatepass"), name)
+        return Origin(None if length == _KEYLESS else data[1:end].decode(), data[end:].decode())
     except UnicodeDecodeError:
         raise BadFrame("the origin of a request is not UTF-8") from None
 

@@ -11,7 +11,7 @@ import pytest
 from hullcast.broker.log.commit_log import CommitLog
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.server.outcome import LogEntry, Outcome
-from hullcast.broker.server.pipeline import Pipeline, Step
+from hullcast.broker.server.pipeline import STEP_BYTES, Pipeline, Step
 from hullcast.network.wire.bodies import Synced
 from hullcast.network.wire.errors import LogBroken
 from hullcast.network.wire.frames import Request
@@ -52,7 +52,7 @@ async def test_nothing_leaves_before_the_disk_has_it() -> None:
     pipeline.put(step(2, durable=False))  # a read that saw the row must not tell of it either
     await settle()
     assert left == []
-    assert pipeline.waiting_bytes == 10
+    assert pipeline.waiting_bytes == 10 + 2 * STEP_BYTES
     log.may_sync.set()
     await pipeline.stop()
     assert left == [1, 2]
@@ -98,7 +98,7 @@ async def test_a_broken_log_ends_the_pipeline_and_releases_nothing() -> None:
 
 async def test_it_says_when_too_much_waits() -> None:
     log = SlowLog()
-    pipeline = Pipeline(log, lambda steps: None, 20)
+    pipeline = Pipeline(log, lambda steps: None, 20 + 2 * STEP_BYTES)
     said = [pipeline.full]
     for number in (1, 2):
         pipeline.put(step(number, durable=True))
@@ -106,6 +106,19 @@ async def test_it_says_when_too_much_waits() -> None:
     log.may_sync.set()
     await pipeline.stop()
     assert [*said, pipeline.full] == [False, False, True, False]
+
+
+async def test_what_is_not_for_the_disk_counts_too_while_it_waits() -> None:
+    log = SlowLog()
+    pipeline = Pipeline(log, lambda steps: None, 10 * STEP_BYTES)
+    pipeline.put(step(1, durable=True))
+    for number in range(2, 11):
+        assert not pipeline.full
+        pipeline.put(step(number, durable=False))
+    assert pipeline.full
+    log.may_sync.set()
+    await pipeline.stop()
+    assert pipeline.waiting_bytes == 0
 
 
 async def test_steps_on_their_way_can_be_looked_at() -> None:

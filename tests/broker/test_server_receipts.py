@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from hullcast.broker.server.receipts import LAZY_MOST, OwedReceipts
+from hullcast.broker.server.receipts import LAZY_MOST, TOGETHER_MOST, OwedReceipts
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Receipts
 from hullcast.network.wire.frames import Reply, Request
+from hullcast.network.wire.limits import DEFAULT
 
 HERE, THERE = (1,), (2, 7)
 
@@ -89,3 +90,15 @@ async def test_one_that_nobody_waits_for_leaves_when_its_time_has_come() -> None
             await came.wait()
         came.clear()
         assert [told[0] for told in sent.told()] == [number]
+
+
+async def test_as_many_as_a_slow_disk_lets_gather_leave_in_replies_that_every_receiver_takes() -> None:
+    sent = Sent()
+    receipts = OwedReceipts(sent.append)
+    count = DEFAULT.objects // 3 + 1  # more than one frame may have
+    for number in range(1, count + 1):
+        receipts.owe(Request(number, HERE, None, b""), Done(number, number))
+    receipts.settle()
+    told = sent.told()
+    assert [change for _, _, changes in told for change in changes] == [(n, n, n) for n in range(1, count + 1)]
+    assert all(number == changes[-1][0] and len(changes) <= TOGETHER_MOST for number, _, changes in told)

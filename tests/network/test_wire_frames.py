@@ -173,6 +173,8 @@ def test_requests_and_replies_are_as_the_page_says() -> None:
         (request_bytes(origin=b"\xffann")[:24], "impossible"),
         (request_bytes(origin=b"\x04abc"), "shorter than its key"),
         (request_bytes(origin=b"\xff\xff"), "not UTF-8"),
+        (request_bytes(origin=b"\x03\xed\xa0\x80ann"), "not UTF-8"),  # half a pair of surrogates: no hash takes it
+        (request_bytes(origin=b"\xff\xed\xa0\x80"), "not UTF-8"),
         (reply_bytes()[:13], "header is not whole"),
         (reply_bytes(hops=1), "header is not whole"),
         (reply_bytes(size=1), "impossible"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,6 +18,8 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from hullcast.broker.server.pipeline import STEP_BYTES
+from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.link.header import Ack, Bye, Data, Header, Hello, Resend, Welcome, decode, encode
 from hullcast.network.node.node import Node
@@ -330,3 +334,43 @@ async def test_a_greedy_child_does_not_fill_the_way_up_for_others() -> None:
             await asked
         assert root.status()["greedy_refused"] == root.greedy_refused
         stranger.close()
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["retries", "refusals"])
+async def test_while_the_disk_stands_still_requests_without_end_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """Of a change that was applied, and of one that is refused, nothing goes to the log; but its reply waits."""
+    may_sync = threading.Event()
+    most, size, count = 64 << 10, 100_000, 200
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, tmp_path, link=PATIENT, pending_bytes=most) as c,
+        c.client("server") as client,
+    ):
+        await client.execute("CREATE TABLE HOSTILE (K INTEGER PRIMARY KEY, S TEXT)")
+        member = c["server"]
+        assert isinstance(member, TaskMember)
+        server = member.service
+        assert isinstance(server, Server)
+        sync, before = server.log.write_and_sync, server.requests
+        monkeypatch.setattr(server.log, "write_and_sync", lambda: (may_sync.wait(PATIENCE_S), sync())[1])
+        stranger = Stranger(c.context, member.listen)
+        try:
+            stranger.hello("client")
+            await stranger.wait(Welcome)
+            publisher = os.urandom(16)
+            first = bodies.Publish("HOSTILE", {"K": 1, "S": "s"}, None, publisher, 1)
+            stranger.say(frames.encode(frames.Request(1, (), None, bodies.encode(first))))
+            table, change = ("HOSTILE", 1) if again else ("NOWHERE", 2)
+            other = bodies.Delete(table, Mixed(("s" * size,)), publisher, change)
+            for number in range(2, count + 2):
+                stranger.say(frames.encode(frames.Request(number, (), None, bodies.encode(other), again=again)))
+            await wait_for(lambda: server.requests == before + count + 1, "all were read")
+            assert server.pipeline is not None
+            assert sum(len(step.request.body) for step in server.pipeline) < most
+            assert len(list(server.pipeline)) <= 1 + most // STEP_BYTES, "the others were refused at once"
+        finally:
+            may_sync.set()
+            stranger.close()
+        await client.publish("HOSTILE", {"K": 2, "S": "others are served"})
