@@ -81,7 +81,7 @@ def _curves(axes: Any, curves: dict[str, list[tuple[int, float]]]) -> None:
     axes.xaxis.set_minor_formatter(lambda value, _: "")
     for ours in OURS:
         at = crossing(curves.get(ours, []), curves.get(REFERENCE, []))
-        if at is not None:
+        if at is not None and at > min(connections):  # else it crossed before the first point, if at all
             axes.axvline(at, ls=":", color=COLOURS[ours])
             axes.annotate(f"{at:,.0f}", (at, 0.02), xycoords=("data", "axes fraction"), color=COLOURS[ours])
     axes.set_xlabel("connections (log), 50 subscriptions each")

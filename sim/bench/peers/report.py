@@ -257,7 +257,14 @@ def crossovers(report: PeersReport) -> list[str]:
     for ours in OURS:
         if len(points.get(ours, ())) > 1 and len(points.get(REFERENCE, ())) > 1:
             at = crossing(points[ours], points[REFERENCE])
-            words = "with no number of connections measured" if at is None else f"from about {at:,.0f} connections on"
+            theirs = dict(points[REFERENCE])
+            fewest = min((x for x, _ in points[ours] if x in theirs), default=0)
+            if at is None:
+                words = "with no number of connections measured"
+            elif at <= fewest:
+                words = f"with every number of connections measured, {fewest:,} and more"
+            else:
+                words = f"from about {at:,.0f} connections on"
             said.append(f"{ours} uses less CPU than {REFERENCE} {words} (50 subscriptions each, single rows).")
     return said
 
@@ -271,4 +278,4 @@ def crossing(ours: list[tuple[int, float]], other: list[tuple[int, float]]) -> f
     for (x, gap), (next_x, next_gap) in zip(gaps[-2::-1], gaps[:0:-1], strict=True):
         if gap >= 0:
             return exp(x + (next_x - x) * gap / (gap - next_gap))
-    return exp(gaps[0][0])
+    return float(next(x for x, _ in ours if x in theirs))  # below from the first on: where it crossed is not known

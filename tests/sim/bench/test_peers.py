@@ -255,3 +255,10 @@ def test_an_interrupt_leaves_no_process_behind() -> None:
     gone, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
     assert gone
+
+
+def test_a_crossing_before_the_fewest_connections_is_not_named() -> None:
+    cells = tuple(Cell(f"connections-{n}", 50 * n, n, 1) for n in (16, 200))
+    lines = [line("hullcast", cell.name, 40.0) for cell in cells] + [line("nats", cell.name, 160.0) for cell in cells]
+    (said,) = crossovers(report_of(*lines, cells=cells))
+    assert "with every number of connections measured, 16 and more" in said
