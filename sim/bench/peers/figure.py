@@ -83,7 +83,8 @@ def _curves(axes: Any, curves: dict[str, list[tuple[int, float]]]) -> None:
         at = crossing(curves.get(ours, []), curves.get(REFERENCE, []))
         if at is not None and at > min(connections):  # else it crossed before the first point, if at all
             axes.axvline(at, ls=":", color=COLOURS[ours])
-            axes.annotate(f"{at:,.0f}", (at, 0.02), xycoords=("data", "axes fraction"), color=COLOURS[ours])
+            text = f"{at:,.{int(at < 10)}f}"
+            axes.annotate(text, (at, 0.02), xycoords=("data", "axes fraction"), color=COLOURS[ours])
     axes.set_xlabel("connections (log), 50 subscriptions each")
     _plain_ticks(axes)
     axes.grid(alpha=0.25)

@@ -264,7 +264,7 @@ def crossovers(report: PeersReport) -> list[str]:
             elif at <= fewest:
                 words = f"with every number of connections measured, {fewest:,} and more"
             else:
-                words = f"from about {at:,.0f} connections on"
+                words = f"from about {at:,.{int(at < 10)}f} connections on"
             said.append(f"{ours} uses less CPU than {REFERENCE} {words} (50 subscriptions each, single rows).")
     return said
 

@@ -180,7 +180,7 @@ def test_the_report_says_who_wins_where_and_judges_goals(tmp_path: Path) -> None
     assert redis == "redis wins: lowest p50 in single-2000"  # a peer that did not keep up wins nothing
     assert close == "too close to say (the best two within 10%): least CPU in single-2000"
     assert nats == "nats wins: least CPU in connections-4; most updates/s in connections-4"
-    assert crossovers(report)[0].startswith("hullcast-nodes uses less CPU than nats from about 8 connections on")
+    assert crossovers(report)[0].startswith("hullcast-nodes uses less CPU than nats from about 8.0 connections on")
     assert {(goal.name, goal.passed) for goal in report.goals} == {
         ("hullcast-nodes: single rows, sustained", True),
         ("hullcast-nodes: single rows, CPU beside NATS", True),
