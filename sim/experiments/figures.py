@@ -15,6 +15,8 @@ from hullcast.sim.experiments.report import goals_text, write_report
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder, write_text
 from hullcast.sim.output.goals import Goal
+from hullcast.sim.spark.options import SparkOptions
+from hullcast.sim.spark.session import DEFAULT
 
 S = TypeVar("S")
 
@@ -68,14 +70,14 @@ def run_figures(
     progress: StepProgress,
     *,
     data: Path | None = None,
-    master: str | None = None,
+    options: SparkOptions = DEFAULT,
     resume: bool = False,
     spark: SparkSession | None = None,
 ) -> FiguresFound:
     """Make the sections asked for, and write the report about them."""
     with (
         RunFolder(out, paper.plain(settings), resume=resume) as folder,
-        ExperimentRun(folder, progress, master=master, spark=spark) as run,
+        ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
         sections, goals = paper.measure(run, settings, asked, data)
         left_out = [f"{name}: {about} (not asked for)" for name, about in paper.sections.items() if name not in asked]

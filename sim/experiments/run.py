@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.spark.needs import check_workers, is_local
-from hullcast.sim.spark.session import path_to_read, path_to_write, spark_session
+from hullcast.sim.spark.options import SparkOptions
+from hullcast.sim.spark.session import DEFAULT, path_to_read, path_to_write, spark_session
 
-MEMORY = "2g"
 INTERVAL_S = 0.5
 
 
@@ -40,11 +40,11 @@ class ExperimentRun:
         folder: RunFolder,
         progress: StepProgress,
         *,
-        master: str | None = None,
+        options: SparkOptions = DEFAULT,
         spark: SparkSession | None = None,
     ) -> None:
         """`spark`: a session that is there already, and stays."""
-        self.folder, self.progress, self._master = folder, progress, master
+        self.folder, self.progress, self._options = folder, progress, options
         self._ends = ExitStack()
         self._spark = spark
 
@@ -61,8 +61,7 @@ class ExperimentRun:
         """The session, started when first asked for."""
         if self._spark is None:
             # Plans as they are: chunks have partitions of their own already, and a job for each stage would cost more.
-            options = {"spark_sql_adaptive_enabled": "false"}
-            session = spark_session(self._master, app="hullcast sim", memory=MEMORY, **options)
+            session = spark_session(self._options, app="hullcast sim", spark_sql_adaptive_enabled="false")
             spark = self._ends.enter_context(session)
             if not is_local(spark.sparkContext.master or ""):
                 check_workers(spark)

@@ -21,11 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.needs import check_java, check_master, is_local, worker_trouble
+from hullcast.sim.spark.options import SparkOptions
+from hullcast.sim.spark.storage import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+DEFAULT = SparkOptions()
 #: How long a JVM may take to stop before it is killed.
 STOP_S = 20.0
 #: How often the progress of tasks is asked for.
@@ -33,19 +36,18 @@ ASK_S = 0.25
 
 
 @contextmanager
-def spark_session(
-    master: str | None = None, *, app: str = "hullcast", memory: str = "2g", **options: str
-) -> Iterator[SparkSession]:
-    """A session on `master` (default: all cores of this machine); nothing of it is left after the block.
+def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **settings: str) -> Iterator[SparkSession]:
+    """A session where `options` say (default: all cores of this machine); nothing of it is left after the block.
 
     If this process has a session already, that one is used, as it is, and stays open: Spark allows no second.
-    `options` are Spark's own with `_` for `.`, e.g. `spark_sql_shuffle_partitions="64"`; they win over ours.
+    `settings` are Spark's own with `_` for `.`, e.g. `spark_sql_shuffle_partitions="64"`; they win over ours, and
+    those of `options` win over them.
     Executors of a cluster need the same Python and this package installed.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    wanted = master or LOCAL
+    wanted = options.master or LOCAL
     check_master(wanted)
     opened = SparkSession.getActiveSession()
     if opened is not None:
@@ -54,20 +56,24 @@ def spark_session(
         return
     check_java()
     conf = SparkConf(loadDefaults=False)
-    settings = _settings(wanted, app, memory) | {key.replace("_", "."): text for key, text in options.items()}
-    for key, text in settings.items():
+    given = {key.replace("_", "."): text for key, text in settings.items()}
+    for key, text in (_settings(wanted, app, options) | given | dict(options.conf)).items():
         conf.set(key, text)
-    with tempfile.TemporaryFile() as log, _environment(settings["spark.master"]), _interrupts_restored():
+    with tempfile.TemporaryFile() as log, _environment(wanted), _interrupts_restored():
         gateway, interrupted = _launch(conf, log)
         try:
             if interrupted:
                 raise KeyboardInterrupt
             try:
+                if options.event_log is not None:
+                    _make_folder(gateway.jvm, conf, options.event_log)
                 context = SparkContext(conf=conf, gateway=gateway)
                 context.setLogLevel("ERROR")
                 session = SparkSession(context)
             except Exception as error:
                 raise UsageError(f"no Spark session on {wanted}: {_cause(error)}") from error
+            if options.ui:
+                print(f"Spark's pages: {context.uiWebUrl}", file=sys.stderr, flush=True)
             try:
                 with told_in_a_line():
                     yield session
@@ -153,12 +159,20 @@ def watched(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[N
         thread.join()
 
 
-def _settings(master: str, app: str, memory: str) -> dict[str, str]:
+def _make_folder(jvm: Any, conf: Any, place: Place) -> None:
+    """Make a folder before there is a session: Spark starts with an event log only where one exists."""
+    path = jvm.org.apache.hadoop.fs.Path(place.to_write)
+    hadoop = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf._jconf)
+    path.getFileSystem(hadoop).mkdirs(path)
+
+
+def _settings(master: str, app: str, options: SparkOptions) -> dict[str, str]:
     settings = {
         "spark.master": master,
         "spark.app.name": app,
-        "spark.driver.memory": memory,
-        "spark.ui.enabled": "false",
+        "spark.driver.memory": options.memory,
+        "spark.ui.enabled": str(options.ui).lower(),
+        "spark.ui.port": "0",  # the system's choice
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is a type that Parquet gave up
@@ -167,6 +181,8 @@ def _settings(master: str, app: str, memory: str) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
         "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "hullcast-warehouse"),  # never made: no tables
     }
+    if options.event_log is not None:
+        settings |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": options.event_log.to_write}
     if is_local(master):
         cores = os.cpu_count() or 1
         settings |= {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -30,5 +31,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def spark() -> Iterator[SparkSession]:
     """A small session on two cores. The JVM's second compiler would cost more than it brings in a minute of tests."""
     options = {"spark_sql_shuffle_partitions": "4", "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    with spark_session("local[2]", app="tests", memory="1g", **options) as session:
+    with spark_session(SparkOptions("local[2]", memory="1g"), app="tests", **options) as session:
         yield session

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from hullcast.clients.cli.main import main
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.needs import Interpreter, check_java, check_master, check_workers, differences, worker_trouble
+from hullcast.sim.spark.options import SparkOptions, settings_of
 from hullcast.sim.spark.session import path_to_read, spark_session, told_in_a_line, watched
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def test_progress_is_told_and_ends_with_every_task(spark: SparkSession) -> None:
 
 
 def test_a_session_that_is_open_is_used_and_stays_open(spark: SparkSession) -> None:
-    with spark_session("local[1]") as other:
+    with spark_session(SparkOptions("local[1]")) as other:
         assert other is spark
     assert spark.range(3).count() == 3
 
@@ -279,6 +281,7 @@ def test_a_cluster_whose_workers_lack_the_package_is_refused_in_a_line_before_an
 def test_an_interrupt_leaves_no_process_and_no_words(tmp_path: Path, when: str) -> None:
     script = """
         import signal, sys, threading, time, psutil
+        from hullcast.sim.spark.options import SparkOptions
         from hullcast.sim.spark.session import spark_session
 
         me = psutil.Process()
@@ -295,7 +298,7 @@ def test_an_interrupt_leaves_no_process_and_no_words(tmp_path: Path, when: str) 
         started = threading.Event()
         threading.Thread(target=interrupt).start()
         try:
-            with spark_session("local[1]", memory="512m") as spark:
+            with spark_session(SparkOptions("local[1]", memory="512m")) as spark:
                 started.set()
                 spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("time").sleep(30)).collect()
             print("not interrupted")
@@ -331,11 +334,12 @@ def _environment_of(process: psutil.Process) -> dict[str, str]:
 def test_nothing_is_left_of_a_session_and_another_can_follow(tmp_path: Path) -> None:
     script = """
         import gc, os, threading, psutil
+        from hullcast.sim.spark.options import SparkOptions
         from hullcast.sim.spark.session import spark_session
 
         for _ in range(2):
             before = dict(os.environ)
-            with spark_session("local[1]", memory="512m") as spark:
+            with spark_session(SparkOptions("local[1]", memory="512m")) as spark:
                 assert spark.range(5).count() == 5
                 for process in psutil.Process().children(recursive=True):
                     for link in process.net_connections("tcp"):
@@ -356,3 +360,74 @@ def test_nothing_is_left_of_a_session_and_another_can_follow(tmp_path: Path) -> 
     )
     assert (done.stdout, done.stderr) == ("clean\n", "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--conf", "spark.executor.memory"], "--conf 'spark.executor.memory' is not KEY=VALUE"),
+        (["--conf", "=4g"], "is not KEY=VALUE"),
+        (["--conf", "executor.memory=4g"], "'executor.memory' is not a setting of Spark"),
+        (["--conf", "spark.master=local"], "spark.master has an option of its own: --master"),
+        (["--conf", "spark.sql.session.timeZone=CET"], "decides what is found"),
+        (["--driver-memory", "lots"], "'lots' is not an amount of memory; write it as 800m or 4g"),
+        (["--env", "environment"], "--env environment is not an archive (.tar.gz"),
+        (["--env", "gone.tar.gz"], "--env gone.tar.gz: no such file"),
+        (["--event-log", "hdfs://"], "hdfs:// names a storage, but no folder in it"),
+    ],
+)
+@pytest.mark.parametrize("command", [["traffic"], ["figures"], ["trace", "market", "--stocks", "3", "--days", "1"]])
+def test_options_that_cannot_be_are_refused_at_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")  # no Java: whoever came as far as Spark would say so
+    assert main(["sim", *command, "--out", "out", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_may_hold_signs_of_equality_and_the_last_one_counts() -> None:
+    given = ["spark.executor.extraJavaOptions=-Da=b", "spark.cores.max=1", "spark.cores.max=2"]
+    assert settings_of(given) == {"spark.executor.extraJavaOptions": "-Da=b", "spark.cores.max": "2"}
+    mount = "spark.hadoop.fs.viewfs.mounttable.c.link./x"
+    assert SparkOptions(conf={mount: "file:/x"}).conf[mount] == "file:/x"
+
+
+@pytest.mark.slow
+def test_settings_pages_and_event_log_are_as_asked_for(tmp_path: Path) -> None:
+    script = """
+        from pathlib import Path
+        from urllib.request import urlopen
+        from hullcast.sim.spark.options import SparkOptions
+        from hullcast.sim.spark.session import spark_session
+        from hullcast.sim.spark.storage import place_of
+
+        conf = {"spark.sql.shuffle.partitions": "7"}
+        options = SparkOptions("local[1]", conf, memory="600m", ui=True, event_log=place_of("new/log"))
+        with spark_session(options, spark_sql_shuffle_partitions="5") as spark:
+            assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
+            assert spark.range(5).count() == 5
+            address = spark.sparkContext.uiWebUrl
+            assert "127.0.0.1" in address
+            assert b"Spark" in urlopen(address).read()
+        assert any("SparkListenerApplicationEnd" in file.read_text(errors="replace") or file.stat().st_size > 1000
+                   for file in Path("new/log").rglob("*") if file.is_file())
+        print(address)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == f"Spark's pages: {done.stdout}"

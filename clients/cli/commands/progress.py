@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.sim.experiments.run import StepProgress
+    from hullcast.sim.spark.options import SparkOptions
 
 #: Seconds between two lines at least, so that short steps do not fill a file, and at most, so that a file shows life.
 LEAST_S, MOST_S = 2.0, 10.0
@@ -62,14 +63,14 @@ def continuable(out: Path) -> Iterator[None]:
 
 @contextmanager
 def spark_bar(
-    console: Console, master: str | None, *, app: str, memory: str = "2g"
+    console: Console, options: SparkOptions, *, app: str
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """A session, and `say(what)`."""
     from hullcast.sim.spark.session import spark_session, watched
 
     with steps_bar(console, None) as steps:
         steps.begin("starting Spark")
-        with spark_session(master, app=app, memory=memory) as spark, watched(spark, steps.tasks):
+        with spark_session(options, app=app) as spark, watched(spark, steps.tasks):
             yield spark, steps.begin
 
 

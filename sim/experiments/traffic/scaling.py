@@ -21,6 +21,7 @@ from hullcast.sim.experiments.traffic.networks import Law
 from hullcast.sim.experiments.traffic.replays import Replays, chunks_for
 from hullcast.sim.experiments.traffic.settings import FigureSettings
 from hullcast.sim.experiments.traffic.summary import reduced
+from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import spark_session, watched
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
@@ -180,7 +181,9 @@ def _measure(replays: Replays, settings: FigureSettings, given: Input, path: Pat
     rounds: dict[Size, list[Round]] = defaultdict(list)
     replays.run.stop_spark()
     for one in sorted({size[0] for size in sizes}) * PASSES:
-        session = spark_session(f"local[{one}]", app="hullcast sim scaling", spark_sql_adaptive_enabled="false")
+        session = spark_session(
+            SparkOptions(f"local[{one}]"), app="hullcast sim scaling", spark_sql_adaptive_enabled="false"
+        )
         with session as spark, watched(spark, replays.run.progress.tasks):
             _once(spark, given.trace, worlds[few], some)  # Spark compiles its own code
             for size in [size for size in sizes if size[0] == one] * turns_of(settings):

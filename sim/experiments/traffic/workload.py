@@ -20,6 +20,8 @@ from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
 from hullcast.sim.output.text import markdown, number
 from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.spark.options import SparkOptions
+from hullcast.sim.spark.session import DEFAULT
 from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.trace import read_info
 
@@ -78,7 +80,7 @@ def run_traffic(
     out: Path,
     progress: StepProgress,
     *,
-    master: str | None = None,
+    options: SparkOptions = DEFAULT,
     chunks: int | None = None,
     resume: bool = False,
     spark: SparkSession | None = None,
@@ -91,7 +93,7 @@ def run_traffic(
         plain["trace"] = asdict(info)
     with (
         RunFolder(out, plain, resume=resume) as folder,
-        ExperimentRun(folder, progress, master=master, spark=spark) as run,
+        ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
         replays = Replays(run, settings.network, chunks=chunks)
         replays.prepare(settings.topology)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from hullcast.sim.spark.options import SparkOptions
+
 #: Name, one line about it, and the module that has it.
 SIMULATIONS: tuple[tuple[str, str, str], ...] = (
     ("topology", "make, measure and compare network topologies", "hullcast.clients.cli.commands.sim.topology"),
@@ -44,10 +46,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_run_arguments(parser: argparse.ArgumentParser, *, out: str, quick: str) -> None:
     """Declare what every run of steps takes."""
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
     parser.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help=f"for results (default ./{out})")
     parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
+    add_spark_arguments(parser)
+
+
+def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command with Spark takes; `spark_options` reads it."""
+    group = parser.add_argument_group("Spark", "On a cluster: see sim/SIMULATION.md.")
+    group.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
+    group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting; may be repeated")
+    packed = "archive with a Python environment for the workers, or `none` if they have all (default: ours is sent)"
+    group.add_argument("--env", metavar="ARCHIVE", help=packed)
+    group.add_argument("--driver-memory", default="2g", metavar="SIZE", help="of the driver, such as 4g (default 2g)")
+    group.add_argument("--ui", action="store_true", help="serve Spark's pages while it runs, and print their address")
+    group.add_argument("--event-log", metavar="DIR", help="write Spark's event log to this folder, a path or a URL")
+
+
+def spark_options(arguments: argparse.Namespace) -> SparkOptions:
+    """What `add_spark_arguments` declared; UsageError for what cannot be."""
+    from hullcast.sim.spark.options import SparkOptions, event_log_of, settings_of
+
+    return SparkOptions(
+        arguments.master,
+        settings_of(arguments.conf),
+        arguments.env,
+        arguments.driver_memory,
+        arguments.ui,
+        event_log_of(arguments.event_log),
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.commands.sim import add_run_arguments
+from hullcast.clients.cli.commands.sim import add_run_arguments, spark_options
 from hullcast.sim import experiments
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     paper: Paper[object] = import_module(f"{experiments.__name__}.{arguments.paper}.figures").PAPER
     settings = paper.seeded(paper.quick if arguments.quick else paper.full, arguments.seed)
     asked, data, out = paper.asked(arguments.only, arguments.data), arguments.data, arguments.out
-    how = {"data": data, "master": arguments.master, "resume": arguments.resume}
+    how = {"data": data, "options": spark_options(arguments), "resume": arguments.resume}
     with continuable(out), steps_bar(console, paper.steps(settings, asked, data)) as progress:
         found = run_figures(paper, settings, asked, out, progress, **how)
     if found.reused:

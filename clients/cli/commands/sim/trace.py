@@ -15,6 +15,7 @@ from rich.table import Table
 from hullcast.clients.cli.commands.arguments import number, whole
 from hullcast.clients.cli.commands.connection import as_json
 from hullcast.clients.cli.commands.progress import bar, spark_bar
+from hullcast.clients.cli.commands.sim import add_spark_arguments, spark_options
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
 
@@ -84,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--classify", action="store_true", help="count ignorable events with the engine")
         kind.add_argument("--json", action="store_true", help="print the summary as JSON")
         if kind is not table51:
-            kind.add_argument("--master", metavar="URL", help="a Spark cluster (default: this machine, all cores)")
+            add_spark_arguments(kind)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -114,7 +115,7 @@ def _yahoo(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     for path in (arguments.prices, arguments.fundamentals):
         if not path.exists():
             raise UsageError(f"cannot read {path}: no such file or folder")
-    with spark_bar(console, arguments.master, app="hullcast sim trace yahoo") as (spark, say):
+    with spark_bar(console, spark_options(arguments), app="hullcast sim trace yahoo") as (spark, say):
         say("judging and numbering prices")
         return yahoo_trace(
             spark,
@@ -135,7 +136,7 @@ def _market(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     made = market(arguments.stocks, arguments.days, root=arguments.seed)
     if arguments.csv is not None:
         write_csv(made, arguments.csv)
-    with spark_bar(console, arguments.master, app="hullcast sim trace market") as (spark, say):
+    with spark_bar(console, spark_options(arguments), app="hullcast sim trace market") as (spark, say):
         say("judging and numbering prices")
         return market_trace(spark, made, arguments.out, force=arguments.force)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import whole
-from hullcast.clients.cli.commands.sim import add_run_arguments
+from hullcast.clients.cli.commands.sim import add_run_arguments, spark_options
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay import PLACEMENTS
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     settings = settings_of(arguments)
     with continuable(arguments.out), steps_bar(console, STEPS) as progress:
-        how = {"master": arguments.master, "chunks": arguments.chunks, "resume": arguments.resume}
+        how = {"options": spark_options(arguments), "chunks": arguments.chunks, "resume": arguments.resume}
         found = run_traffic(settings, arguments.out, progress, **how)
     if arguments.json:
         sys.stdout.write(json.dumps([asdict(line) for line in found.lines], indent=1) + "\n")
