@@ -16,7 +16,8 @@ from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder, write_text
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.spark.options import SparkOptions
-from hullcast.sim.spark.session import DEFAULT
+from hullcast.sim.spark.session import DEFAULT, reaching
+from hullcast.sim.spark.storage import Place, place_of
 
 S = TypeVar("S")
 
@@ -58,7 +59,7 @@ class FiguresFound:
 
     sections: list[Section]
     goals: list[Goal]
-    report: Path
+    report: Place
     reused: list[str]
 
 
@@ -66,7 +67,7 @@ def run_figures(
     paper: Paper[S],
     settings: S,
     asked: Sequence[str],
-    out: Path,
+    out: Place | Path,
     progress: StepProgress,
     *,
     data: Path | None = None,
@@ -76,6 +77,7 @@ def run_figures(
 ) -> FiguresFound:
     """Make the sections asked for, and write the report about them."""
     with (
+        reaching([place_of(out)], options, app="hullcast sim"),
         RunFolder(out, paper.plain(settings), resume=resume) as folder,
         ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
@@ -83,6 +85,8 @@ def run_figures(
         left_out = [f"{name}: {about} (not asked for)" for name, about in paper.sections.items() if name not in asked]
         left_out += [paper.no_data] if data is None else []
         told = goals_text(goals, paper.effort) if goals else [paper.no_goals]
-        report = out / "report.md"
-        write_text(report, write_report(paper.begin(settings, folder), sections, told, left_out, paper.cited))
-        return FiguresFound(sections, goals, report, folder.reused)
+        write_text(
+            folder.folder / "report.md",
+            write_report(paper.begin(settings, folder), sections, told, left_out, paper.cited),
+        )
+        return FiguresFound(sections, goals, folder.place / "report.md", folder.reused)

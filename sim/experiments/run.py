@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -17,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.spark.needs import check_workers, is_local
 from hullcast.sim.spark.options import SparkOptions
-from hullcast.sim.spark.session import DEFAULT, path_to_read, path_to_write, spark_session
+from hullcast.sim.spark.session import DEFAULT, spark_session
+from hullcast.sim.spark.storage import Place
 
 INTERVAL_S = 0.5
 
@@ -73,16 +73,18 @@ class ExperimentRun:
         self._ends.close()
         self._ends, self._spark = ExitStack(), None
 
-    def step(self, name: str, settings: Mapping[str, object], make: Callable[[Path], None], *, what: str = "") -> Path:
+    def step(
+        self, name: str, settings: Mapping[str, object], make: Callable[[Place], object], *, what: str = ""
+    ) -> Place:
         """The folder of a finished step, made now unless an earlier run did; `what` is shown as progress."""
         self.progress.begin(what or name)
         return self.folder.step(name, settings, make)
 
 
-def kept(table: DataFrame, folder: Path) -> DataFrame:
-    """A table that is on disk from now on, and not computed again."""
-    table.write.parquet(path_to_write(folder))
-    return table.sparkSession.read.schema(table.schema).parquet(path_to_read(folder))
+def kept(table: DataFrame, place: Place) -> DataFrame:
+    """A table that is in a folder from now on, and not computed again."""
+    table.write.parquet(place.to_write)
+    return table.sparkSession.read.schema(table.schema).parquet(place.to_read)
 
 
 def cores_of(spark: SparkSession) -> int:

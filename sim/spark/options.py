@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.storage import Place, place_of
@@ -70,8 +69,3 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"--conf {text!r} is not KEY=VALUE; write it as --conf spark.executor.memory=4g")
         found[key.strip()] = value
     return found
-
-
-def event_log_of(name: str | Path | None) -> Place | None:
-    """The place for Spark's event log."""
-    return None if name is None else place_of(name)

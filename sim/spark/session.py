@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,6 +81,19 @@ def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **s
                 context.stop()
         finally:
             _end(gateway)
+
+
+@contextmanager
+def reaching(places: Iterable[Place], options: SparkOptions = DEFAULT, *, app: str = "hullcast") -> Iterator[None]:
+    """Start Spark now if one of the places can only be reached through it. Others open it when they need it."""
+    far = [place for place in places if not place.is_local]
+    if not far:
+        yield
+        return
+    with spark_session(options, app=app):
+        for place in far:
+            place.check()
+        yield
 
 
 @contextmanager

@@ -17,18 +17,36 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
+    from pyspark.sql import SparkSession
 
 #: `s3a://bucket/x`; `file:` is this machine, and a name like `o:1` is one.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _PATTERN_SIGNS = "\\{}[]*?"
+#: For the first question to a storage.
+_IMPATIENT = MappingProxyType(
+    {
+        "ipc.client.connect.max.retries": "1",
+        "ipc.client.connect.max.retries.on.timeouts": "1",
+        "ipc.client.connect.timeout": "5000",
+        "dfs.client.failover.max.attempts": "3",
+        "dfs.webhdfs.socket.connect-timeout": "5s",
+        "fs.s3a.attempts.maximum": "2",
+        "fs.s3a.retry.limit": "2",
+        "fs.s3a.connection.establish.timeout": "5000",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,34 +110,35 @@ class Place:
         """Whether it is there."""
         if self.path is not None:
             return self.path.exists()
-        system, path = self._hadoop()
-        return bool(system.exists(path))
+        with self._reached() as (system, path):
+            return bool(system.exists(path))
 
     def is_folder(self) -> bool:
         """Whether it is there, and a folder."""
         if self.path is not None:
             return self.path.is_dir()
-        system, path = self._hadoop()
-        return bool(system.exists(path)) and bool(system.getFileStatus(path).isDirectory())
+        with self._reached() as (system, path):
+            return bool(system.exists(path)) and bool(system.getFileStatus(path).isDirectory())
 
     def size_bytes(self) -> int:
         """Of a file."""
         if self.path is not None:
             return self.path.stat().st_size
-        system, path = self._hadoop()
-        return int(system.getFileStatus(path).getLen())
+        with self._reached() as (system, path):
+            return int(system.getFileStatus(path).getLen())
 
     def entries(self) -> list[Found]:
         """What is in a folder, by name; nothing if it is not there."""
+        found: list[Found] = []
         if self.path is not None:
             there = self.path.iterdir() if self.path.is_dir() else iter(())
-            found = [Found(item.name, item.is_dir(), 0 if item.is_dir() else item.stat().st_size) for item in there]
+            found += [Found(item.name, item.is_dir(), 0 if item.is_dir() else item.stat().st_size) for item in there]
         else:
-            system, path = self._hadoop()
-            listed = system.listStatus(path) if self.is_folder() else ()
-            found = [
-                Found(str(item.getPath().getName()), bool(item.isDirectory()), int(item.getLen())) for item in listed
-            ]
+            with self._reached() as (system, path):
+                listed = system.listStatus(path) if self.is_folder() else ()
+                for item in listed:
+                    size = 0 if item.isDirectory() else int(item.getLen())
+                    found.append(Found(str(item.getPath().getName()), bool(item.isDirectory()), size))
         return sorted(found, key=lambda item: item.name)
 
     def files(self) -> dict[str, int]:
@@ -138,8 +157,9 @@ class Place:
         if self.path is not None:
             self.path.mkdir(parents=True, exist_ok=True)
         else:
-            system, path = self._hadoop()
-            system.mkdirs(path)
+            with self._reached() as (system, path):
+                if not system.mkdirs(path):
+                    raise UsageError(f"cannot make the folder {self.url}: the storage says no more")
 
     def remove(self) -> None:
         """Remove a file, or a folder with all that is in it; nothing if it is not there."""
@@ -149,21 +169,19 @@ class Place:
             else:
                 self.path.unlink(missing_ok=True)
         else:
-            system, path = self._hadoop()
-            system.delete(path, True)
+            with self._reached() as (system, path):
+                system.delete(path, True)
 
     def read_bytes(self) -> bytes:
         """All of a file; FileNotFoundError if it is not there."""
         if self.path is not None:
             return self.path.read_bytes()
-        system, path = self._hadoop()
-        if not system.exists(path):
-            raise FileNotFoundError(self.url)
-        stream = system.open(path)
-        try:
-            return bytes(stream.readAllBytes())
-        finally:
-            stream.close()
+        with self._reached() as (system, path):
+            stream = system.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
 
     def read_text(self) -> str:
         """The same as text."""
@@ -178,39 +196,144 @@ class Place:
             part.replace(self.path)
             return
         # An object store shows an object when it is closed; for all others it is written beside, and renamed.
-        system, path = self._hadoop()
-        if _is_object_store(self.url):
-            self._put(system, path, content)
-            return
-        beside, beside_path = (self.parent / f".{self.name}.{os.getpid()}")._hadoop()
-        self._put(beside, beside_path, content)
-        system.delete(path, False)
-        if not system.rename(beside_path, path):
-            raise OSError(f"cannot rename {beside_path} to {path}")
+        with self._reached() as (system, path):
+            if _is_object_store(self.url):
+                self._put(system.create(path, True), content)
+                return
+            beside = self._path(f"{self.parent.url}/.{self.name}.{os.getpid()}")
+            self._put(system.create(beside, True), content)
+            system.delete(path, False)
+            if not system.rename(beside, path):
+                raise UsageError(f"cannot write {self.url}: the storage does not rename the finished file to it")
 
     def write_text(self, text: str) -> None:
         """The same of text."""
         self.write_bytes(text.encode("utf-8"))
 
+    def read_table(self) -> pa.Table:
+        """A small Parquet file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
+
+        return pq.read_table(pa.BufferReader(self.read_bytes()))
+
+    def write_table(self, table: pa.Table) -> None:
+        """Write a Parquet file that is there whole or not at all."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        self.write_bytes(sink.getvalue().to_pybytes())
+
+    def write_new(self, content: bytes) -> bool:
+        """Write a file unless it is there; whether it was written. Of several that try at once one succeeds, except in
+        object stores, which cannot promise that."""
+        self.parent.make()
+        if self.path is not None:
+            try:
+                with self.path.open("xb") as file:
+                    file.write(content)
+            except FileExistsError:
+                return False
+            return True
+        with self._reached() as (system, path):
+            if system.exists(path):
+                return False
+            try:
+                self._put(system.create(path, False), content)
+            except Exception:
+                if system.exists(path):
+                    return False
+                raise
+            return True
+
+    def copy_from(self, file: Path) -> None:
+        """Copy a file of this machine to here, whatever its size."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, self.path)
+            return
+        self.parent.make()
+        with self._reached() as (system, path):
+            system.copyFromLocalFile(False, True, self._path(f"file:{file.resolve()}"), path)
+
+    def check(self) -> None:
+        """UsageError, after seconds, if the storage does not answer or lets us see nothing of this place.
+
+        Hadoop asks a name node that is not there again and again, for up to a quarter of an hour: right for a job that
+        runs, and wrong for a name that was mistyped. So the first question is asked with other settings.
+        """
+        if self.path is None:
+            with self._reached(_IMPATIENT) as (system, path):
+                system.exists(path)
+
     @staticmethod
-    def _put(system: Any, path: Any, content: bytes) -> None:
-        stream = system.create(path, True)
+    def _put(stream: Any, content: bytes) -> None:
         try:
             stream.write(bytearray(content))
         finally:
             stream.close()
 
-    def _hadoop(self) -> tuple[Any, Any]:
-        """Spark's file system for this place, and its name there."""
-        from pyspark.sql import SparkSession
+    @staticmethod
+    def _path(name: str) -> Any:
+        return _session(name).sparkContext._jvm.org.apache.hadoop.fs.Path(name)  # type: ignore[union-attr]
 
-        session = SparkSession.getActiveSession()
-        if session is None:
-            raise UsageError(f"{self.url} is reached through Spark, and no Spark session is open")
-        jvm: Any = session.sparkContext._jvm
-        java: Any = session.sparkContext._jsc
-        path = jvm.org.apache.hadoop.fs.Path(self.url)
-        return path.getFileSystem(java.sc().hadoopConfiguration()), path
+    @contextmanager
+    def _reached(self, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[tuple[Any, Any]]:
+        """Spark's file system for this place, and its name there; what goes wrong is told in a line."""
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
+        from pyspark.errors.exceptions.captured import CapturedException
+
+        context = _session(self.url).sparkContext
+        jvm: Any = context._jvm
+        java: Any = context._jsc
+        configuration = java.sc().hadoopConfiguration()
+        try:
+            path = jvm.org.apache.hadoop.fs.Path(self.url)
+            if settings:
+                configuration = jvm.org.apache.hadoop.conf.Configuration(configuration)
+                for key, text in settings.items():
+                    configuration.set(key, text)
+                yield jvm.org.apache.hadoop.fs.FileSystem.newInstance(path.toUri(), configuration), path
+            else:
+                yield path.getFileSystem(configuration), path
+        except Py4JJavaError as error:
+            raise _told(error.java_exception, self.url) from error
+        except CapturedException as error:  # what PySpark makes of some of them
+            raise _told(error._origin, self.url) from error
+
+
+def _session(url: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise UsageError(f"{url} is reached through Spark, and no Spark session is open")
+    return session
+
+
+def _told(exception: Any, url: str) -> Exception:
+    """An error of Hadoop's file systems as ours."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0]
+    text = ""
+    while exception is not None:
+        kind, text = str(exception.getClass().getSimpleName()), str(exception.getMessage() or "").strip().split("\n")[0]
+        if kind == "FileNotFoundException":
+            return FileNotFoundError(url)
+        if kind == "UnsupportedFileSystemException" or (kind == "ClassNotFoundException" and "FileSystem" in text):
+            return UsageError(
+                f"{url}: Spark here cannot reach {scheme}:// (its file system is not among Spark's jars; s3a needs "
+                "hadoop-aws and its SDK); give a path that all machines see, or hdfs://"
+            )
+        if kind in ("UnknownHostException", "ConnectException", "NoRouteToHostException", "ConnectTimeoutException"):
+            said = re.sub(r"; For more details see: .*|^Call From .*Exception: ", "", text) or kind
+            return UsageError(f"{url}: no answer from {host} ({kind}: {said}); is the address right, and does it run?")
+        if kind in ("AccessControlException", "AccessDeniedException"):
+            return UsageError(f"{url}: no permission: {text}")
+        exception = exception.getCause()
+    return UsageError(f"{url}: {text or 'the storage fails without a word'}")
 
 
 def place_of(name: Place | Path | str) -> Place:

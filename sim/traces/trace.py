@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark.session import path_to_read
+from hullcast.sim.spark.storage import Place, place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
@@ -66,11 +66,11 @@ def create_statement(info: TraceInfo) -> str:
     return f"CREATE TABLE {info.table} ({info.key} {info.key_type} PRIMARY KEY, {info.x} REAL, {info.y} REAL)"
 
 
-def read_info(folder: Path | str) -> TraceInfo:
+def read_info(folder: Place | Path | str) -> TraceInfo:
     """What the trace in a folder is."""
-    path = Path(folder) / INFO
+    path = place_of(folder) / INFO
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text())
     except FileNotFoundError:
         raise UsageError(f"{folder} is not a trace: it has no {INFO}; make one with `hullcast sim trace`") from None
     except (OSError, ValueError) as error:
@@ -101,16 +101,16 @@ _CHECKS: dict[Any, Callable[[object], bool]] = {
 }
 
 
-def write_info(info: TraceInfo, folder: Path | str) -> None:
+def write_info(info: TraceInfo, folder: Place | Path | str) -> None:
     """The last step of writing a trace."""
     text = json.dumps({"version": VERSION} | asdict(info), indent=2, sort_keys=False)
-    (Path(folder) / INFO).write_text(text + "\n", encoding="utf-8")
+    (place_of(folder) / INFO).write_text(text + "\n")
 
 
-def events(spark: SparkSession, folder: Path | str) -> DataFrame:
+def events(spark: SparkSession, folder: Place | Path | str) -> DataFrame:
     """All events, and the rows of the start with negative numbers; in no order."""
     read_info(folder)  # is it a trace?
-    return spark.read.schema(SCHEMA).parquet(path_to_read(Path(folder) / EVENTS))
+    return spark.read.schema(SCHEMA).parquet((place_of(folder) / EVENTS).to_read)
 
 
 def parts_of(folder: Path | str) -> list[tuple[str, Path]]:
@@ -196,19 +196,16 @@ def as_table(columns: Columns, first: int = 0) -> pa.Table:
     )
 
 
-def write_columns(folder: Path, start: Columns, changes: Columns) -> None:
+def write_columns(folder: Place | Path, start: Columns, changes: Columns) -> None:
     """Write the events of a trace that was made in memory; `write_info` comes after."""
-    (folder / EVENTS).mkdir(parents=True, exist_ok=True)
+    place = place_of(folder)
+    (place / EVENTS).make()
     if len(start):
-        _write_part(folder, START, as_table(start, -len(start)))
+        _write_part(place, START, as_table(start, -len(start)))
     table = as_table(changes)
     for number, begin in enumerate(range(0, len(changes), PART_EVENTS)):
-        _write_part(folder, f"{number:04d}", table.slice(begin, PART_EVENTS))
+        _write_part(place, f"{number:04d}", table.slice(begin, PART_EVENTS))
 
 
-def _write_part(folder: Path, name: str, table: pa.Table) -> None:
-    import pyarrow.parquet as pq
-
-    path = folder / EVENTS / f"part={name}"
-    path.mkdir()
-    pq.write_table(table, path / "events.parquet")
+def _write_part(folder: Place, name: str, table: pa.Table) -> None:
+    (folder / EVENTS / f"part={name}" / "events.parquet").write_table(table)

@@ -373,7 +373,6 @@ def test_nothing_is_left_of_a_session_and_another_can_follow(tmp_path: Path) -> 
         (["--driver-memory", "lots"], "'lots' is not an amount of memory; write it as 800m or 4g"),
         (["--env", "environment"], "--env environment is not an archive (.tar.gz"),
         (["--env", "gone.tar.gz"], "--env gone.tar.gz: no such file"),
-        (["--event-log", "hdfs://"], "hdfs:// names a storage, but no folder in it"),
     ],
 )
 @pytest.mark.parametrize("command", [["traffic"], ["figures"], ["trace", "market", "--stocks", "3", "--days", "1"]])

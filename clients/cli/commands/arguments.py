@@ -6,8 +6,12 @@ import argparse
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from hullcast.network.wire.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hullcast.sim.spark.storage import Place
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -34,6 +38,16 @@ def number(text: str, what: str = "a number") -> float:
     if not (isfinite(value) and value >= 0):
         raise argparse.ArgumentTypeError(f"{text} is not {what} of 0 or more")
     return value
+
+
+def place(text: str) -> Place:
+    """A folder of this machine, or a URL of a storage that Spark can reach."""
+    from hullcast.sim.spark.storage import place_of
+
+    try:
+        return place_of(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def seconds(text: str) -> float:

@@ -17,13 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from rich.console import Console
 
     from hullcast.sim.experiments.run import StepProgress
     from hullcast.sim.spark.options import SparkOptions
+    from hullcast.sim.spark.storage import Place
 
 #: Seconds between two lines at least, so that short steps do not fill a file, and at most, so that a file shows life.
 LEAST_S, MOST_S = 2.0, 10.0
@@ -50,12 +50,13 @@ def bar(console: Console, total: int | None) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def continuable(out: Path) -> Iterator[None]:
+def continuable(out: Place) -> Iterator[None]:
     """Tell in a line how an interrupted run goes on; `clients/cli/main.py` makes the exit code of the interrupt."""
     try:
         yield
     except KeyboardInterrupt:
-        begun = (out / "run.json").exists()  # a run that finished no step takes it away
+        # A run that finished no step takes it away. Elsewhere than here nobody can be asked: Spark has ended.
+        begun = not out.is_local or (out / "run.json").exists()
         told = "run the same command with --resume to continue" if begun else "no step was finished, so nothing is left"
         sys.stderr.write(f"hullcast: interrupted; {told}\n")
         raise

@@ -144,7 +144,7 @@ def _minutes(folder: RunFolder) -> float:
     """Of replay, in all steps there are, whenever they were made."""
     seconds = 0.0
     for path in (place / "lines.parquet" for place in folder.finished_steps()):
-        if path.is_file():
+        if path.exists():
             with suppress(UsageError):  # damaged, and of a section that nobody asks for now
                 seconds += sum(line.seconds for line in read_lines(path)[:1])
     return seconds / 60

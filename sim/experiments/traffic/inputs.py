@@ -11,6 +11,7 @@ import numpy as np
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings
+from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.market import market, market_columns
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traces.table51 import Mix
@@ -32,7 +33,7 @@ class Input:
 
     name: str  # in names of steps
     workload: str  # in charts and tables
-    trace: Path
+    trace: Place
     domain: tuple[float, float]
     stocks: int
     about: str
@@ -46,20 +47,20 @@ def check_data(folder: Path) -> None:
         raise UsageError(f"--data {folder}: {', '.join(missing)} not found; leave out --data to run without real data")
 
 
-def table_trace(replays: Replays, name: str, rows: int, events: int, mix: Mix) -> Path:
+def table_trace(replays: Replays, name: str, rows: int, events: int, mix: Mix) -> Place:
     """A trace of Table 5.1's workload."""
 
-    def make(path: Path) -> None:
-        table51_trace(path, rows=rows, updates=events, mix=mix, root=replays.settings.seed)
+    def make(path: Place) -> None:
+        table51_trace(path.local, rows=rows, updates=events, mix=mix, root=replays.settings.seed)
 
     settings = {"rows": rows, "events": events, "mix": asdict(mix)}
     return replays.run.step(f"trace-{name}", settings, make, what=f"trace {name}")
 
 
-def market_step(replays: Replays, stocks: int, days: int, what: str = "trace market") -> Path:
+def market_step(replays: Replays, stocks: int, days: int, what: str = "trace market") -> Place:
     """A trace of the calibrated market. It is made in memory: there is nothing dirty in it for the ETL to find."""
 
-    def make(path: Path) -> None:
+    def make(path: Place) -> None:
         info, events = market_columns(market(stocks, days, root=replays.settings.seed))
         write_columns(path, Columns([], np.empty(0), np.empty(0)), events)
         write_info(info, path)
@@ -81,10 +82,10 @@ def real_traces(replays: Replays, settings: FigureSettings, data: Path) -> list[
         sizes = [(data / file).stat().st_size for file in (PRICES, FUNDAMENTALS)]
         step = {"days": settings.days, "spread": spread, "bytes": sizes}
 
-        def make(path: Path, spread: float | None = spread) -> None:
+        def make(path: Place, spread: float | None = spread) -> None:
             days, root = settings.days, replays.settings.seed
             files = (data / PRICES, data / FUNDAMENTALS)
-            yahoo_trace(replays.run.spark, *files, path, first=FIRST_DAY, days=days, spread=spread, root=root)
+            yahoo_trace(replays.run.spark, *files, path.local, first=FIRST_DAY, days=days, spread=spread, root=root)
 
         path = replays.run.step(f"trace-{name}", step, make, what=f"trace {name}")
         info = read_info(path)

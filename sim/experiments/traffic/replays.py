@@ -24,6 +24,7 @@ from hullcast.sim.experiments.traffic.summary import (
     write_stress,
 )
 from hullcast.sim.spark.session import watched
+from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
 from hullcast.sim.traffic.chunk import replay_chunk
@@ -42,7 +43,7 @@ class Point:
     name: str  # of the step
     workload: str
     x: float
-    trace: Path
+    trace: Place
     law: Law
     subscriptions: int
     placements: tuple[str, ...]
@@ -55,7 +56,7 @@ class Measured:
 
     lines: list[TrafficLine]
     stress: list[Stress]
-    place: Path  # its folder; with `keep` the per-event table is in `events` there
+    place: Place  # its folder; with `keep` the per-event table is in `events` there
 
 
 class Replays:
@@ -103,7 +104,7 @@ class Replays:
             self._warm = True
         return world
 
-    def _measure(self, point: Point, path: Path, keep: bool) -> None:
+    def _measure(self, point: Point, path: Place, keep: bool) -> None:
         info, network, spark = read_info(point.trace), self.network(point.topology), self.run.spark
         if info.events < 1:
             raise UsageError(f"the trace {point.trace} has no events")

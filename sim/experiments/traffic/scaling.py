@@ -23,6 +23,7 @@ from hullcast.sim.experiments.traffic.settings import FigureSettings
 from hullcast.sim.experiments.traffic.summary import reduced
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import spark_session, watched
+from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
@@ -74,7 +75,7 @@ def scaling_section(replays: Replays, settings: FigureSettings) -> Section:
         "rounds": rounds_of(settings),
     }
     place = replays.run.step("scaling", name, lambda path: _measure(replays, settings, given, path))
-    timings = [Timing(**row) for row in pq.read_table(place / "timings.parquet").to_pylist()]
+    timings = [Timing(**row) for row in (place / "timings.parquet").read_table().to_pylist()]
     table = replays.run.folder.folder / "scaling.parquet"
     pq.write_table(pa.Table.from_pylist([asdict(timing) for timing in timings]), table)
     return _section(timings, settings, table)
@@ -164,7 +165,7 @@ def _cores() -> int:
 Size = tuple[int, int, int]
 
 
-def _measure(replays: Replays, settings: FigureSettings, given: Input, path: Path) -> None:
+def _measure(replays: Replays, settings: FigureSettings, given: Input, path: Place) -> None:
     law, most = Law().over(given.domain), settings.growing[-1]
     ranges, network = law.ranges(most, root=settings.network.seed), replays.network()
     worlds = {}
@@ -189,7 +190,7 @@ def _measure(replays: Replays, settings: FigureSettings, given: Input, path: Pat
             for size in [size for size in sizes if size[0] == one] * turns_of(settings):
                 rounds[size].append(_once(spark, given.trace, worlds[size[2]], size[1]))
     timings = [_timing(name, size, rounds[size]) for name, those in varied.items() for size in those]
-    pq.write_table(pa.Table.from_pylist([asdict(timing) for timing in timings]), path / "timings.parquet")
+    (path / "timings.parquet").write_table(pa.Table.from_pylist([asdict(timing) for timing in timings]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class Round:
     load: float
 
 
-def _once(spark: SparkSession, trace: Path, world: World, events: int) -> Round:
+def _once(spark: SparkSession, trace: Place, world: World, events: int) -> Round:
     load = psutil.getloadavg()[0]
     some = events_of(spark, trace).where(F.col("seq") < events)
     chunks = chunks_for(events, spark.sparkContext.defaultParallelism)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark.storage import Place, place_of
 
 _GROUPS = ("placement", "approach", "ignorable", "node_stress", "link_stress")
 _SUMS = ("messages", "bytes", "byte_links", "rectangles", "affected")
@@ -120,13 +120,13 @@ def _spread(values: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[float, 
     return float((values * weight).sum()) / total, int(p99), int(values.max())
 
 
-def write_lines(lines: Sequence[TrafficLine], path: Path) -> None:
+def write_lines(lines: Sequence[TrafficLine], path: Place | Path) -> None:
     """As a flat table."""
     flat = [{**{k: v for k, v in asdict(line).items() if k != "cost"}, **asdict(line.cost)} for line in lines]
-    pq.write_table(pa.Table.from_pylist(flat), path)
+    place_of(path).write_table(pa.Table.from_pylist(flat))
 
 
-def read_lines(path: Path) -> list[TrafficLine]:
+def read_lines(path: Place | Path) -> list[TrafficLine]:
     """What `write_lines` wrote."""
     found = []
     for row in _rows(path):
@@ -138,12 +138,12 @@ def read_lines(path: Path) -> list[TrafficLine]:
     return found
 
 
-def write_stress(stress: Sequence[Stress], path: Path) -> None:
+def write_stress(stress: Sequence[Stress], path: Place | Path) -> None:
     """As a flat table."""
-    pq.write_table(pa.Table.from_pylist([asdict(entry) for entry in stress]), path)
+    place_of(path).write_table(pa.Table.from_pylist([asdict(entry) for entry in stress]))
 
 
-def read_stress(path: Path) -> list[Stress]:
+def read_stress(path: Place | Path) -> list[Stress]:
     """What `write_stress` wrote."""
     try:
         return [Stress(**row) for row in _rows(path)]
@@ -151,12 +151,12 @@ def read_stress(path: Path) -> list[Stress]:
         raise _damaged(path, error) from error
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Place | Path) -> list[dict[str, Any]]:
     try:
-        return list(pq.read_table(path).to_pylist())
+        return list(place_of(path).read_table().to_pylist())
     except (OSError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> UsageError:
+def _damaged(path: Place | Path, error: Exception) -> UsageError:
     return UsageError(f"{path} is damaged ({error}); remove the folder {path.parent} and continue with --resume")

@@ -21,7 +21,8 @@ from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
 from hullcast.sim.output.text import markdown, number
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.spark.options import SparkOptions
-from hullcast.sim.spark.session import DEFAULT
+from hullcast.sim.spark.session import DEFAULT, reaching
+from hullcast.sim.spark.storage import Place, place_of
 from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.trace import read_info
 
@@ -48,7 +49,7 @@ class TrafficSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     subscriptions: int = 500_000
     placements: tuple[str, ...] = PLACEMENTS
-    trace: Path | None = None
+    trace: Place | Path | None = None
     topology: Path | None = None
     stocks: int = 3_053
     days: int = 60
@@ -70,14 +71,14 @@ class TrafficFound:
     """What was found, and where it is."""
 
     lines: list[TrafficLine]
-    events: Path  # Parquet: a row per event, placement and approach
-    summary: Path
+    events: Place  # Parquet: a row per event, placement and approach
+    summary: Place
     reused: list[str]
 
 
 def run_traffic(
     settings: TrafficSettings,
-    out: Path,
+    out: Place | Path,
     progress: StepProgress,
     *,
     options: SparkOptions = DEFAULT,
@@ -86,10 +87,26 @@ def run_traffic(
     spark: SparkSession | None = None,
 ) -> TrafficFound:
     """Replay, and write events, summary.parquet, summary.md and summary.png."""
+    trace = None if settings.trace is None else place_of(settings.trace)
+    with reaching([place_of(out), *([trace] if trace is not None else [])], options, app="hullcast sim"):
+        return _run_traffic(settings, trace, out, progress, options, chunks, resume, spark)
+
+
+def _run_traffic(
+    settings: TrafficSettings,
+    given: Place | None,
+    out: Place | Path,
+    progress: StepProgress,
+    options: SparkOptions,
+    chunks: int | None,
+    resume: bool,
+    spark: SparkSession | None,
+) -> TrafficFound:
     plain = asdict(settings) | frame_sizes() | {"trace": None, "topology": file_mark(settings.topology)}
-    if settings.trace is not None:
-        info = read_info(settings.trace)
-        check_whole(settings.trace, info)
+    if given is not None:
+        info = read_info(given)
+        if given.is_local:
+            check_whole(given.local, info)
         plain["trace"] = asdict(info)
     with (
         RunFolder(out, plain, resume=resume) as folder,
@@ -97,19 +114,19 @@ def run_traffic(
     ):
         replays = Replays(run, settings.network, chunks=chunks)
         replays.prepare(settings.topology)
-        if settings.trace is not None:
+        if given is not None:
             progress.begin("trace")
-        trace = settings.trace or market_step(replays, settings.stocks, settings.days, "trace")
+        trace = given or market_step(replays, settings.stocks, settings.days, "trace")
         info = read_info(trace)
         law, count = Law().over(info.domain), settings.subscriptions
         found = replays.measure(
             Point("replay", info.name, count, trace, law, count, settings.placements, settings.topology), keep=True
         )
         progress.begin("summary")
-        write_lines(found.lines, out / "summary.parquet")
-        write_text(out / "summary.md", summary_text(found.lines))
-        draw_summary(found.lines, out / "summary.png")
-        return TrafficFound(found.lines, found.place / "events", out / "summary.md", folder.reused)
+        write_lines(found.lines, folder.folder / "summary.parquet")
+        write_text(folder.folder / "summary.md", summary_text(found.lines))
+        draw_summary(found.lines, folder.folder / "summary.png")
+        return TrafficFound(found.lines, found.place / "events", folder.place / "summary.md", folder.reused)
 
 
 def rows_of(lines: Sequence[TrafficLine]) -> list[list[str]]:

@@ -23,6 +23,7 @@ from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic.settings import FULL, QUICK
 from hullcast.sim.experiments.traffic.workload import TrafficFound
 from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.synthetic import table51_trace
 from tests.sim.experiments.builders import a_line
 
@@ -66,7 +67,7 @@ def test_greedy_entry_is_the_can_s_own() -> None:
 
 def test_a_trace_may_follow_a_placement() -> None:
     arguments = parsed("--placement", "can", "trace")
-    assert (arguments.placement, arguments.trace) == (["can"], Path("trace"))
+    assert (arguments.placement, arguments.trace) == (["can"], Place(Path("trace")))
 
 
 def test_the_summary_fits_a_terminal_of_80_columns() -> None:
@@ -78,7 +79,9 @@ def test_the_summary_fits_a_terminal_of_80_columns() -> None:
         for approach in approaches
     ]
     out = io.StringIO()
-    traffic.show(TrafficFound(lines, Path("out/events"), Path("out/summary.md"), []), Console(file=out, width=80))
+    traffic.show(
+        TrafficFound(lines, Place(Path("out/events")), Place(Path("out/summary.md")), []), Console(file=out, width=80)
+    )
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text, "no cell is cut"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.sim.experiments.run import ExperimentRun
+    from hullcast.sim.spark.storage import Place
 
 SECTIONS = {"1": "how doubling grows", "2": "how it does not"}
 
@@ -20,7 +21,7 @@ SECTIONS = {"1": "how doubling grows", "2": "how it does not"}
 def measure(
     run: ExperimentRun, start: int, asked: Sequence[str], data: Path | None
 ) -> tuple[list[Section], list[Goal]]:
-    def double(path: Path) -> None:
+    def double(path: Place) -> None:
         (path / "n").write_text(str(2 * start))
 
     place = run.step("double", {"start": start}, double)

@@ -18,6 +18,7 @@ from hullcast.sim.experiments.traffic.market import MarketRun, stress_claim, wor
 from hullcast.sim.experiments.traffic.settings import FULL, QUICK
 from hullcast.sim.experiments.traffic.shares import affected_claims
 from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.spark.storage import Place
 from tests.sim.experiments.builders import a_line, lines_of
 
 CURVES = {"S-CN": [50.0, 60], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 9_000], "S-UN aggregated": [900.0, 4_000]}
@@ -106,14 +107,14 @@ def test_tables_of_figures_show_the_first_and_the_last_point_only() -> None:
 
 
 def test_the_title_of_figure_5_10_says_which_workload_it_shows() -> None:
-    market = Input("market", "calibrated market", Path("trace"), (1.0, 5.0), 3_053, "")
+    market = Input("market", "calibrated market", Place(Path("trace")), (1.0, 5.0), 3_053, "")
     prices = replace(market, workload="real prices, RECO to 0.1")
     assert MarketRun([market], [], []).named == "workload: calibrated market"
     assert MarketRun([market, prices], [], []).named == "workloads: calibrated market; real prices, RECO to 0.1"
 
 
 def test_the_share_of_changes_stands_beside_the_thesis_s() -> None:
-    given = Input("market", "market", Path("trace"), (1.0, 5.0), 3_053, "")
+    given = Input("market", "market", Place(Path("trace")), (1.0, 5.0), 3_053, "")
     rows = workloads_table(MarketRun([given], lines_of(CURVES, [1.0, 2.0]), []))
     assert rows[1:] == [["Xie (2007)", "338,415", "3,053", "11.7%"], ["market", "1,000", "3,053", "10.0%"]]
 

@@ -15,6 +15,7 @@ from hullcast.sim.experiments.traffic.figures import PAPER
 from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.experiments.traffic.workload import TrafficSettings, run_traffic
+from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.synthetic import table51_trace
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkS
     found = [run_traffic(settings, tmp_path / f"out{chunks}", Told(), chunks=chunks, spark=spark) for chunks in (1, 7)]
     one, seven = ([replace(line, seconds=0.0, memory_bytes=0) for line in each.lines] for each in found)
     assert one == seven
-    table = pq.read_table(found[0].events)
+    table = pq.read_table(found[0].events.local)
     assert table.num_rows == 50 * 2 * 4
     for line in one:
         mine = [
@@ -107,6 +108,32 @@ def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkS
         assert line.cost.bytes == pytest.approx(sum(row["bytes"] for row in mine) / 50)
     assert "can-greedy" in found[0].summary.read_text()
     assert (tmp_path / "out1" / "summary.png").exists()
+
+
+def test_results_are_the_same_where_only_spark_reaches(spark: SparkSession, tmp_path: Path, elsewhere: Place) -> None:
+    trace = tmp_path / "trace"
+    table51_trace(trace, rows=40, updates=50, root=1)
+    settings = TrafficSettings(TINY.network, 80, ("can",), trace)
+    here = run_traffic(settings, tmp_path / "out", Told(), spark=spark)
+    there = run_traffic(settings, elsewhere, Told(), spark=spark)
+    again = run_traffic(settings, elsewhere, Told(), spark=spark, resume=True)
+    assert again.reused == ["replay"]
+    for found in (there, again):
+        mine, other = ([replace(line, seconds=0.0, memory_bytes=0) for line in each.lines] for each in (found, here))
+        assert mine == other
+        rows, expected = (
+            spark.read.parquet(each.events.to_read).orderBy("seq", "placement", "approach").collect()
+            for each in (found, here)
+        )
+        assert rows == expected
+    assert {item.name for item in elsewhere.entries()} == {
+        "run.json",
+        "steps",
+        "summary.md",
+        "summary.parquet",
+        "summary.png",
+    }
+    assert (elsewhere / "summary.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import signal
 import subprocess
 import sys
@@ -12,6 +12,7 @@ import pytest
 
 from hullcast.network.wire.errors import DirectoryInUse, UsageError
 from hullcast.sim.experiments.steps import RunFolder, file_mark, fingerprint
+from hullcast.sim.spark.storage import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
 SETTINGS = {"nodes": 20, "shares": (0.0, 0.5)}
 
 
-def put(text: str, made: list[str] | None = None) -> Callable[[Path], None]:
-    def make(path: Path) -> None:
+@pytest.fixture(params=["here", "elsewhere"])
+def out(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A folder that is not there yet: on this machine, or where only Spark reaches."""
+    elsewhere: Place = request.getfixturevalue("elsewhere") if request.param == "elsewhere" else Place(tmp_path / "out")
+    return elsewhere
+
+
+def put(text: str, made: list[str] | None = None) -> Callable[[Place], None]:
+    def make(path: Place) -> None:
         if made is not None:
             made.append(text)
         (path / "file").write_text(text)
@@ -29,10 +37,10 @@ def put(text: str, made: list[str] | None = None) -> Callable[[Path], None]:
     return make
 
 
-def test_a_finished_step_is_not_made_again(tmp_path: Path) -> None:
+def test_a_finished_step_is_not_made_again(out: Place) -> None:
     made: list[str] = []
     for turn in range(2):
-        with RunFolder(tmp_path / "out", SETTINGS, resume=turn > 0) as folder:
+        with RunFolder(out, SETTINGS, resume=turn > 0) as folder:
             place = folder.step("one", {"x": 1}, put("first", made))
             assert (place / "file").read_text() == "first"
             folder.step("one", {"x": 1}, put("first", made))
@@ -40,25 +48,25 @@ def test_a_finished_step_is_not_made_again(tmp_path: Path) -> None:
     assert made == ["first"]
 
 
-def test_a_step_with_other_settings_is_made_anew(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
+def test_a_step_with_other_settings_is_made_anew(out: Place) -> None:
+    with RunFolder(out, SETTINGS, resume=False) as folder:
         folder.step("one", {"x": 1}, put("first"))
         assert (folder.step("one", {"x": 2}, put("second")) / "file").read_text() == "second"
         assert folder.reused == []
 
 
-def test_a_step_that_fails_in_the_middle_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
-    def fail(path: Path) -> None:
+def test_a_step_that_fails_in_the_middle_leaves_nothing_that_looks_finished(out: Place) -> None:
+    def fail(path: Place) -> None:
         (path / "file").write_text("half")
         raise RuntimeError("the power went")
 
-    with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
+    with RunFolder(out, SETTINGS, resume=False) as folder:
         folder.step("zero", {}, put("whole"))
         with pytest.raises(RuntimeError):
             folder.step("one", {}, fail)
-    assert not (tmp_path / "steps" / "one").exists()
-    with RunFolder(tmp_path, SETTINGS, resume=True) as folder:
-        assert os.listdir(tmp_path / "steps") == ["zero"], "what was left is swept away"
+        assert not (out / "steps" / "one").exists(), "nothing is left, to look at or to pay for"
+    with RunFolder(out, SETTINGS, resume=True) as folder:
+        assert [item.name for item in (out / "steps").entries()] == ["zero"], "what was left is swept away"
         assert (folder.step("one", {}, put("whole")) / "file").read_text() == "whole"
 
 
@@ -82,49 +90,49 @@ with RunFolder(pathlib.Path({str(tmp_path)!r}), {SETTINGS!r}, resume=False) as f
     assert made == ["two"]
 
 
-def test_a_folder_with_something_in_it_is_refused_without_resume(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("do not lose this")
+def test_a_folder_with_something_in_it_is_refused_without_resume(out: Place) -> None:
+    (out / "thesis.tex").write_text("do not lose this")
     with (
         pytest.raises(UsageError, match="not empty; continue the run in it with --resume"),
-        RunFolder(tmp_path, SETTINGS, resume=False),
+        RunFolder(out, SETTINGS, resume=False),
     ):
         pass
 
 
-def test_resume_refuses_a_folder_that_no_run_was_begun_in(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("do not lose this")
-    with pytest.raises(UsageError, match=r"no run\.json"), RunFolder(tmp_path, SETTINGS, resume=True):
+def test_resume_refuses_a_folder_that_no_run_was_begun_in(out: Place) -> None:
+    (out / "thesis.tex").write_text("do not lose this")
+    with pytest.raises(UsageError, match=r"no run\.json"), RunFolder(out, SETTINGS, resume=True):
         pass
-    assert (tmp_path / "thesis.tex").exists()
+    assert (out / "thesis.tex").exists()
 
 
-def test_resume_refuses_other_settings_and_says_which(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
+def test_resume_refuses_other_settings_and_says_which(out: Place) -> None:
+    with RunFolder(out, SETTINGS, resume=False) as folder:
         folder.step("one", {}, put("one"))
     other = {**SETTINGS, "nodes": 30}
-    with pytest.raises(UsageError, match=r"nodes 20 \(now 30\)"), RunFolder(tmp_path, other, resume=True):
+    with pytest.raises(UsageError, match=r"nodes 20 \(now 30\)"), RunFolder(out, other, resume=True):
         pass
 
 
-def test_resume_of_nothing_begins(tmp_path: Path) -> None:
-    with RunFolder(tmp_path / "new", SETTINGS, resume=True) as folder:
+def test_resume_of_nothing_begins(out: Place) -> None:
+    with RunFolder(out, SETTINGS, resume=True) as folder:
         assert (folder.step("one", {}, put("one")) / "file").read_text() == "one"
 
 
-def test_a_run_that_finished_no_step_leaves_nothing_behind(tmp_path: Path) -> None:
-    made, given = tmp_path / "made", tmp_path / "given"
-    given.mkdir()
+def test_a_run_that_finished_no_step_leaves_nothing_behind(out: Place) -> None:
+    made, given = out / "made", out / "given"
+    given.make()
     for out in (made, given):
         with pytest.raises(RuntimeError), RunFolder(out, SETTINGS, resume=False) as folder:
             folder.step("one", {}, _fail)
     assert not made.exists()
-    assert given.is_dir(), "it was there before us"
+    assert given.is_folder(), "it was there before us"
     for out in (made, given):
         with RunFolder(out, {"nodes": 30}, resume=False) as folder:
             folder.step("one", {}, put("one"))
 
 
-def _fail(path: Path) -> None:
+def _fail(path: Place) -> None:
     raise RuntimeError(f"no {path}")
 
 
@@ -145,7 +153,7 @@ def test_a_damaged_step_is_made_again(tmp_path: Path, file: str, text: str | Non
     with RunFolder(tmp_path, SETTINGS, resume=False) as folder:
         damaged = folder.step("one", {}, put("first")) / file
     if text is None:
-        damaged.unlink()
+        damaged.remove()
     else:
         damaged.write_text(text)
     with RunFolder(tmp_path, SETTINGS, resume=True) as folder:
@@ -172,6 +180,38 @@ def test_two_runs_cannot_have_one_folder(tmp_path: Path) -> None:
         RunFolder(tmp_path, SETTINGS, resume=True),
     ):
         pass
+
+
+def test_reports_and_pictures_are_beside_the_steps_wherever_those_are(out: Place) -> None:
+    with RunFolder(out, SETTINGS, resume=False) as folder:
+        folder.step("one", {}, put("one"))
+        (folder.folder / "report.md").write_text("found")
+    assert (out / "report.md").read_text() == "found"
+    assert {item.name for item in out.entries()} - {"lock"} == {"report.md", "run.json", "steps"}
+    assert out.is_local == folder.folder.exists(), "a folder of ours for what is elsewhere goes away"
+
+
+def test_two_runs_cannot_have_one_folder_elsewhere(elsewhere: Place) -> None:
+    with RunFolder(elsewhere, SETTINGS, resume=False) as folder:
+        folder.step("one", {}, put("one"))
+        lock = elsewhere / "lock"
+        told = json.loads(lock.read_text())
+        with subprocess.Popen(["sleep", "60"]) as other:
+            lock.write_text(json.dumps({**told, "process": other.pid}))
+            with (
+                pytest.raises(UsageError, match=rf"in use by process {other.pid} on .*; if .* ended, remove {lock}"),
+                RunFolder(elsewhere, SETTINGS, resume=True),
+            ):
+                pass
+            other.kill()
+        lock.write_text(json.dumps({**told, "host": "far"}))
+        with pytest.raises(UsageError, match="on far since"), RunFolder(elsewhere, SETTINGS, resume=True):
+            pass
+    lock.write_text(json.dumps({**told, "process": other.pid}))
+    with RunFolder(elsewhere, SETTINGS, resume=True) as folder:
+        assert folder.step("one", {}, put("again")).exists(), "a lock of a process of this machine that is gone"
+    assert folder.reused == ["one"]
+    assert not lock.exists()
 
 
 def test_fingerprints_do_not_depend_on_the_order_of_names() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hullcast.clients.cli.commands.arguments import place
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_run_arguments(parser: argparse.ArgumentParser, *, out: str, quick: str) -> None:
     """Declare what every run of steps takes."""
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help=f"for results (default ./{out})")
+    where = f"for results: a folder, or a URL that Spark can write to (default ./{out})"
+    parser.add_argument("--out", type=place, default=out, metavar="DIR", help=where)
     parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
     add_spark_arguments(parser)
@@ -61,12 +62,14 @@ def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--env", metavar="ARCHIVE", help=packed)
     group.add_argument("--driver-memory", default="2g", metavar="SIZE", help="of the driver, such as 4g (default 2g)")
     group.add_argument("--ui", action="store_true", help="serve Spark's pages while it runs, and print their address")
-    group.add_argument("--event-log", metavar="DIR", help="write Spark's event log to this folder, a path or a URL")
+    group.add_argument(
+        "--event-log", type=place, metavar="DIR", help="write Spark's event log to this folder, a path or a URL"
+    )
 
 
 def spark_options(arguments: argparse.Namespace) -> SparkOptions:
     """What `add_spark_arguments` declared; UsageError for what cannot be."""
-    from hullcast.sim.spark.options import SparkOptions, event_log_of, settings_of
+    from hullcast.sim.spark.options import SparkOptions, settings_of
 
     return SparkOptions(
         arguments.master,
@@ -74,7 +77,7 @@ def spark_options(arguments: argparse.Namespace) -> SparkOptions:
         arguments.env,
         arguments.driver_memory,
         arguments.ui,
-        event_log_of(arguments.event_log),
+        arguments.event_log,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.commands.arguments import whole
+from hullcast.clients.cli.commands.arguments import place, whole
 from hullcast.clients.cli.commands.sim import add_run_arguments, spark_options
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay import PLACEMENTS
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "messages, bytes and stress of every event in four ways: S-CN (Hullcast), S-UN (the server sends a message to "
         "each affected subscription or, aggregated, broker) and CN (each changed row goes to all ranges that hold it)."
     )
-    parser.add_argument("trace", nargs="?", type=Path, metavar="TRACE_DIR", help="made by `hullcast sim trace`")
+    parser.add_argument("trace", nargs="?", type=place, metavar="TRACE_DIR", help="made by `hullcast sim trace`")
     parser.add_argument("--subscriptions", type=whole(1), metavar="N", help="default 500000 (quick: 50000)")
     parser.add_argument("--brokers", type=whole(1), metavar="N", help="default 1000 (quick: 200)")
     parser.add_argument("--nodes", type=whole(3), metavar="N", help="nodes of the network; default 20000 (quick: 4000)")
