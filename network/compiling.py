@@ -231,6 +231,11 @@ def _beside(function: Any) -> Path:
     return Path(function.__code__.co_filename).absolute().parent / "__pycache__"
 
 
+def code_folder(source: Path) -> Path:
+    """Where the compiled code of the sources in a folder is kept."""
+    return _folder(source / "__pycache__")
+
+
 @cache
 def _folder(beside: Path) -> Path:
     """Where the compiled code of sources goes; if there is no place for it, that shows when it is to be saved."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self
@@ -14,7 +14,7 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from hullcast.sim.experiments.steps import RunFolder
-from hullcast.sim.spark.needs import check_workers, is_local
+from hullcast.sim.spark.needs import check_shared
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, spark_session
 from hullcast.sim.spark.storage import Place
@@ -41,10 +41,12 @@ class ExperimentRun:
         progress: StepProgress,
         *,
         options: SparkOptions = DEFAULT,
+        reads: Iterable[Place] = (),
         spark: SparkSession | None = None,
     ) -> None:
-        """`spark`: a session that is there already, and stays."""
+        """`reads`: what a cluster's workers must see beside the folder; `spark`: a session that is there, and stays."""
         self.folder, self.progress, self._options = folder, progress, options
+        self._reads = tuple(reads)
         self._ends = ExitStack()
         self._spark = spark
 
@@ -63,8 +65,7 @@ class ExperimentRun:
             # Plans as they are: chunks have partitions of their own already, and a job for each stage would cost more.
             session = spark_session(self._options, app="hullcast sim", spark_sql_adaptive_enabled="false")
             spark = self._ends.enter_context(session)
-            if not is_local(spark.sparkContext.master or ""):
-                check_workers(spark)
+            check_shared(spark, write=[self.folder.place / "steps"], read=self._reads)
             self._spark = spark
         return self._spark
 

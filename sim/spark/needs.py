@@ -8,12 +8,16 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark.storage import Place, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +25,19 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 #: How long a cluster's master may take to answer.
 ANSWER_S = 5.0
+#: How long its workers may take to give us executors, and how long none must come until we think that all are there.
+EXECUTORS_S, SETTLED_S = 60.0, 1.0
+#: How often executors are asked until all have answered.
+ROUNDS = 5
 #: What a replay imports in Spark's workers, and how many numbers of its version must be the same there and here.
-IMPORTED = {"hullcast": 3, "numpy": 2, "numba": 2, "pyarrow": 0, "hullcast.sim.traffic.replay": 0}
+IMPORTED = {
+    "pyspark": 2,
+    "hullcast": 3,
+    "numpy": 2,
+    "numba": 2,
+    "pyarrow": 0,
+    "hullcast.sim.traffic.replay": 0,
+}
 _MASTERS = r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[.+\]|k8s://.+"
 
 
@@ -85,14 +100,15 @@ def is_local(master: str) -> bool:
 
 
 def check_workers(spark: SparkSession) -> None:
-    """UsageError, within seconds, if a worker of the cluster cannot run our Python code.
+    """UsageError, within seconds, if the cluster gives us no worker, or one that cannot run our Python code.
 
-    A task for every core reaches every executor that is there by now. Of those that come later `worker_trouble` tells.
+    Of workers that come later `worker_trouble` tells.
     """
     names = tuple(IMPORTED)
 
     # Inside a function, so that it is sent as code: workers could not import this module if the package is missing.
-    def look(_: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+    def look(_: Iterable[int]) -> Iterator[Any]:
+        import os
         import platform
         import socket
         import sys
@@ -103,14 +119,129 @@ def check_workers(spark: SparkSession) -> None:
                 versions[name] = str(getattr(import_module(name), "__version__", ""))
             except Exception as error:  # noqa: BLE001  # whatever a broken package raises is what is to be told
                 failures[name] = str(error) or type(error).__name__
-        yield socket.gethostname(), sys.executable, platform.python_version(), versions, failures
+        where = (socket.gethostname(), os.getcwd())
+        yield where, (where[0], sys.executable, platform.python_version(), versions, failures)
 
-    context = spark.sparkContext
-    cores = context.defaultParallelism
-    found = context.parallelize(range(cores), cores).mapPartitions(look).collect()
-    problem = differences([Interpreter(*facts) for facts in found], Interpreter(*next(look(()))))
+    _wait_for_executors(spark)
+    found = _asked(spark, look)
+    problem = differences([Interpreter(*facts) for facts in found], Interpreter(*next(look(()))[1]))
     if problem:
         raise UsageError(problem)
+
+
+def check_shared(spark: SparkSession, *, write: Iterable[Place | Path] = (), read: Iterable[Place | Path] = ()) -> None:
+    """UsageError if a worker of a cluster does not see files or folders of this machine, or others of the same name.
+
+    Without it each worker would write to a disk of its own, and whoever reads the results would miss most of them.
+    """
+    if is_local(spark.sparkContext.master or ""):
+        return
+    token = uuid4().hex
+    probes = [_nearest(place.local) / f".hullcast-{token}" for place in map(place_of, write) if place.is_local]
+    seen = [str(place.local.resolve()) for place in map(place_of, read) if place.is_local]
+    if not probes and not seen:
+        return
+    try:
+        for probe in probes:
+            probe.mkdir()
+            (probe / "driver").write_text(token)
+        found = _asked(spark, _looker([str(probe.resolve()) for probe in probes], seen, token))
+        for host, problems, written in found:
+            unseen = [os.path.dirname(os.path.dirname(path)) for path in written if not os.path.exists(path)]
+            problem = next(iter(problems), f"writes to another {unseen[0]} than we read" if unseen else "")
+            if problem:
+                raise UsageError(
+                    f"the Spark worker on {host} {problem}; give a folder that all machines share, or a URL that all "
+                    "can reach, such as hdfs://host/folder or s3a://bucket/folder"
+                )
+    except OSError as error:
+        raise UsageError(f"cannot write to {error.filename}: {error.strerror}") from error
+    finally:
+        for probe in probes:
+            shutil.rmtree(probe, ignore_errors=True)
+
+
+def _looker(probes: Sequence[str], read: Sequence[str], token: str) -> Callable[[Iterable[int]], Any]:
+    """What a worker does to see whether it shares our folders; sent as code, like `look` above."""
+
+    def looks(path: str) -> tuple[str, object]:
+        """What tells a file or folder from another of the same name: its size, or what is in it."""
+        import os
+
+        if os.path.isdir(path):
+            return ("folder", sorted(os.listdir(path)))
+        return ("file", os.path.getsize(path)) if os.path.exists(path) else ("nothing", None)
+
+    expected = {path: looks(path) for path in read}
+
+    def look(numbers: Iterable[int]) -> Iterator[Any]:
+        import os
+        import socket
+
+        problems, written = [], []
+        for path, there in expected.items():
+            if looks(path) != there:
+                problems.append(f"does not see {path} as it is here")
+        for probe in probes:
+            folder, mine = os.path.dirname(probe), os.path.join(probe, f"worker-{next(iter(numbers))}")
+            try:
+                with open(os.path.join(probe, "driver")) as file:
+                    seen = file.read() == token
+                with open(mine, "w") as file:
+                    file.write(token)
+                written.append(mine)
+            except FileNotFoundError:
+                seen = False
+            except OSError as error:
+                seen = True
+                problems.append(f"cannot write to {folder} ({error.strerror})")
+            if not seen:
+                problems.append(f"does not see {folder} of this machine")
+        where = (socket.gethostname(), os.getcwd())
+        yield where, (where[0], problems, written)
+
+    return look
+
+
+def _nearest(path: Path) -> Path:
+    """A folder, or the first above it that is there."""
+    return next(place for place in (path.resolve(), *path.resolve().parents) if place.is_dir())
+
+
+def _asked(spark: SparkSession, look: Callable[[Iterable[int]], Iterator[Any]]) -> list[Any]:
+    """What `look` gives on all executors: pairs of where it ran and the answer.
+
+    A task for every core reaches every executor that is idle. Should one have been left out, they are asked again.
+    """
+    context = spark.sparkContext
+    found: dict[Any, Any] = {}
+    for _ in range(ROUNDS):
+        cores = context.defaultParallelism
+        found |= dict(context.parallelize(range(cores), cores).mapPartitions(look).collect())
+        if len(found) >= _executors(spark):
+            break
+    return list(found.values())
+
+
+def _executors(spark: SparkSession) -> int:
+    java: Any = spark.sparkContext._jsc
+    return int(java.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
+
+
+def _wait_for_executors(spark: SparkSession) -> None:
+    """Wait until the cluster has given us something, and for a second nothing more; Spark would wait for ever."""
+    begun = settled = monotonic()
+    count = 0
+    while (now := monotonic()) - settled < SETTLED_S or not count:
+        if not count and now - begun > EXECUTORS_S:
+            raise UsageError(
+                f"{spark.sparkContext.master} has given us no executor within {EXECUTORS_S:.0f} s; does it have "
+                "workers with cores and memory free, can they reach this machine, and is their Spark version "
+                f"{spark.version}? (--conf spark.executor.memory=1g, spark.executor.cores, spark.driver.host)"
+            )
+        if (there := _executors(spark)) != count:
+            count, settled = there, now
+        sleep(0.1)
 
 
 def differences(workers: Sequence[Interpreter], ours: Interpreter) -> str:
@@ -126,6 +257,8 @@ def differences(workers: Sequence[Interpreter], ours: Interpreter) -> str:
             said = (
                 f"the Spark worker on {worker.host} {' and '.join(faults)} in {worker.program} (Python {worker.python})"
             )
+            if _first(worker.versions.get("pyspark", ""), 2) != _first(ours.versions["pyspark"], 2):
+                return f"{said}; driver and cluster need the same Spark, up to the second number"
             return f"{said}; {_remedy(ours.python, ours.versions['hullcast'])}"
     return ""
 
@@ -143,10 +276,10 @@ def worker_trouble(text: str) -> str:
 
 
 def _remedy(python: str, version: str = "") -> str:
-    wanted = f"hullcast[sim]{f'=={version}' if version else ''}"
+    wanted, minor = f"hullcast[sim]{f'=={version}' if version else ''}", _first(python, 2)
     return (
-        f"install Python {_first(python, 2)} and '{wanted}' on every worker, and set PYSPARK_PYTHON here to the path "
-        "of that Python there (default: python3)"
+        f"workers need Python {minor} (set PYSPARK_PYTHON here to its path there; default: python{minor}) and get the "
+        f"packages from here, or from --env ARCHIVE; with --env none they need '{wanted}' too"
     )
 
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark.needs import check_java, check_master, is_local, worker_trouble
+from hullcast.sim.spark.needs import check_java, check_master, check_workers, is_local, worker_trouble
 from hullcast.sim.spark.options import SparkOptions
+from hullcast.sim.spark.shipping import shipped
 from hullcast.sim.spark.storage import Place
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **s
     If this process has a session already, that one is used, as it is, and stays open: Spark allows no second.
     `settings` are Spark's own with `_` for `.`, e.g. `spark_sql_shuffle_partitions="64"`; they win over ours, and
     those of `options` win over them.
-    Executors of a cluster need the same Python and this package installed.
+    Executors of a cluster get this package and what it needs (shipping.py), and are asked whether it works there.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -57,9 +58,10 @@ def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **s
     check_java()
     conf = SparkConf(loadDefaults=False)
     given = {key.replace("_", "."): text for key, text in settings.items()}
-    for key, text in (_settings(wanted, app, options) | given | dict(options.conf)).items():
+    for_workers, python = ({}, sys.executable) if is_local(wanted) else shipped(options)
+    for key, text in (_settings(wanted, app, options) | given | dict(options.conf) | for_workers).items():
         conf.set(key, text)
-    with tempfile.TemporaryFile() as log, _environment(wanted), _interrupts_restored():
+    with tempfile.TemporaryFile() as log, _environment(wanted, python), _interrupts_restored():
         gateway, interrupted = _launch(conf, log)
         try:
             if interrupted:
@@ -76,6 +78,8 @@ def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **s
                 print(f"Spark's pages: {context.uiWebUrl}", file=sys.stderr, flush=True)
             try:
                 with told_in_a_line():
+                    if not is_local(wanted):
+                        check_workers(session)
                     yield session
             finally:
                 context.stop()
@@ -208,13 +212,11 @@ def _settings(master: str, app: str, options: SparkOptions) -> dict[str, str]:
 
 
 @contextmanager
-def _environment(master: str) -> Iterator[None]:
-    """What Spark takes from the environment only, given back afterwards."""
-    wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+def _environment(master: str, python: str) -> Iterator[None]:
+    """What Spark takes from the environment only, given back afterwards; `python` is the workers'."""
+    wanted = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if is_local(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
-    else:
-        del wanted["PYSPARK_PYTHON"]  # a cluster's machines have their own; what the user set is taken
     before = dict(os.environ)
     os.environ.update(wanted)
     try:

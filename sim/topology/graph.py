@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import UsageError
@@ -69,6 +67,8 @@ class Topology:
     def matrix(self) -> Any:
         """Latencies as a symmetric sparse matrix, for scipy.sparse.csgraph."""
         near = self.neighbours()
+        from scipy.sparse import csr_array  # here: Spark's workers have topologies, and no scipy
+
         return csr_array((near.latency, near.node, near.starts), shape=(self.nodes, self.nodes))
 
     def to_networkx(self) -> Any:
@@ -173,6 +173,9 @@ def simple_links(a: Ints, b: Ints, latency: Floats) -> Ints:
 
 def _largest_piece(nodes: int, a: Ints, b: Ints) -> tuple[Booleans, list[int]]:
     """Which nodes are in the largest component, and the sizes of all, largest first."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     graph = csr_array((np.ones(len(a), np.int8), (a, b)), shape=(nodes, nodes))
     _, piece = connected_components(graph, directed=False)
     sizes = np.bincount(piece)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.csgraph import dijkstra
 
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Floats, Ints, Narrow
@@ -48,6 +47,8 @@ def routes(topology: Topology, brokers: Ints, tick: Callable[[int], None] | None
     Dijkstra from each broker gives latencies, O(b m log n); a path is then followed backwards
     along links that explain the latency of its end. Memory: 12 bytes x CHUNK x n beside the result.
     """
+    from scipy.sparse.csgraph import dijkstra  # here: Spark's workers have routes, and no scipy
+
     sites = np.ascontiguousarray(brokers, np.int64)
     _check(topology, sites)
     near, matrix = topology.neighbours(), topology.matrix()

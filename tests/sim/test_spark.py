@@ -121,7 +121,13 @@ def test_an_error_of_the_jvm_is_told_in_a_line_and_one_of_ours_stays(spark: Spar
         raise ZeroDivisionError
 
 
-OURS = Interpreter("", "", "3.11.7", {"hullcast": "1.2.3", "numpy": "2.4.1", "numba": "0.68.0", "pyarrow": "26"}, {})
+OURS = Interpreter(
+    "",
+    "",
+    "3.11.7",
+    {"pyspark": "4.3.0", "hullcast": "1.2.3", "numpy": "2.4.1", "numba": "0.68.0", "pyarrow": "26"},
+    {},
+)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +136,12 @@ OURS = Interpreter("", "", "3.11.7", {"hullcast": "1.2.3", "numpy": "2.4.1", "nu
         ({}, {}, ""),
         ({"numpy": "2.4.9", "pyarrow": "25"}, {}, ""),
         ({"numpy": "1.26.4"}, {}, "the Spark worker on far has numpy 1.26.4 (here: 2.4.1) in /bin/py (Python 3.11.2);"),
+        ({"pyspark": "4.3.9"}, {}, ""),
+        (
+            {"pyspark": "4.2.0"},
+            {},
+            "has pyspark 4.2.0 (here: 4.3.0) in /bin/py (Python 3.11.2); driver and cluster need",
+        ),
         ({"hullcast": "1.2.2"}, {}, "has hullcast 1.2.2 (here: 1.2.3)"),
         (
             {},
@@ -150,7 +162,7 @@ def test_a_worker_with_other_packages_is_named_with_the_remedy(
     found = differences([OURS, Interpreter("far", "/bin/py", "3.11.2", versions, failures)], OURS)
     assert message in found
     assert bool(found) == bool(message)
-    assert not found or "install Python 3.11 and 'hullcast[sim]==1.2.3' on every worker" in found
+    assert not found or "with --env none they need 'hullcast[sim]==1.2.3'" in found or "need the same Spark" in found
 
 
 @pytest.mark.parametrize(
@@ -181,7 +193,7 @@ def test_workers_that_can_import_everything_are_let_through(spark: SparkSession)
         (
             "import nothing_of_that_name",
             UsageError,
-            r"a Spark worker cannot import .*'nothing_of_that_name'\); install",
+            r"a Spark worker cannot import .*'nothing_of_that_name'\); workers need",
         ),
         (
             "from hullcast.network.wire.errors import BadValue as E; raise E('T', 3, 'C', 'odd')",

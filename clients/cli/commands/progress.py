@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from rich.console import Console
@@ -64,14 +65,24 @@ def continuable(out: Place) -> Iterator[None]:
 
 @contextmanager
 def spark_bar(
-    console: Console, options: SparkOptions, *, app: str
+    console: Console,
+    options: SparkOptions,
+    *,
+    app: str,
+    write: Iterable[Place | Path] = (),
+    read: Iterable[Place | Path] = (),
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """A session, and `say(what)`."""
+    """A session that can write and read at these places, and `say(what)`."""
+    from hullcast.sim.spark.needs import check_shared
     from hullcast.sim.spark.session import spark_session, watched
+    from hullcast.sim.spark.storage import place_of
 
     with steps_bar(console, None) as steps:
         steps.begin("starting Spark")
         with spark_session(options, app=app) as spark, watched(spark, steps.tasks):
+            for place in map(place_of, (*write, *read)):
+                place.check()
+            check_shared(spark, write=write, read=read)
             yield spark, steps.begin
 
 

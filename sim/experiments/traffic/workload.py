@@ -110,7 +110,7 @@ def _run_traffic(
         plain["trace"] = asdict(info)
     with (
         RunFolder(out, plain, resume=resume) as folder,
-        ExperimentRun(folder, progress, options=options, spark=spark) as run,
+        ExperimentRun(folder, progress, options=options, reads=[given] if given else (), spark=spark) as run,
     ):
         replays = Replays(run, settings.network, chunks=chunks)
         replays.prepare(settings.topology)

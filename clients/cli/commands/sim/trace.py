@@ -115,7 +115,8 @@ def _yahoo(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     for path in (arguments.prices, arguments.fundamentals):
         if not path.exists():
             raise UsageError(f"cannot read {path}: no such file or folder")
-    with spark_bar(console, spark_options(arguments), app="hullcast sim trace yahoo") as (spark, say):
+    places = {"write": [arguments.out], "read": [arguments.prices, arguments.fundamentals]}
+    with spark_bar(console, spark_options(arguments), app="hullcast sim trace yahoo", **places) as (spark, say):
         say("judging and numbering prices")
         return yahoo_trace(
             spark,
@@ -136,7 +137,8 @@ def _market(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     made = market(arguments.stocks, arguments.days, root=arguments.seed)
     if arguments.csv is not None:
         write_csv(made, arguments.csv)
-    with spark_bar(console, spark_options(arguments), app="hullcast sim trace market") as (spark, say):
+    options, places = spark_options(arguments), {"write": [arguments.out]}
+    with spark_bar(console, options, app="hullcast sim trace market", **places) as (spark, say):
         say("judging and numbering prices")
         return market_trace(spark, made, arguments.out, force=arguments.force)
 
