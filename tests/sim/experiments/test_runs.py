@@ -114,7 +114,7 @@ def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(
 ) -> None:
     trace, out = tmp_path / "trace", tmp_path / "out"
     table51_trace(trace, rows=5, updates=10, root=1)
-    file = trace / "events" / "part=0000" / "events.parquet"
+    file = trace / "events" / "00001.parquet"
     table = pq.read_table(file, partitioning=None)
     place = table.schema.get_field_index("x")
     pq.write_table(table.set_column(place, "x", table["x"].cast("string")), file)

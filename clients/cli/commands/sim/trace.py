@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from hullcast.clients.cli.commands.connection import as_json
 from hullcast.clients.cli.commands.progress import bar, spark_bar
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
+from hullcast.sim.spark.storage import Place, place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,7 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step", type=number, metavar="Y", help="change Y by random steps of this deviation (default: a new random Y)"
     )
     for kind in (yahoo, market, table51):
-        kind.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the trace, new or empty")
+        kind.add_argument(
+            "--out", type=place_of, required=True, metavar="DIR", help="folder for the trace, new or empty"
+        )
         kind.add_argument("--force", action="store_true", help="replace the trace that is in DIR")
         kind.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
         kind.add_argument("--classify", action="store_true", help="count ignorable events with the engine")
@@ -91,7 +95,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Make the trace, and print a summary. The exit code is 1 if no event is left."""
     from hullcast.sim.traces.folders import check_folder
 
-    check_folder(arguments.out, force=arguments.force)  # before Spark takes its time
+    if arguments.out.is_local:
+        check_folder(arguments.out, force=arguments.force)  # before Spark takes its time
+    elif arguments.classify:
+        raise UsageError(f"--classify reads traces on this machine only, and {arguments.out} is elsewhere")
     info = {"yahoo": _yahoo, "market": _market, "table51": _table51}[arguments.kind](arguments, console)
     classes = None
     if arguments.classify:
@@ -145,7 +152,11 @@ def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
     from hullcast.sim.traces.table51 import Mix
 
     mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
-    with bar(console, None) as tick:
+    elsewhere = not arguments.out.is_local  # then it is written through Spark
+    with (
+        spark_bar(console, None, app="hullcast sim trace table51") if elsewhere else nullcontext(),
+        bar(console, None) as tick,
+    ):
         tick("drawing updates")
         return table51_trace(
             arguments.out,
@@ -157,7 +168,7 @@ def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
         )
 
 
-def _show(info: TraceInfo, classes: Classes | None, folder: Path, console: Console) -> None:
+def _show(info: TraceInfo, classes: Classes | None, folder: Place, console: Console) -> None:
     console.print(f"[bold]trace {info.name}[/]: {info.source}", soft_wrap=True, highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_header=False)
     table.add_column()
