@@ -20,8 +20,9 @@ from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.experiments.traffic.summary import TrafficLine, write_lines
 from hullcast.sim.output.text import markdown, number
 from hullcast.sim.overlay import PLACEMENTS
+from hullcast.sim.spark.storage import place_of
 from hullcast.sim.traces.checking import check_whole
-from hullcast.sim.traces.trace import read_info
+from hullcast.sim.traces.trace import Where, read_info
 
 STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
@@ -46,7 +47,7 @@ class TrafficSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     subscriptions: int = 500_000
     placements: tuple[str, ...] = PLACEMENTS
-    trace: Path | None = None
+    trace: Where | None = None
     topology: Path | None = None
     stocks: int = 3_053
     days: int = 60
@@ -68,7 +69,7 @@ class TrafficFound:
     """What was found, and where it is."""
 
     lines: list[TrafficLine]
-    events: Path  # Parquet: a row per event, placement and approach
+    events: Path | None  # Parquet: a row per event, placement and approach, if it was asked for
     summary: Path
     reused: list[str]
 
@@ -80,14 +81,16 @@ def run_traffic(
     *,
     master: str | None = None,
     chunks: int | None = None,
+    keep: bool = False,
     resume: bool = False,
     spark: SparkSession | None = None,
 ) -> TrafficFound:
-    """Replay, and write events, summary.parquet, summary.md and summary.png."""
+    """Replay, and write summary.parquet, summary.md and summary.png; with `keep` the per-event table, too."""
     plain = asdict(settings) | frame_sizes() | {"trace": None, "topology": file_mark(settings.topology)}
     if settings.trace is not None:
         info = read_info(settings.trace)
-        check_whole(settings.trace, info)
+        if place_of(settings.trace).is_local:  # elsewhere the replay itself looks
+            check_whole(settings.trace, info)
         plain["trace"] = asdict(info)
     with (
         RunFolder(out, plain, resume=resume) as folder,
@@ -100,14 +103,13 @@ def run_traffic(
         trace = settings.trace or market_step(replays, settings.stocks, settings.days, "trace")
         info = read_info(trace)
         law, count = Law().over(info.domain), settings.subscriptions
-        found = replays.measure(
-            Point("replay", info.name, count, trace, law, count, settings.placements, settings.topology), keep=True
-        )
+        point = Point("replay", info.name, count, trace, law, count, settings.placements, settings.topology)
+        found = replays.measure(point, keep=keep)
         progress.begin("summary")
         write_lines(found.lines, out / "summary.parquet")
         write_text(out / "summary.md", summary_text(found.lines))
         draw_summary(found.lines, out / "summary.png")
-        return TrafficFound(found.lines, found.place / "events", out / "summary.md", folder.reused)
+        return TrafficFound(found.lines, found.place / "events" if keep else None, out / "summary.md", folder.reused)
 
 
 def rows_of(lines: Sequence[TrafficLine]) -> list[list[str]]:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.figures import run_figures
+from hullcast.sim.experiments.run import kept
+from hullcast.sim.experiments.traffic import replays
 from hullcast.sim.experiments.traffic.figures import PAPER
 from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.experiments.traffic.workload import TrafficSettings, run_traffic
 from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traffic.replay import replay_sums
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TINY = FigureSettings(
     network=NetworkSettings(nodes=50, brokers=6, fanout=3),
@@ -93,9 +96,14 @@ def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkS
     trace = tmp_path / "trace"
     table51_trace(trace, rows=40, updates=50, root=1)
     settings = TrafficSettings(TINY.network, 80, ("can-greedy", "tree-content"), trace)
-    found = [run_traffic(settings, tmp_path / f"out{chunks}", Told(), chunks=chunks, spark=spark) for chunks in (1, 7)]
+    found = [
+        run_traffic(settings, tmp_path / f"out{chunks}", Told(), chunks=chunks, keep=chunks == 1, spark=spark)
+        for chunks in (1, 7)
+    ]
     one, seven = ([replace(line, seconds=0.0, memory_bytes=0) for line in each.lines] for each in found)
     assert one == seven
+    assert found[1].events is None
+    assert not (tmp_path / "out7" / "steps" / "replay" / "events").exists()
     table = pq.read_table(found[0].events)
     assert table.num_rows == 50 * 2 * 4
     for line in one:
@@ -107,6 +115,32 @@ def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkS
         assert line.cost.bytes == pytest.approx(sum(row["bytes"] for row in mine) / 50)
     assert "can-greedy" in found[0].summary.read_text()
     assert (tmp_path / "out1" / "summary.png").exists()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_results_that_are_lost_on_the_way_fail_the_step(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    """As with a worker that writes to a disk of its own."""
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    table51_trace(trace, rows=40, updates=50, root=1)
+    settings = TrafficSettings(TINY.network, 80, ("can",), trace)
+
+    def losing_a_file(table: DataFrame, folder: Path) -> DataFrame:
+        kept(table, folder)
+        next(folder.glob("*.parquet")).unlink()
+        return spark.read.schema(table.schema).parquet(str(folder))
+
+    def losing_a_chunk(*given: Any, **how: Any) -> DataFrame:
+        return replay_sums(*given, **how).where("NOT (approach = 'CN' AND node_stress > 0)")
+
+    monkeypatch.setattr(replays, "kept", losing_a_file)
+    monkeypatch.setattr(replays, "replay_sums", losing_a_chunk)
+    with pytest.raises(UsageError, match=r"the replay has \d+ events for can, [-A-Z]+, but the trace has 50"):
+        run_traffic(settings, out, Told(), chunks=3, keep=keep, spark=spark)
+    assert not out.exists()
+    monkeypatch.undo()
+    assert run_traffic(settings, out, Told(), chunks=3, keep=keep, spark=spark).reused == []
 
 
 def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(
