@@ -16,7 +16,7 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traces.trace import (
     COLUMNS,
     EVENTS,
-    Part,
+    EventFile,
     TraceInfo,
     Where,
     create_statement,
@@ -50,7 +50,7 @@ def check_whole(folder: Where, info: TraceInfo) -> None:
         )
 
 
-def _numbers(part: Part) -> tuple[int, int, int]:
+def _numbers(part: EventFile) -> tuple[int, int, int]:
     """The least and the greatest number in a file, and how many rows it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types

@@ -106,7 +106,7 @@ def _read_json(folder: Where) -> tuple[Place, dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EventFile:
     """One file of events, and the numbers it holds."""
 
     place: Place
@@ -150,7 +150,7 @@ _CHECKS: dict[Any, Callable[[object], bool]] = {
 }
 
 
-def write_info(info: TraceInfo, folder: Where, parts: Iterable[Part], refused: Sequence[str] = ()) -> None:
+def write_info(info: TraceInfo, folder: Where, parts: Iterable[EventFile], refused: Sequence[str] = ()) -> None:
     """The last step of writing a trace: from now on these files are it."""
     files: dict[str, object] = {
         EVENTS: [[part.place.name, part.first, part.last] for part in sorted(parts, key=lambda part: part.first)]
@@ -161,10 +161,10 @@ def write_info(info: TraceInfo, folder: Where, parts: Iterable[Part], refused: S
     (place_of(folder) / INFO).write_text(text + "\n")
 
 
-def parts_of(folder: Where) -> list[Part]:
+def parts_of(folder: Where) -> list[EventFile]:
     """The files of events in the order of their numbers; the start first."""
     place = place_of(folder) / EVENTS
-    return [Part(place / name, first, last) for name, first, last in _read_json(folder)[1]["files"][EVENTS]]
+    return [EventFile(place / name, first, last) for name, first, last in _read_json(folder)[1]["files"][EVENTS]]
 
 
 def files_of(folder: Where) -> dict[str, set[str]]:
@@ -192,7 +192,7 @@ def read_parts(folder: Where) -> Iterator[pa.Table]:
     return map(read_part, parts_of(folder))
 
 
-def read_part(part: Part) -> pa.Table:
+def read_part(part: EventFile) -> pa.Table:
     """The events of one file in the order of seq."""
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
@@ -276,7 +276,7 @@ def write_columns(folder: Where, info: TraceInfo, changes: Columns, start: Colum
         for begin in range(0, len(columns) if columns is not None else 0, PART_EVENTS):
             assert columns is not None
             table = as_table(columns.slice(begin, begin + PART_EVENTS), first + begin)
-            part = Part(place / f"{number:05d}.parquet", first + begin, first + begin + len(table) - 1)
+            part = EventFile(place / f"{number:05d}.parquet", first + begin, first + begin + len(table) - 1)
             _write(table, part.place)
             parts.append(part)
             number += 1

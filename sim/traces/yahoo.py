@@ -28,7 +28,7 @@ from hullcast.sim.traces.fundamentals import (
     spread_reco,
 )
 from hullcast.sim.traces.prices import dates_of, read_prices, select_days
-from hullcast.sim.traces.trace import EVENTS, PART_EVENTS, REFUSED, SCHEMA, Part, TraceInfo, Where, write_info
+from hullcast.sim.traces.trace import EVENTS, PART_EVENTS, REFUSED, SCHEMA, EventFile, TraceInfo, Where, write_info
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -136,7 +136,7 @@ def write_trace(
     return info
 
 
-def _write_events(numbered: DataFrame, place: Place, count: int) -> list[Part]:
+def _write_events(numbered: DataFrame, place: Place, count: int) -> list[EventFile]:
     """Write `count` events, PART_EVENTS to a file, and read again what each file holds."""
     from pyspark.sql import functions as f
 
@@ -159,7 +159,7 @@ def _write_events(numbered: DataFrame, place: Place, count: int) -> list[Part]:
                 f"but {following} comes next; make the trace again"
             )
         following += row["rows"]
-    return [Part(place / row["file_name"], row["first"], row["last"]) for row in found]
+    return [EventFile(place / row["file_name"], row["first"], row["last"]) for row in found]
 
 
 def _write_refused(bad: DataFrame, place: Place, count: int) -> list[str]:
