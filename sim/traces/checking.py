@@ -1,14 +1,14 @@
 """Looking over a trace: whether it is whole, and how many of its events are ignorable (the engine counts them).
 
-Whole: its numbers run on from part to part, and are as many as `trace.json` says. Only the ends of the Parquet files
-are read (how many rows, and the least and the greatest number), so that it costs nothing to look first.
+Whole: every file that `trace.json` names is there and holds the numbers it should, and they run on from file to file.
+Only the ends of the Parquet files are read (how many rows, and the least and the greatest number), so that it costs
+nothing to look first. This is for folders of this machine; elsewhere Spark looks (`sim.traffic.replay.check_trace`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.broker.engine.engine import Engine
@@ -16,8 +16,9 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traces.trace import (
     COLUMNS,
     EVENTS,
-    START,
+    EventFile,
     TraceInfo,
+    Where,
     create_statement,
     parts_of,
     read_info,
@@ -29,53 +30,52 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 
 
-def check_whole(folder: Path | str, info: TraceInfo) -> None:
+def check_whole(folder: Where, info: TraceInfo) -> None:
     """UsageError if part of a trace is missing, comes twice, or cannot be read."""
     help_text = "make the trace again"
-    expected, total = -info.start, {True: 0, False: 0}
-    for name, path in parts_of(folder):
-        low, high, rows = _numbers(path)
-        if not rows:
-            continue
-        if low != expected or high - low + 1 != rows or (name == START) != (high < 0):
+    expected = -info.start
+    for part in parts_of(folder):
+        low, high, rows = _numbers(part)
+        whole = (low, high, rows) == (part.first, part.last, part.rows)
+        if not whole or low != expected or part.is_start != (high < 0):
             raise UsageError(
-                f"{folder} is incomplete: {path.name} has {rows:,} rows numbered {low} to {high}, but {expected} comes "
-                f"next; {help_text}"
+                f"{folder} is incomplete: {part.place.name} has {rows:,} rows numbered {low} to {high}, but "
+                f"{expected} to {part.last} come next; {help_text}"
             )
         expected = high + 1
-        total[name == START] += rows
-    if (total[False], total[True]) != (info.events, info.start):
+    if expected != info.events:
         raise UsageError(
-            f"{folder} is incomplete: {EVENTS} holds {total[False]:,} events and {total[True]:,} rows of the start, "
-            f"its trace.json says {info.events:,} and {info.start:,}; {help_text}"
+            f"{folder} is incomplete: {EVENTS} holds {max(0, expected):,} events, its trace.json says "
+            f"{info.events:,}; {help_text}"
         )
 
 
-def _numbers(part: Path) -> tuple[int, int, int]:
-    """The least and the greatest number in a part, and how many rows it has."""
+def _numbers(part: EventFile) -> tuple[int, int, int]:
+    """The least and the greatest number in a file, and how many rows it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no types
 
-    lows, highs, rows = [], [], 0
-    for file in sorted(part.glob("*.parquet")):
-        try:
-            opened = pq.read_metadata(file)
-        except (OSError, pa.ArrowException) as error:
-            raise UsageError(f"cannot read {file}: {error}") from error
-        names = opened.schema.to_arrow_schema().names
-        missing = [name for name in COLUMNS if name not in names]
-        if missing:
-            raise UsageError(f"{file} is not part of a trace: it has no column {', '.join(missing)}")
-        place = names.index("seq")
-        for group in range(opened.num_row_groups):
-            found = opened.row_group(group).column(place).statistics
-            if not opened.row_group(group).num_rows:
-                continue
-            if found is None or not found.has_min_max:
-                raise UsageError(f"{file} does not say which numbers it holds (statistics of seq); write it with them")
-            lows.append(found.min)
-            highs.append(found.max)
-            rows += opened.row_group(group).num_rows
+    lows, highs, rows, file = [], [], 0, part.place
+    try:
+        opened = pq.read_metadata(file.local)
+    except FileNotFoundError:
+        raise UsageError(f"{file.parent.parent} is incomplete: {file} is missing; make the trace again") from None
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read {file}: {error}") from error
+    names = opened.schema.to_arrow_schema().names
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise UsageError(f"{file} is not part of a trace: it has no column {', '.join(missing)}")
+    place = names.index("seq")
+    for group in range(opened.num_row_groups):
+        found = opened.row_group(group).column(place).statistics
+        if not opened.row_group(group).num_rows:
+            continue
+        if found is None or not found.has_min_max:
+            raise UsageError(f"{file} does not say which numbers it holds (statistics of seq); write it with them")
+        lows.append(found.min)
+        highs.append(found.max)
+        rows += opened.row_group(group).num_rows
     return (min(lows), max(highs), rows) if rows else (0, 0, 0)
 
 
@@ -93,7 +93,7 @@ class Classes:
         return self.ignorable / self.events if self.events else 0.0
 
 
-def classify(folder: Path | str, tick: Callable[[str], None] | None = None) -> Classes:
+def classify(folder: Where, tick: Callable[[str], None] | None = None) -> Classes:
     """Play a trace to an engine of our own; rows of the start are there before and are not counted.
 
     `tick(what)` is called as each part of the trace begins.

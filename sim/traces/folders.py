@@ -1,127 +1,127 @@
-"""Folders that traces are written to: made next to what is there, put in its place when whole; nothing else is touched.
+"""Folders that traces are written to: what is there stays a trace until the new one is whole; nothing else is touched.
 
-A trace is written to `DIR/.unfinished` and moved up at the end, `trace.json` last. So an error, or a kill, leaves the
-trace that was there; and everything stays on one file system, even if DIR is a mount point or the current folder.
+The files of a new trace come to lie beside those of the old one, under other names. The moment in which `trace.json` is
+written is the one in which the new trace replaces the old one, because it names the files; then the old files go. So an
+error, or a kill, leaves the trace that was there; nothing is renamed, which an object store could not do.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traces.trace import EVENTS, INFO, REFUSED, read_info
+from hullcast.sim.spark.storage import Place, place_of
+from hullcast.sim.traces.trace import EVENTS, INFO, REFUSED, Where, files_of, read_info
 
+#: A file that is there while a trace is being written: whatever lies beside it is a trace's.
 UNFINISHED = ".unfinished"
 #: What Spark, or we, write where rows are.
-_FILES = ("*.parquet", ".*.crc", "_SUCCESS")
+_FILES = ("*.parquet", ".*.crc", "_SUCCESS", ".*.parquet.*")
 _SCRATCH = "_temporary"
 
 
-def check_folder(folder: Path | str, *, force: bool = False) -> Path:
+def check_folder(folder: Where, *, force: bool = False) -> Place:
     """Refuse a folder that a trace must not be written to: one with anything in it, but for a trace with `force`."""
-    path = Path(folder)
+    place = place_of(folder)
     try:
-        nearest = next(place for place in (path, *path.resolve().parents) if place.exists())
-        if not nearest.is_dir():
-            raise UsageError(f"{nearest} is a file, not a folder")
-        there = {item.name for item in path.iterdir()} if path.exists() else set()
+        if place.is_local:
+            _try_making(place)
+        there = {item.name for item in place.entries()}
         if there and not force:
-            raise UsageError(f"{path} is not empty; give another folder, or --force to replace the trace in it")
-        strange = next(_strange(path), None)
-        _try_making(path)
+            raise UsageError(f"{place} is not empty; give another folder, or --force to replace the trace in it")
+        if there and UNFINISHED not in there:  # or what is there may be the beginning of a trace
+            try:
+                read_info(place)
+            except UsageError as error:
+                raise UsageError(f"--force replaces traces and nothing else: {error}") from error
+        strange = next(_strange(place), None)
     except OSError as error:
-        raise UsageError(f"cannot write to {path}: {error.strerror or error}") from error
+        raise UsageError(f"cannot write to {place}: {error.strerror or error}") from error
     if strange is not None:
-        name = strange.relative_to(path)
-        raise UsageError(f"{path} holds more than a trace ({name}); --force removes nothing but traces")
-    if there and UNFINISHED not in there:  # or what is there may be half of a trace that was being put in place
-        try:
-            read_info(path)
-        except UsageError as error:
-            raise UsageError(f"--force replaces traces and nothing else: {error}") from error
-    return path
+        raise UsageError(f"{place} holds more than a trace ({strange}); --force removes nothing but traces")
+    return place
 
 
 @contextmanager
-def writing(folder: Path | str, *, force: bool = False) -> Iterator[Path]:
-    """An empty folder to write a trace to; its contents go to `folder` if the block ends without an error."""
-    path = check_folder(folder, force=force)
-    stage, made = path / UNFINISHED, not path.exists()
+def writing(folder: Where, *, force: bool = False) -> Iterator[Place]:
+    """The folder, to write the files of a trace to, and trace.json last; afterwards it holds one trace, or none.
+
+    If the block fails before trace.json is written, this is the trace that was there before.
+    """
+    place = check_folder(folder, force=force)
+    made = not place.exists()
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        if stage.exists():
-            shutil.rmtree(stage)  # of a run that was killed
-        stage.mkdir()
+        (place / UNFINISHED).write_text("a trace is being written here\n")
     except OSError as error:
-        raise UsageError(f"cannot write to {path}: {error.strerror or error}") from error
+        raise UsageError(f"cannot write to {place}: {error.strerror or error}") from error
     try:
-        yield stage
-        _replace(path, stage)
+        yield place
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
-        if made:
-            with suppress(OSError):  # it is not empty if all went well
-                path.rmdir()
+        with suppress(OSError):  # what cannot be removed now is no part of the trace, and goes with the next --force
+            _sweep(place)
+            if made and place.is_local and not place.entries():
+                place.remove()
 
 
-def _try_making(path: Path) -> None:
+def _sweep(place: Place) -> None:
+    """Leave what belongs to the trace."""
+    try:
+        wanted = files_of(place)
+    except UsageError:
+        wanted = {EVENTS: set(), REFUSED: set()}
+    for name, files in wanted.items():
+        rows = place / name
+        for item in rows.entries():
+            if item.name not in files:
+                (rows / item.name).remove()
+        if not files and not (name == EVENTS and (place / INFO).exists()):
+            rows.remove()
+    for item in place.entries():
+        if item.name == UNFINISHED or _is_ours(item.name):
+            (place / item.name).remove()
+
+
+def _try_making(place: Place) -> None:
     """OSError if a folder cannot be made; better now than after the work."""
-    missing = [place for place in (path.resolve(), *path.resolve().parents) if not place.exists()]
+    path = place.local
+    nearest = next(above for above in (path, *path.resolve().parents) if above.exists())
+    if not nearest.is_dir():
+        raise UsageError(f"{nearest} is a file, not a folder")
+    missing = [above for above in (path.resolve(), *path.resolve().parents) if not above.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for place in missing:
-        place.rmdir()
+    for above in missing:
+        above.rmdir()
 
 
-def _replace(path: Path, stage: Path) -> None:
-    (path / INFO).unlink(missing_ok=True)  # first: without it the rest is no trace
-    for name in (EVENTS, REFUSED):
-        if (path / name).exists():
-            (path / name).rename(stage / f"old-{name}")
-        if (stage / name).exists():
-            (stage / name).rename(path / name)
-    (stage / INFO).rename(path / INFO)
+def _strange(place: Place) -> Iterator[str]:
+    """The names of what is in a folder and is not of a trace."""
+    for item in place.entries():
+        rows = item.name in (EVENTS, REFUSED) and item.is_folder and not _is_link(place / item.name)
+        if rows:
+            yield from (f"{item.name}/{name}" for name in _strange_rows(place / item.name))
+        elif item.is_folder or not (item.name in (INFO, UNFINISHED) or _is_ours(item.name)):
+            yield item.name
 
 
-def _strange(path: Path) -> Iterator[Path]:
-    """What is in a folder and is not of a trace."""
-    for item in sorted(path.iterdir()) if path.exists() else ():
-        if item.name == INFO:
-            fine = item.is_file()
-        elif item.name in (EVENTS, REFUSED, UNFINISHED):
-            fine = item.is_dir() and not item.is_symlink()
-        else:
-            fine = False
-        if not fine:
-            yield item
-        elif item.name == UNFINISHED:
-            yield from _strange_stage(item)
-        elif item.is_dir():
-            yield from _strange_rows(item, parts=item.name == EVENTS)
+def _strange_rows(folder: Place) -> Iterator[str]:
+    for item in folder.entries():
+        if item.is_folder and item.name == _SCRATCH:  # Spark's own tree: folders of any name, but no other files
+            inside = (name for name in (folder / item.name).files() if not _is_rows(name.rpartition("/")[2]))
+            yield from (f"{item.name}/{name}" for name in inside)
+        elif item.is_folder or _is_link(folder / item.name) or not _is_rows(item.name):
+            yield item.name
 
 
-def _strange_stage(stage: Path) -> Iterator[Path]:
-    for item in sorted(stage.iterdir()):
-        name = item.name.removeprefix("old-")
-        if name in (EVENTS, REFUSED) and item.is_dir() and not item.is_symlink():
-            yield from _strange_rows(item, parts=name == EVENTS)
-        elif name != INFO:
-            yield item
+def _is_rows(name: str) -> bool:
+    return any(fnmatchcase(name, form) for form in _FILES)
 
 
-def _strange_rows(folder: Path, *, parts: bool) -> Iterator[Path]:
-    for item in sorted(folder.iterdir()):
-        if item.is_symlink() or (item.is_file() and not any(fnmatchcase(item.name, form) for form in _FILES)):
-            yield item
-        elif item.is_dir() and item.name == _SCRATCH:  # Spark's own tree: folders of any name, but no other files
-            inside = (inner for inner in item.rglob("*") if not inner.is_dir())
-            yield from (inner for inner in inside if not any(fnmatchcase(inner.name, form) for form in _FILES))
-        elif item.is_dir() and parts and item.name.startswith("part="):
-            yield from _strange_rows(item, parts=False)
-        elif item.is_dir():
-            yield item
-        elif parts and item.name.endswith(".parquet"):
-            yield item  # rows of events are in parts
+def _is_ours(name: str) -> bool:
+    """Whether it is half of one of our files, or a checksum of one."""
+    return name.startswith((f".{INFO}.", f".{UNFINISHED}."))
+
+
+def _is_link(place: Place) -> bool:
+    return place.is_local and place.local.is_symlink()

@@ -21,7 +21,7 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import RECO_DOMAIN, Fundamentals, fundamentals
-from hullcast.sim.traces.trace import Columns, TraceInfo
+from hullcast.sim.traces.trace import Columns, TraceInfo, Where
 from hullcast.sim.traces.yahoo import TIMES, write_trace
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def market(stocks: int = STOCKS, days: int = DAYS, *, first: date = FIRST, root:
     )
 
 
-def market_trace(spark: SparkSession, made: Market, folder: Path | str, *, force: bool = False) -> TraceInfo:
+def market_trace(spark: SparkSession, made: Market, folder: Where, *, force: bool = False) -> TraceInfo:
     """The market as a trace, by the same way that real prices take."""
     source = f"market of {len(made.symbols):,} stocks, seed {made.root}"
     with writing(folder, force=force) as path:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-
-import numpy as np
 
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.table51 import DOMAIN, Mix, Workload
-from hullcast.sim.traces.trace import Columns, TraceInfo, write_columns, write_info
+from hullcast.sim.traces.trace import Columns, TraceInfo, Where, write_columns
 
 #: Table 5.1 and the figures after it.
 ROWS, UPDATES = 50_000, 200_000
 
 
 def table51_trace(
-    folder: Path | str,
+    folder: Where,
     *,
     rows: int = ROWS,
     updates: int = UPDATES,
@@ -24,10 +21,13 @@ def table51_trace(
     root: int = 0,
     force: bool = False,
 ) -> TraceInfo:
-    """Write the trace of `Workload(rows, root=root, mix=mix)`; needs no Spark."""
+    """Write the trace of `Workload(rows, root=root, mix=mix)`; a folder of this machine needs no Spark.
+
+    Rows and updates are made in memory, which takes about 200 bytes an update: ten million are 2 GB.
+    """
     load = Workload(rows, root=root, mix=mix)
     changes = load.changes(updates)
-    start = Columns(_keys(load.rows.ids), load.rows.x, load.rows.y)
+    start = Columns(load.rows.ids, load.rows.x, load.rows.y)
     info = TraceInfo(
         name="table51",
         table="POINTS",
@@ -42,10 +42,5 @@ def table51_trace(
         notes={"mix": asdict(load.mix), "seed": root},
     )
     with writing(folder, force=force) as path:
-        write_columns(path, start, Columns(_keys(changes.ids), changes.x, changes.y))
-        write_info(info, path)
+        write_columns(path, info, Columns(changes.ids, changes.x, changes.y), start)
     return info
-
-
-def _keys(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
-    return list(map(str, ids.tolist()))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark.session import path_to_write
+from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import (
     AMBIGUOUS,
@@ -28,7 +28,7 @@ from hullcast.sim.traces.fundamentals import (
     spread_reco,
 )
 from hullcast.sim.traces.prices import dates_of, read_prices, select_days
-from hullcast.sim.traces.trace import EVENTS, REFUSED, TraceInfo, write_info
+from hullcast.sim.traces.trace import EVENTS, PART_EVENTS, REFUSED, SCHEMA, EventFile, TraceInfo, Where, write_info
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -59,7 +59,7 @@ def yahoo_trace(
     spark: SparkSession,
     prices: Path | str,
     stocks: Path | str,
-    folder: Path | str,
+    folder: Where,
     *,
     first: datetime.date | None = None,
     days: int | None = None,
@@ -85,7 +85,7 @@ def write_trace(
     spark: SparkSession,
     prices: DataFrame,
     stocks: Fundamentals,
-    folder: Path,
+    folder: Place,
     *,
     name: str,
     source: str,
@@ -93,7 +93,11 @@ def write_trace(
     days: int | None = None,
     notes: dict[str, object] | None = None,
 ) -> TraceInfo:
-    """The ETL: judge each price, number what is left, write events and refused."""
+    """The ETL: judge each price, number what is left, write events and refused, read both again, write trace.json.
+
+    The driver holds a row for each day and reason and one for each file, never one for each price. UsageError if not
+    all that was written can be read again.
+    """
     from pyspark.sql import functions as f
 
     judged = judge(spark, select_days(prices, first, days), stocks).persist()
@@ -103,33 +107,87 @@ def write_trace(
         if first is not None and not any(row.day is not None for row in counts):
             raise UsageError(f"no prices from {first} on; {dates_of(prices)}")
         by_day = sorted((row.day, row.prices) for row in counts if row.reason is None)
-        good = judged.where("reason IS NULL")
-        _number(spark, good, by_day).write.partitionBy("part").parquet(path_to_write(folder / EVENTS))
-        bad = judged.where("reason IS NOT NULL")
-        bad.select("symbol", "date", "moment", f.col("text").alias("price"), "source", "reason").write.parquet(
-            path_to_write(folder / REFUSED)
-        )
-        stocks_left = good.select("symbol", "reco").distinct().collect()  # RECO is the symbol's: a row a stock
+        events = sum(prices for _, prices in by_day)
+        good, bad = judged.where("reason IS NULL"), judged.where("reason IS NOT NULL")
+        parts = _write_events(_number(spark, good, by_day), folder / EVENTS, events)
+        bad = bad.select("symbol", "date", "moment", f.col("text").alias("price"), "source", "reason")
+        dirt = _write_refused(bad, folder / REFUSED, sum(refused.values()))
+        left = good.agg(f.count_distinct("symbol").alias("stocks"), f.count_distinct("reco").alias("reco")).first()
+        assert left is not None
     finally:
         judged.unpersist()
     info = TraceInfo(
         name=name,
         domain=RECO_DOMAIN,
-        events=sum(prices for _, prices in by_day),
+        events=events,
         source=source,
         refused={reason: count for reason, count in refused.items() if count},
         notes={
             "prices": sum(row.prices for row in counts),
-            "stocks": len(stocks_left),
-            "distinct RECO": len({row.reco for row in stocks_left}),
+            "stocks": left.stocks,
+            "distinct RECO": left.reco,
             "dates with events": len(by_day),
             "first day": str(by_day[0][0]) if by_day else None,
             "last day": str(by_day[-1][0]) if by_day else None,
         }
         | (notes or {}),
     )
-    write_info(info, folder)
+    write_info(info, folder, parts, dirt)
     return info
+
+
+def _write_events(numbered: DataFrame, place: Place, count: int) -> list[EventFile]:
+    """Write `count` events, PART_EVENTS to a file, and read again what each file holds."""
+    from pyspark.sql import functions as f
+
+    files = max(1, -(-count // PART_EVENTS))
+    cut = numbered.repartitionById(files, f.expr(f"cast(seq div {PART_EVENTS} as int)")).sortWithinPartitions("seq")
+    names = _written(cut, place)
+    numbers = [f.min("seq").alias("first"), f.max("seq").alias("last"), f.count("seq").alias("rows")]
+    found = []
+    if names:
+        read = numbered.sparkSession.read.schema(SCHEMA).parquet(*((place / name).to_read for name in names))
+        found = sorted(read.groupBy("_metadata.file_name").agg(*numbers).collect(), key=lambda row: int(row["first"]))
+    there = sum(row["rows"] for row in found)
+    if there != count:
+        raise _incomplete(place, there, count, "events")
+    following = 0
+    for row in found:
+        if (row["first"], row["last"]) != (following, following + row["rows"] - 1):
+            raise UsageError(
+                f"{place / row['file_name']} holds {row['rows']:,} events numbered {row['first']} to {row['last']}, "
+                f"but {following} comes next; make the trace again"
+            )
+        following += row["rows"]
+    return [EventFile(place / row["file_name"], row["first"], row["last"]) for row in found]
+
+
+def _write_refused(bad: DataFrame, place: Place, count: int) -> list[str]:
+    """Write `count` refused prices, and read again how many are there."""
+    files = max(1, -(-count // PART_EVENTS))
+    names = _written(bad.coalesce(files), place)
+    there = 0
+    if names:
+        read = bad.sparkSession.read.schema(bad.schema).parquet(*((place / name).to_read for name in names))
+        there = read.count()
+    if there != count:
+        raise _incomplete(place, there, count, "refused prices")
+    return names
+
+
+def _written(frame: DataFrame, place: Place) -> list[str]:
+    """Write a table beside what is in a folder; the names of its files."""
+    before = {found.name for found in place.entries()}
+    frame.write.mode("append").parquet(place.to_write)
+    new = [found.name for found in place.entries() if found.name not in before]
+    return [name for name in new if name.endswith(".parquet")]
+
+
+def _incomplete(place: Place, there: int, count: int, what: str) -> UsageError:
+    return UsageError(
+        f"{count:,} {what} were written to {place}, but {there:,} can be read there; "
+        "write to a storage that this machine and all workers of the cluster share"
+    )
 
 
 def judge(spark: SparkSession, rows: DataFrame, stocks: Fundamentals) -> DataFrame:
@@ -214,7 +272,6 @@ def _number(spark: SparkSession, good: DataFrame, by_day: list[tuple[datetime.da
         f.col("symbol").alias("key"),
         f.col("reco").alias("x"),
         (f.col("price") / f.col("eps")).alias("y"),
-        f.col("day").cast("string").alias("part"),
     )
 
 

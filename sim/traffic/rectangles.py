@@ -37,6 +37,11 @@ class Events:
     def __len__(self) -> int:
         return len(self.seq)
 
+    def slice(self, begin: int, end: int) -> Events:
+        """Some of them."""
+        part = slice(begin, end)
+        return Events(self.seq[part], self.key[part], self.x[part], self.y[part])
+
 
 class Rectangles(NamedTuple):
     """The rectangles of events, as kernels take them: those of event e are number starts[e] to starts[e + 1]."""
@@ -68,45 +73,59 @@ def checked(state: StartRows, events: Events) -> tuple[StartRows, Events]:
     )
 
 
-def before(state: StartRows, events: Events) -> tuple[Floats, Floats]:
-    """Each event's row as it finds it, x and y: the last event of its key in the chunk, else the state's; NaN: none.
+class TableRows:
+    """The rows of a table as the next event finds them; `play` moves on over events in their order.
 
-    key      7        3        7        7             state  3: (30, 1)
-    x, y     70, 2    30, 4    NaN      70, 5
-    before   NaN      30, 1    70, 2    NaN
+    Memory: 16 bytes a key, and the engine's own tree of the rows (about 100 bytes a row).
     """
-    x, y = np.empty(len(events)), np.empty(len(events))
-    order = np.argsort(events.key, kind="stable")
-    same = np.zeros(len(events), np.bool_)  # in that order: of the same key as the one before
-    same[1:] = events.key[order][1:] == events.key[order][:-1]
-    later, earlier = order[same], order[np.flatnonzero(same) - 1]
-    x[later], y[later] = events.x[earlier], events.y[earlier]
-    known = np.full((2, 1 + _largest(state, events)), np.nan)
-    known[0, state.key], known[1, state.key] = state.x, state.y
-    first = order[~same]
-    x[first], y[first] = known[0, events.key[first]], known[1, events.key[first]]
-    return x, y
 
+    def __init__(self, state: StartRows, keys: int) -> None:
+        """`keys`: numbers of keys are below it."""
+        self._x, self._y = np.full(keys, np.nan), np.full(keys, np.nan)
+        self._x[state.key], self._y[state.key] = state.x, state.y
+        self._keeper = TreeKeeper(0, 1, ())
+        there = ~np.isnan(state.x)
+        rows = np.stack((state.x[there], state.y[there]))
+        self._keeper.update(_updates(state.key[there], np.full_like(rows, np.nan), rows))
+        self._keeper.wanted = MIN
 
-def rectangles_of(state: StartRows, events: Events, old_x: Floats, old_y: Floats) -> Rectangles:
-    """What range-MIN subscriptions must hear of each event. They do not depend on where the chunk begins."""
-    keeper = TreeKeeper(0, 1, ())
-    there = ~np.isnan(state.x)
-    rows = np.stack((state.x[there], state.y[there]))
-    keeper.update(_updates(state.key[there], np.full_like(rows, np.nan), rows))
-    keeper.wanted = MIN
-    updates = _updates(events.key, np.stack((old_x, old_y)), np.stack((events.x, events.y)))
-    fields = np.ascontiguousarray(keeper.update(updates)[0].T)
-    starts = np.searchsorted(fields[UPDATE], np.arange(len(events) + 1))
-    return Rectangles(starts, *(fields[i].copy() for i in (INNER_L, INNER_R, OUTER_L, OUTER_R)))
+    def play(self, events: Events) -> tuple[Floats, Rectangles]:
+        """The x that each event finds its row at (NaN: nowhere), and what range-MIN subscriptions must hear of it.
+
+        Neither depends on how a trace is cut into such calls.
+        """
+        old_x, old_y = self._before(events)
+        updates = _updates(events.key, np.stack((old_x, old_y)), np.stack((events.x, events.y)))
+        fields = np.ascontiguousarray(self._keeper.update(updates)[0].T)
+        starts = np.searchsorted(fields[UPDATE], np.arange(len(events) + 1))
+        return old_x, Rectangles(starts, *(fields[i].copy() for i in (INNER_L, INNER_R, OUTER_L, OUTER_R)))
+
+    def _before(self, events: Events) -> tuple[Floats, Floats]:
+        """Each event's row as it finds it, x and y; what the events leave is then known.
+
+        key      7        3        7        7             known  3: (30, 1)
+        x, y     70, 2    30, 4    NaN      70, 5
+        before   NaN      30, 1    70, 2    NaN
+        """
+        x, y = np.empty(len(events)), np.empty(len(events))
+        order = np.argsort(events.key, kind="stable")
+        same = np.zeros(len(events), np.bool_)  # in that order: of the same key as the one before
+        same[1:] = events.key[order][1:] == events.key[order][:-1]
+        later, earlier = order[same], order[np.flatnonzero(same) - 1]
+        x[later], y[later] = events.x[earlier], events.y[earlier]
+        first, last = order[~same], order[np.append(~same[1:], True)] if len(order) else order
+        x[first], y[first] = self._x[events.key[first]], self._y[events.key[first]]
+        self._x[events.key[last]], self._y[events.key[last]] = events.x[last], events.y[last]
+        return x, y
 
 
 def _updates(keys: Ints, old: Floats, new: Floats) -> Updates:
     return Updates(keys, ~np.isnan(old[0]), ~np.isnan(new[0]), old, new)
 
 
-def _largest(state: StartRows, events: Events) -> int:
-    return max(int(state.key.max(initial=-1)), int(events.key.max(initial=-1)))
+def keys_of(state: StartRows, events: Events) -> int:
+    """One more than the largest number of a key."""
+    return 1 + max(int(state.key.max(initial=-1)), int(events.key.max(initial=-1)))
 
 
 def whole(column: Ints) -> Ints:

@@ -1,17 +1,29 @@
-"""The Spark job of a replay: events in, one row per event, placement and approach out.
+"""The Spark job of a replay: events in; out come rows per event, placement and approach, or sums of them.
 
     events  seq   ..-2 -1 | 0 1 2 3 | 4 5 6 7 | 8 9          chunks of 4 consecutive events
                   at start|  chunk 0|  chunk 1| chunk 2
 
-A chunk can be replayed by itself if it knows the table as it is when its first event comes. That is a question a
-window answers for all chunks at once: take the last word on each key in each chunk; it holds from the next chunk on
-up to and including the chunk in which the key is spoken of again (`lead`). So the result cannot depend on the number
-of chunks, nor on which machine replays which.
+A task replays a chunk, some events at a time, if it has the table as it is when the chunk's first event comes:
+
+    1  last words   the last row of each key in each chunk                  aggregation, mostly where events are read
+    2  states       for some of the keys (a bucket): what was said of each   a task a bucket, by columns; for each chunk
+                    before each chunk, unless it was deleted                 a few portions of many rows (`states`)
+    3  chunks       a chunk's states and events in one place                 a task a chunk (`_replayed`)
+
+So the result cannot depend on the number of chunks, nor on which machine replays which.
+
+What it takes, for n events of k keys in c chunks: two shuffles of at most n last words and one of n events; states of
+k x c rows, about 30 bytes each, that travel as portions of STATE_ROWS. Chunks are few (`chunks_for`): some for each
+core, more only to bound what a task holds. A task of step 2 holds BUCKET_ROWS last words, about 100 bytes each (a key
+has one for each chunk, however often it changes, and keys are spread by hash). A task of step 3 holds its events (about
+100 bytes each while they are sorted), the table (about 150 bytes a row), the world, and the costs of PIECE_EVENTS
+events. A million rows and a hundred million events are 52 chunks on 2 cores, and 5e7 state rows (1.5 GB on disk, not in
+memory); on 100 cores they are 100 chunks and 1e8 state rows, 30 MB for each task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,16 +37,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
-from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, GROUPS, REDUCED, SUMS, ChunkReplay, Costs
+from hullcast.sim.traffic.rectangles import Events, StartRows, TableRows, checked
 from hullcast.sim.traffic.world import World
 
-#: What comes back from a chunk; `placement` and `approach` are places in the world's placements and in APPROACHES.
-_ARROW = pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in COLUMNS.items()])
-_SPARK = {np.int64: "long", np.int32: "int", np.int8: "byte"}
-COUNTED = ", ".join(f"{name} {_SPARK[kind]}" for name, kind in COLUMNS.items())
 #: The chunk of rows that are there before the first event.
 BEFORE = -1
+#: Events that a task replays at most, unless fewer chunks are asked for.
+CHUNK_EVENTS = 2_000_000
+#: Events whose costs a task holds at a time: 16 rows of 62 bytes an event, with four placements.
+PIECE_EVENTS = 32_768
+#: Last words that a task turns into states, about.
+BUCKET_ROWS = 1_000_000
+#: Rows of a state that travel together: 2 MB or so.
+STATE_ROWS = 65_536
+_STATE = pa.schema([("chunk", pa.int32()), ("state", pa.binary())])
+_SPARK = {np.int64: "long", np.int32: "int", np.int8: "byte", np.bool_: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +73,17 @@ def sent(spark: SparkSession, world: World) -> Iterator[SentWorld]:
         broadcast.destroy()
 
 
+def chunks_for(events: int, parallel: int) -> int:
+    """Enough for every core, none larger than CHUNK_EVENTS; a multiple of what runs at the same time, so that no core
+    waits for a last chunk."""
+    rounds = -(-events // (parallel * CHUNK_EVENTS))
+    return max(1, rounds) * parallel
+
+
 def replay(
     spark: SparkSession,
     events: DataFrame,
-    world: World | SentWorld,
+    world: SentWorld,
     *,
     chunks: int,
     expected: tuple[int, int] | None = None,
@@ -67,19 +92,32 @@ def replay(
 
     Columns: seq, placement, approach, messages, bytes, byte_links, node_stress, link_stress, rectangles, affected.
     An event is ignorable where rectangles is 0. The trace is checked first (UsageError); the replay itself happens
-    when the result is asked for, in which case a world that was `sent` must still be.
+    when the result is asked for, in which case the world must still be `sent`.
     """
-    if chunks < 1:
-        raise UsageError(f"a replay needs at least 1 chunk, got {chunks}")
-    count = check_trace(events, expected)
-    size = -(-count // chunks)
-    chunked = with_chunks(events, size)
-    pieces = _pieces(chunked, -(-count // size))
-    if isinstance(world, World):  # stays with the workers until the session ends
-        world = SentWorld(world.names, spark.sparkContext.broadcast(world))
-    costs = pieces.groupBy("chunk").applyInArrow(_replayer(world.world), COUNTED)
-    names = {"placement": _name("placement", world.names), "approach": _name("approach", APPROACHES)}
-    return costs.withColumns(names)
+    return _named(_replayed(spark, events, world, chunks, expected, Costs.columns, COLUMNS), world)
+
+
+def replay_sums(
+    spark: SparkSession,
+    events: DataFrame,
+    world: SentWorld,
+    *,
+    chunks: int,
+    expected: tuple[int, int] | None = None,
+) -> DataFrame:
+    """The same reduced where it is counted: a row for each of GROUPS, with the sums of SUMS, of `events` and of `seq`.
+
+    Exactly what `sums_of` makes of the whole table, without the 16 rows an event that this would move.
+    """
+    parts = _replayed(spark, events, world, chunks, expected, Costs.reduced, REDUCED)
+    sums = [F.sum(name).alias(name) for name in ("events", "seq", *SUMS)]
+    return _named(parts.groupBy(*GROUPS).agg(*sums), world)
+
+
+def sums_of(costs: DataFrame) -> DataFrame:
+    """What `replay` gave (and may have been kept), as `replay_sums` gives it."""
+    grouped = costs.withColumn("ignorable", F.col("rectangles") == 0).groupBy(*GROUPS)
+    return grouped.agg(F.count(F.lit(1)).alias("events"), *(F.sum(name).alias(name) for name in ("seq", *SUMS)))
 
 
 def check_trace(events: DataFrame, expected: tuple[int, int] | None = None) -> int:
@@ -90,13 +128,18 @@ def check_trace(events: DataFrame, expected: tuple[int, int] | None = None) -> i
     x, y, seq = F.col("x"), F.col("y"), F.col("seq")
     number = F.when(seq >= 0, seq)
     odd = (x.isNull() != y.isNull()) | ~_finite(x) | ~_finite(y) | F.col("key").isNull()
-    found = events.agg(
+    # Which numbers there are, as bits, 64 to a group: a row of a shuffle for 64 events, and not one for each.
+    blocks = events.groupBy(F.shiftright(seq, 6).alias("block")).agg(
         F.count(number).alias("events"),
         F.max(number).alias("last"),
         F.count(seq).alias("rows"),
-        F.count_distinct(seq).alias("numbers"),
+        F.bit_or(F.expr("shiftleft(1L, cast(seq & 63 as int))")).alias("numbers"),
         F.count(F.lit(1)).alias("all"),
         F.min(F.when(odd, seq)).alias("odd"),
+    )
+    sums = [F.sum(name).alias(name) for name in ("events", "rows", "all")]
+    found = blocks.agg(
+        *sums, F.max("last").alias("last"), F.sum(F.bit_count("numbers")).alias("numbers"), F.min("odd").alias("odd")
     ).first()
     assert found is not None
     if found["odd"] is not None:
@@ -104,6 +147,8 @@ def check_trace(events: DataFrame, expected: tuple[int, int] | None = None) -> i
             f"the trace's row {found['odd']} has no key, or x without y, y without x, NaN or an infinity; "
             "both NULL means that the row is deleted, anything else needs two finite numbers"
         )
+    if not found["all"]:
+        raise UsageError("the trace has no events: it is empty")
     if found["all"] > found["rows"]:
         raise UsageError(f"{found['all'] - found['rows']:,} rows of the trace have no seq; number them 0, 1, 2 ..")
     if not found["events"]:
@@ -125,48 +170,144 @@ def with_chunks(events: DataFrame, size: int) -> DataFrame:
     return events.select("seq", "key", "x", "y", chunk.alias("chunk"))
 
 
-def starting_states(chunked: DataFrame, chunks: int) -> DataFrame:
-    """chunk, key, x, y: the rows of the table at the start of each chunk; deleted ones are left out."""
-    last = chunked.groupBy("key", "chunk").agg(F.max_by(F.struct("x", "y"), "seq").alias("row"))
-    again = F.lead("chunk").over(Window.partitionBy("key").orderBy("chunk"))
-    held = last.withColumn("until", F.coalesce(again, F.lit(chunks - 1)))
-    there = held.where(F.col("row.x").isNotNull() & (F.col("until") > F.col("chunk")))
-    starts = F.explode(F.sequence(F.col("chunk") + 1, F.col("until")))
-    return there.select(starts.alias("chunk"), "key", "row.x", "row.y")
+def last_words(chunked: DataFrame, chunks: int) -> DataFrame:
+    """key, chunk, x, y: the last row of each key in each chunk but the last, which no other chunk starts from."""
+    earlier = chunked.where(F.col("chunk") < chunks - 1).groupBy("key", "chunk")
+    # Two columns rather than a struct: of plain numbers Spark keeps sums in hash tables, for others it sorts.
+    return earlier.agg(F.max_by("x", "seq").alias("x"), F.max_by("y", "seq").alias("y"))
 
 
-def _pieces(chunked: DataFrame, chunks: int) -> DataFrame:
-    """Starting rows (seq NULL) and events of all chunks, each chunk in a partition of its own."""
-    states = starting_states(chunked, chunks).withColumn("seq", F.lit(None).cast("long"))
-    both = states.unionByName(chunked.where(F.col("seq") >= 0))
+def states(words: pa.Table, chunks: int) -> Iterator[tuple[int, pa.Table]]:
+    """From last words (`last_words`) of some keys, all of them: the rows at the start of each chunk, by portions.
+
+    Gives (chunk, key and x and y), a chunk as often as STATE_ROWS asks for; deleted rows are left out.
+    """
+    keys = words["key"].combine_chunks().dictionary_encode()
+    number, chunk = _plain(keys.indices), _plain(words["chunk"].combine_chunks())
+    rows = np.stack([_plain(words[name].combine_chunks()).astype(np.float64) for name in ("x", "y")])
+    order = np.argsort(chunk, kind="stable")
+    borders = np.searchsorted(chunk[order], np.arange(BEFORE, chunks))
+    table = np.full((2, len(keys.dictionary)), np.nan)
+    for following in range(chunks):
+        said = order[borders[following] : borders[following + 1]]  # in the chunk before, of each key once
+        table[:, number[said]] = rows[:, said]
+        there = np.flatnonzero(~np.isnan(table[0]))
+        for begin in range(0, len(there), STATE_ROWS):
+            part = there[begin : begin + STATE_ROWS]
+            found = {"key": keys.dictionary.take(pa.array(part)), "x": table[0, part], "y": table[1, part]}
+            yield following, pa.table(found)
+
+
+def _replayed(
+    spark: SparkSession,
+    events: DataFrame,
+    world: SentWorld,
+    chunks: int,
+    expected: tuple[int, int] | None,
+    told: Callable[[Costs], dict[str, npt.NDArray[Any]]],
+    columns: dict[str, type[np.generic]],
+) -> DataFrame:
+    """What is told of the costs of every PIECE_EVENTS events, as these columns."""
+    if chunks < 1:
+        raise UsageError(f"a replay needs at least 1 chunk, got {chunks}")
+    count = check_trace(events, expected)
+    size = -(-count // chunks)
+    chunks = -(-count // size)
+    pieces = _pieces(with_chunks(events, size), chunks, _buckets(count, spark.sparkContext.defaultParallelism))
+    names = ", ".join(f"{name} {_SPARK[kind]}" for name, kind in columns.items())
+    return pieces.mapInArrow(_replayer(world.world, count, size, told, columns), names)
+
+
+def _buckets(events: int, parallel: int) -> int:
+    """How many tasks make states: few for few events, and none with too many."""
+    return max(1, min(parallel, events // STATE_ROWS), -(-events // BUCKET_ROWS))
+
+
+def _pieces(chunked: DataFrame, chunks: int, buckets: int) -> DataFrame:
+    """Portions of states (`state`) and events of all chunks, each chunk in a partition of its own."""
+    bucket = F.pmod(F.hash("key"), F.lit(buckets))
     # By number, not by hash: hashed, two of a few chunks would often share a partition, and a core would stand idle.
+    words = last_words(chunked, chunks).repartitionById(buckets, bucket)
+    before = words.mapInArrow(_stater(chunks), "chunk int, state binary")
+    both = before.unionByName(chunked.where(F.col("seq") >= 0), allowMissingColumns=True)
     return both.repartitionById(chunks, F.col("chunk"))
 
 
-def _replayer(world: Broadcast[World]) -> Callable[[pa.Table], pa.Table]:
-    def replay_group(table: pa.Table) -> pa.Table:
-        costs = replay_chunk(*columns(table), world.value)
-        return pa.Table.from_arrays(
-            [pa.array(costs[name], _ARROW.field(name).type) for name in _ARROW.names], _ARROW.names
-        )
+def _stater(chunks: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def state_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        words = list(batches)
+        for chunk, rows in states(pa.Table.from_batches(words), chunks) if words else ():
+            yield pa.record_batch([pa.array([chunk], pa.int32()), pa.array([_packed(rows)], pa.binary())], _STATE)
 
-    return replay_group
+    return state_batches
 
 
-def columns(table: pa.Table) -> tuple[StartRows, Events]:
-    """The starting state and the events of one chunk, keys as dense numbers, in an order that nothing depends on."""
-    table = table.sort_by([("seq", "ascending"), ("key", "ascending")])  # NULLs, which are the state, come last
-    keys = table["key"].combine_chunks().dictionary_encode()
-    key = np.array(_plain(keys.indices), np.int64)
-    x, y, seq = (_plain(table[name].combine_chunks()) for name in ("x", "y", "seq"))
-    events = len(table) - table["seq"].null_count
-    state = StartRows(key[events:].copy(), x[events:].copy(), y[events:].copy())
-    numbers = np.array(seq[:events], np.int64)
-    return state, Events(numbers, key[:events].copy(), x[:events].copy(), y[:events].copy())
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _unpacked(packed: pa.BinaryScalar) -> pa.Table:
+    with pa.ipc.open_stream(packed.as_buffer()) as reader:
+        return reader.read_all()
+
+
+def _replayer(
+    world: Broadcast[World],
+    count: int,
+    size: int,
+    told: Callable[[Costs], dict[str, npt.NDArray[Any]]],
+    columns: dict[str, type[np.generic]],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    schema = pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in columns.items()])
+
+    def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = pa.Table.from_batches(batches, None) if (batches := list(batches)) else None
+        if rows is None or not rows.num_rows:
+            return
+        chunk = rows["chunk"][0].as_py()
+        state, events, keys = columns_of(rows)
+        first, end = chunk * size, min(count, (chunk + 1) * size)
+        if not np.array_equal(events.seq, np.arange(first, end)):
+            raise UsageError(
+                f"chunk {chunk} has {len(events):,} events, but those from {first} to {end - 1} belong to it"
+            )
+        del rows, batches
+        replay = ChunkReplay(TableRows(state, keys), world.value)
+        for begin in range(0, len(events), PIECE_EVENTS):
+            found = told(replay.play(events.slice(begin, begin + PIECE_EVENTS)))
+            yield pa.record_batch([pa.array(found[field.name], field.type) for field in schema], schema)
+
+    return replay_batches
+
+
+def columns_of(rows: pa.Table) -> tuple[StartRows, Events, int]:
+    """The starting state and the events of one chunk in their order, keys as dense numbers, and how many keys."""
+    packed = rows["state"].drop_null()
+    held = pa.concat_tables([_unpacked(one) for one in packed]) if len(packed) else _NOTHING
+    rows = rows.filter(rows["state"].is_null()).drop_columns(["state", "chunk"])
+    keys = pa.chunked_array(held["key"].chunks + rows["key"].chunks, pa.string()).combine_chunks().dictionary_encode()
+    number = _plain(keys.indices).astype(np.int64)
+    order = np.argsort(_plain(rows["seq"].combine_chunks()), kind="stable")
+    x, y, seq = (_plain(rows[name].combine_chunks())[order] for name in ("x", "y", "seq"))
+    state = StartRows(number[: len(held)], *(_plain(held[name].combine_chunks()) for name in ("x", "y")))
+    return *checked(state, Events(seq, number[len(held) :][order], x, y)), len(keys.dictionary)
+
+
+_NOTHING = pa.table(
+    {"key": pa.array([], pa.string()), "x": pa.array([], pa.float64()), "y": pa.array([], pa.float64())}
+)
+
+
+def _named(costs: DataFrame, world: SentWorld) -> DataFrame:
+    """With the names of placements and approaches in place of their numbers."""
+    return costs.withColumns({"placement": _name("placement", world.names), "approach": _name("approach", APPROACHES)})
 
 
 def _plain(array: pa.Array) -> npt.NDArray[Any]:
-    """As NumPy, NULL as NaN; a chunked array of no chunks stays a chunked array."""
+    """As NumPy, NULL as NaN."""
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 

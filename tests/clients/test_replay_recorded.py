@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from hullcast.clients.cli import main as cli
@@ -20,7 +18,7 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traces.market import market, market_columns
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traces.table51 import Mix
-from hullcast.sim.traces.trace import Columns, TraceInfo, as_table, read_parts, write_columns, write_info
+from hullcast.sim.traces.trace import TraceInfo, as_table, parts_of, read_parts, write_columns
 from tests.clients.test_client_commands import cluster
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
-
-NO_ROWS = Columns([], np.empty(0), np.empty(0))
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +81,7 @@ def test_a_market_needs_no_folder(url: str, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_folder_is_played_at_its_own_times(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     info, columns = market_columns(market(5, 3, root=1))
-    write_columns(tmp_path, NO_ROWS, columns)
-    write_info(info, tmp_path)
+    write_columns(tmp_path, info, columns)
     days = (columns.at[-1] - columns.at[0]).astype("int64") / 1e6  # type: ignore[index]  # a market has times
     said = replay(url, capsys, str(tmp_path), "--speed", str(days / 0.5))
     assert said["updates"] == len(columns)
@@ -114,7 +109,7 @@ def test_what_cannot_be_played_is_refused(
     table51_trace(tmp_path / "trace", rows=5, updates=5)
     (tmp_path / "empty").mkdir()
     table51_trace(tmp_path / "half", rows=5, updates=5)
-    shutil.rmtree(tmp_path / "half" / "events" / "part=0000")
+    parts_of(tmp_path / "half")[-1].place.local.unlink()
     folders = {"folder": tmp_path / "trace", "empty": tmp_path / "empty", "half": tmp_path / "half"}
     filled = [word.format(**folders) for word in words]
     assert cli.main(["replay", *filled, "--url", url]) == 2
@@ -123,8 +118,8 @@ def test_what_cannot_be_played_is_refused(
 
 def test_events_without_times_are_found_when_they_come(tmp_path: Path) -> None:
     info, columns = market_columns(market(2, 1))
-    write_columns(tmp_path, NO_ROWS, type(columns)(columns.keys, columns.x, columns.y))
-    write_info(TraceInfo("other", events=info.events), tmp_path)
+    other = TraceInfo("other", events=info.events)
+    write_columns(tmp_path, other, type(columns)(columns.keys, columns.x, columns.y))
     with pytest.raises(UsageError, match="without a time"):
         opened(str(tmp_path), timed=True)
     trace = opened(str(tmp_path))

@@ -214,7 +214,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SIMULATION.md", r"^\| S-CN, k rectangles \| \d+, and (\d+)", further("rectangles")),
     ("SIMULATION.md", r"^\| S-UN, k answers \| (\d+),", lambda: sizes().unicast[1]),
     ("SIMULATION.md", r"^\| S-UN, k answers \| \d+, and (\d+)", further("unicast")),
-    ("SIMULATION.md", r"`0001` \.\. \(([\d,]+) events each\)", "sim.traces.trace:PART_EVENTS"),
+    ("SIMULATION.md", r"the events, ([\d,]+) to a file", "sim.traces.trace:PART_EVENTS"),
     ("SIMULATION.md", r"in a ([\d,]+) x [\d,]+ plane", "sim.topology.graph:PLANE"),
     ("SIMULATION.md", r"The factor ([\d.]+) finds every", "sim.traces.yahoo:JUMP_FACTOR"),
     ("SIMULATION.md", r"split-like jump \| price \| ([\d.]+) times", "sim.traces.yahoo:JUMP_FACTOR"),

@@ -83,14 +83,14 @@ class RecordedTrace:
         self._closed = True
 
     def _tables(self, *, start: bool) -> Iterator[pa.Table]:
-        from hullcast.sim.traces.trace import START, parts_of, read_part
+        from hullcast.sim.traces.trace import parts_of, read_part
 
         if self._market is not None:
             yield self._market
             return
-        for name, path in parts_of(self._text):
-            if (name == START) is start and not self._closed:
-                yield read_part(path)
+        for part in parts_of(self._text):
+            if part.is_start is start and not self._closed:
+                yield read_part(part)
 
     def _start(self) -> Iterator[Piece]:
         if self._info.start:

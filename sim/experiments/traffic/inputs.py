@@ -6,8 +6,6 @@ import datetime
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings
@@ -15,7 +13,7 @@ from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.market import market, market_columns
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traces.table51 import Mix
-from hullcast.sim.traces.trace import Columns, read_info, write_columns, write_info
+from hullcast.sim.traces.trace import read_info, write_columns
 from hullcast.sim.traces.yahoo import yahoo_trace
 
 #: What `--data` must hold.
@@ -62,8 +60,7 @@ def market_step(replays: Replays, stocks: int, days: int, what: str = "trace mar
 
     def make(path: Place) -> None:
         info, events = market_columns(market(stocks, days, root=replays.settings.seed))
-        write_columns(path, Columns([], np.empty(0), np.empty(0)), events)
-        write_info(info, path)
+        write_columns(path, info, events)
 
     return replays.run.step("trace-market", {"stocks": stocks, "days": days}, make, what=what)
 

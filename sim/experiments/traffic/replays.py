@@ -18,22 +18,19 @@ from hullcast.sim.experiments.traffic.summary import (
     TrafficLine,
     read_lines,
     read_stress,
-    reduced,
     summarize,
+    verified,
     write_lines,
     write_stress,
 )
 from hullcast.sim.spark.session import watched
 from hullcast.sim.spark.storage import Place
+from hullcast.sim.traces.trace import Where, read_info
 from hullcast.sim.traces.trace import events as events_of
-from hullcast.sim.traces.trace import read_info
 from hullcast.sim.traffic.chunk import replay_chunk
 from hullcast.sim.traffic.rectangles import Events, StartRows
-from hullcast.sim.traffic.replay import replay, sent
+from hullcast.sim.traffic.replay import chunks_for, replay, replay_sums, sent, sums_of
 from hullcast.sim.traffic.world import World
-
-#: Events in a chunk at most: what comes back from one is held in memory (16 rows of 70 bytes an event).
-CHUNK_EVENTS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class Point:
     name: str  # of the step
     workload: str
     x: float
-    trace: Place
+    trace: Where
     law: Law
     subscriptions: int
     placements: tuple[str, ...]
@@ -84,7 +81,10 @@ class Replays:
             assert self.run.spark is not None
 
     def measure(self, point: Point, *, keep: bool = False) -> Measured:
-        """Replay a workload, or read what an earlier run found. `keep`: the per-event table as well."""
+        """Replay a workload, or read what an earlier run found. `keep`: the per-event table as well.
+
+        UsageError, and no step, if the result does not hold every event of the trace.
+        """
         settings = {
             "workload": point.workload,
             "trace": asdict(read_info(point.trace)),
@@ -92,6 +92,7 @@ class Replays:
             "subscriptions": point.subscriptions,
             "placements": point.placements,
             "topology": file_mark(point.topology),
+            "keep": keep,
         }
         place = self.run.step(point.name, settings, lambda path: self._measure(point, path, keep))
         return Measured(read_lines(place / "lines.parquet"), read_stress(place / "stress.parquet"), place)
@@ -116,19 +117,16 @@ class Replays:
         begun = perf_counter()
         with PeakMemory() as memory, watched(spark, self.run.progress.tasks), sent(spark, world) as given:
             chunks = self._chunks or chunks_for(info.events, spark.sparkContext.defaultParallelism)
-            expected = (info.events, info.start)
-            costs = replay(spark, events_of(spark, point.trace), given, chunks=chunks, expected=expected)
-            found, stress = summarize(reduced(kept(costs, path / "events") if keep else costs))
+            events, expected = events_of(spark, point.trace), (info.events, info.start)
+            if keep:
+                costs = replay(spark, events, given, chunks=chunks, expected=expected)
+                sums = sums_of(kept(costs, path / "events"))
+            else:
+                sums = replay_sums(spark, events, given, chunks=chunks, expected=expected)
+            found, stress = summarize(verified(sums.toArrow(), given.names, info.events))
         seconds += perf_counter() - begun
         about = (point.workload, network.topology.name, point.x, point.subscriptions, info.start)
         measured = (self.settings.brokers, seconds, memory.peak_bytes)
         lines = [TrafficLine(*about, *measured, cost, cores_of(spark)) for cost in found]
         write_lines(lines, path / "lines.parquet")
         write_stress(stress, path / "stress.parquet")
-
-
-def chunks_for(events: int, parallel: int) -> int:
-    """Enough for every core, none larger than fits in memory; a multiple of what runs at the same time, so that
-    no core waits for a last chunk."""
-    rounds = -(-events // (parallel * CHUNK_EVENTS))
-    return max(1, rounds) * parallel

@@ -18,16 +18,15 @@ from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import PeakMemory
 from hullcast.sim.experiments.traffic.inputs import Input, market_trace
 from hullcast.sim.experiments.traffic.networks import Law
-from hullcast.sim.experiments.traffic.replays import Replays, chunks_for
+from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings
-from hullcast.sim.experiments.traffic.summary import reduced
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import spark_session, watched
 from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
-from hullcast.sim.traffic.replay import replay, sent
+from hullcast.sim.traffic.replay import chunks_for, replay_sums, sent
 from hullcast.sim.traffic.world import World
 
 #: The whole is this share of the trace: a section about time should not take the most of it.
@@ -208,7 +207,7 @@ def _once(spark: SparkSession, trace: Place, world: World, events: int) -> Round
     chunks = chunks_for(events, spark.sparkContext.defaultParallelism)
     with PeakMemory() as memory, sent(spark, world) as given:
         begun = perf_counter()
-        reduced(replay(spark, some, given, chunks=chunks))
+        replay_sums(spark, some, given, chunks=chunks).toArrow()
         seconds = perf_counter() - begun
     return Round(seconds, memory.peak_bytes, load)
 

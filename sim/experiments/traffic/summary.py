@@ -1,11 +1,12 @@
-"""The per-event table in few numbers: one `EventCost` per placement and approach, and how stress is distributed.
+"""A replay in few numbers: one `EventCost` per placement and approach, and how stress is distributed.
 
-Spark reduces millions of rows to one per distinct pair of stresses; what is left is small, and its percentiles are
-exact. The p99 is the least value that 99 % of the events do not exceed.
+Spark's workers reduce millions of events to one row per distinct pair of stresses; what is left is small, and its
+percentiles are exact. The p99 is the least value that 99 % of the events do not exceed.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -14,14 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.storage import Place, place_of
-
-_GROUPS = ("placement", "approach", "ignorable", "node_stress", "link_stress")
-_SUMS = ("messages", "bytes", "byte_links", "rectangles", "affected")
+from hullcast.sim.traffic.chunk import APPROACHES, GROUPS, SUMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +71,33 @@ class Stress:
     events: int
 
 
-def reduced(costs: DataFrame) -> pa.Table:
-    """The per-event table as one row per placement, approach, ignorable or not, and pair of stresses."""
-    grouped = costs.withColumn("ignorable", F.col("rectangles") == 0).groupBy(*_GROUPS)
-    sums = [F.sum(name).alias(name) for name in _SUMS]
-    return grouped.agg(F.count(F.lit(1)).alias("events"), *sums).toArrow()
+def verified(sums: pa.Table, names: Sequence[str], events: int) -> pa.Table:
+    """What `replay_sums` or `sums_of` found, if every event is in it once for each placement and approach; else
+    UsageError. By their number and the sum of their numbers: a chunk twice in place of another is found, too."""
+    pairs = list(itertools.product(names, APPROACHES))
+    found = sums.group_by(["placement", "approach"]).aggregate([("events", "sum"), ("seq", "sum")]).to_pylist()
+    counts = {(row["placement"], row["approach"]): (row["events_sum"], row["seq_sum"]) for row in found}
+    for pair in pairs:
+        count, numbers = counts.get(pair, (0, 0))
+        if (count, numbers) != (events, events * (events - 1) // 2):
+            other = f"{count:,}" if count != events else "other"
+            raise UsageError(
+                f"the replay has {other} events for {', '.join(pair)}, but the trace has {events:,}: results are lost; "
+                "write to a storage that this machine and all workers of the cluster share, and run it again"
+            )
+    if strange := sorted(counts.keys() - set(pairs)):
+        raise UsageError(f"the replay has results for {', '.join(strange[0])}, which was not asked for")
+    return sums
 
 
 def summarize(table: pa.Table) -> tuple[list[EventCost], list[Stress]]:
-    """What `reduced` gave, in few numbers; placements and approaches in alphabetical order."""
+    """What `verified` let pass, in few numbers; placements and approaches in alphabetical order."""
     costs, stresses = [], []
     column = {name: table[name].to_numpy() for name in table.column_names}
     pairs = sorted(set(zip(column["placement"], column["approach"], strict=True)))
     for placement, approach in pairs:
         mine = (column["placement"] == placement) & (column["approach"] == approach)
-        part = {name: values[mine] for name, values in column.items() if name not in _GROUPS[:2]}
+        part = {name: values[mine] for name, values in column.items() if name not in GROUPS[:2]}
         costs.append(_cost(placement, approach, part))
         values, at = np.unique(part["node_stress"], return_inverse=True)
         counts = np.bincount(at, part["events"]).astype(np.int64)
@@ -101,8 +110,8 @@ def _cost(placement: str, approach: str, part: dict[str, npt.NDArray[Any]]) -> E
     events = int(weight.sum())
     changed = ~part["ignorable"].astype(np.bool_)
     changing = int(weight[changed].sum())
-    mean = {name: float(part[name].sum()) / events for name in _SUMS}
-    each = {name: float(part[name][changed].sum()) / max(changing, 1) for name in _SUMS}
+    mean = {name: float(part[name].sum()) / events for name in SUMS}
+    each = {name: float(part[name][changed].sum()) / max(changing, 1) for name in SUMS}
     values = [mean[name] for name in ("rectangles", "affected", "messages", "bytes", "byte_links")]
     values += [each[name] for name in ("messages", "bytes", "byte_links")]
     values += [*_spread(part["node_stress"], weight), *_spread(part["link_stress"], weight)]

@@ -24,7 +24,7 @@ from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, reaching
 from hullcast.sim.spark.storage import Place, place_of
 from hullcast.sim.traces.checking import check_whole
-from hullcast.sim.traces.trace import read_info
+from hullcast.sim.traces.trace import Where, read_info
 
 STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
@@ -49,7 +49,7 @@ class TrafficSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     subscriptions: int = 500_000
     placements: tuple[str, ...] = PLACEMENTS
-    trace: Place | Path | None = None
+    trace: Where | None = None
     topology: Path | None = None
     stocks: int = 3_053
     days: int = 60
@@ -71,7 +71,7 @@ class TrafficFound:
     """What was found, and where it is."""
 
     lines: list[TrafficLine]
-    events: Place  # Parquet: a row per event, placement and approach
+    events: Place | None  # Parquet: a row per event, placement and approach, if it was asked for
     summary: Place
     reused: list[str]
 
@@ -83,13 +83,14 @@ def run_traffic(
     *,
     options: SparkOptions = DEFAULT,
     chunks: int | None = None,
+    keep: bool = False,
     resume: bool = False,
     spark: SparkSession | None = None,
 ) -> TrafficFound:
-    """Replay, and write events, summary.parquet, summary.md and summary.png."""
+    """Replay, and write summary.parquet, summary.md and summary.png; with `keep` the per-event table, too."""
     trace = None if settings.trace is None else place_of(settings.trace)
     with reaching([place_of(out), *([trace] if trace is not None else [])], options, app="hullcast sim"):
-        return _run_traffic(settings, trace, out, progress, options, chunks, resume, spark)
+        return _run_traffic(settings, trace, out, progress, options, chunks, keep, resume, spark)
 
 
 def _run_traffic(
@@ -99,14 +100,15 @@ def _run_traffic(
     progress: StepProgress,
     options: SparkOptions,
     chunks: int | None,
+    keep: bool,
     resume: bool,
     spark: SparkSession | None,
 ) -> TrafficFound:
     plain = asdict(settings) | frame_sizes() | {"trace": None, "topology": file_mark(settings.topology)}
     if given is not None:
         info = read_info(given)
-        if given.is_local:
-            check_whole(given.local, info)
+        if given.is_local:  # elsewhere the replay itself looks
+            check_whole(given, info)
         plain["trace"] = asdict(info)
     with (
         RunFolder(out, plain, resume=resume) as folder,
@@ -119,14 +121,14 @@ def _run_traffic(
         trace = given or market_step(replays, settings.stocks, settings.days, "trace")
         info = read_info(trace)
         law, count = Law().over(info.domain), settings.subscriptions
-        found = replays.measure(
-            Point("replay", info.name, count, trace, law, count, settings.placements, settings.topology), keep=True
-        )
+        point = Point("replay", info.name, count, trace, law, count, settings.placements, settings.topology)
+        found = replays.measure(point, keep=keep)
         progress.begin("summary")
         write_lines(found.lines, folder.folder / "summary.parquet")
         write_text(folder.folder / "summary.md", summary_text(found.lines))
         draw_summary(found.lines, folder.folder / "summary.png")
-        return TrafficFound(found.lines, found.place / "events", folder.place / "summary.md", folder.reused)
+        kept = found.place / "events" if keep else None
+        return TrafficFound(found.lines, kept, folder.place / "summary.md", folder.reused)
 
 
 def rows_of(lines: Sequence[TrafficLine]) -> list[list[str]]:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.figures import run_figures
+from hullcast.sim.experiments.run import kept
+from hullcast.sim.experiments.traffic import replays
 from hullcast.sim.experiments.traffic.figures import PAPER
 from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.experiments.traffic.workload import TrafficSettings, run_traffic
 from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traffic.replay import replay_sums
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TINY = FigureSettings(
     network=NetworkSettings(nodes=50, brokers=6, fanout=3),
@@ -94,9 +97,15 @@ def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkS
     trace = tmp_path / "trace"
     table51_trace(trace, rows=40, updates=50, root=1)
     settings = TrafficSettings(TINY.network, 80, ("can-greedy", "tree-content"), trace)
-    found = [run_traffic(settings, tmp_path / f"out{chunks}", Told(), chunks=chunks, spark=spark) for chunks in (1, 7)]
+    found = [
+        run_traffic(settings, tmp_path / f"out{chunks}", Told(), chunks=chunks, keep=chunks == 1, spark=spark)
+        for chunks in (1, 7)
+    ]
     one, seven = ([replace(line, seconds=0.0, memory_bytes=0) for line in each.lines] for each in found)
     assert one == seven
+    assert found[1].events is None
+    assert not (tmp_path / "out7" / "steps" / "replay" / "events").exists()
+    assert found[0].events is not None
     table = pq.read_table(found[0].events.local)
     assert table.num_rows == 50 * 2 * 4
     for line in one:
@@ -114,15 +123,17 @@ def test_results_are_the_same_where_only_spark_reaches(spark: SparkSession, tmp_
     trace = tmp_path / "trace"
     table51_trace(trace, rows=40, updates=50, root=1)
     settings = TrafficSettings(TINY.network, 80, ("can",), trace)
-    here = run_traffic(settings, tmp_path / "out", Told(), spark=spark)
-    there = run_traffic(settings, elsewhere, Told(), spark=spark)
-    again = run_traffic(settings, elsewhere, Told(), spark=spark, resume=True)
+    here = run_traffic(settings, tmp_path / "out", Told(), keep=True, spark=spark)
+    there = run_traffic(settings, elsewhere, Told(), keep=True, spark=spark)
+    again = run_traffic(settings, elsewhere, Told(), keep=True, spark=spark, resume=True)
     assert again.reused == ["replay"]
     for found in (there, again):
         mine, other = ([replace(line, seconds=0.0, memory_bytes=0) for line in each.lines] for each in (found, here))
         assert mine == other
         rows, expected = (
-            spark.read.parquet(each.events.to_read).orderBy("seq", "placement", "approach").collect()
+            spark.read.parquet(each.events.to_read if each.events is not None else "")
+            .orderBy("seq", "placement", "approach")
+            .collect()
             for each in (found, here)
         )
         assert rows == expected
@@ -136,12 +147,38 @@ def test_results_are_the_same_where_only_spark_reaches(spark: SparkSession, tmp_
     assert (elsewhere / "summary.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_results_that_are_lost_on_the_way_fail_the_step(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    """As with a worker that writes to a disk of its own."""
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    table51_trace(trace, rows=40, updates=50, root=1)
+    settings = TrafficSettings(TINY.network, 80, ("can",), trace)
+
+    def losing_a_file(table: DataFrame, folder: Place) -> DataFrame:
+        kept(table, folder)
+        next(folder.local.glob("*.parquet")).unlink()
+        return spark.read.schema(table.schema).parquet(folder.to_read)
+
+    def losing_a_chunk(*given: Any, **how: Any) -> DataFrame:
+        return replay_sums(*given, **how).where("NOT (approach = 'CN' AND node_stress > 0)")
+
+    monkeypatch.setattr(replays, "kept", losing_a_file)
+    monkeypatch.setattr(replays, "replay_sums", losing_a_chunk)
+    with pytest.raises(UsageError, match=r"the replay has \d+ events for can, [-A-Z]+, but the trace has 50"):
+        run_traffic(settings, out, Told(), chunks=3, keep=keep, spark=spark)
+    assert not out.exists()
+    monkeypatch.undo()
+    assert run_traffic(settings, out, Told(), chunks=3, keep=keep, spark=spark).reused == []
+
+
 def test_what_goes_wrong_inside_spark_is_told_in_a_line_and_nothing_is_left(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     trace, out = tmp_path / "trace", tmp_path / "out"
     table51_trace(trace, rows=5, updates=10, root=1)
-    file = trace / "events" / "part=0000" / "events.parquet"
+    file = trace / "events" / "00001.parquet"
     table = pq.read_table(file, partitioning=None)
     place = table.schema.get_field_index("x")
     pq.write_table(table.set_column(place, "x", table["x"].cast("string")), file)

@@ -16,16 +16,18 @@ from hullcast.sim.experiments.traffic.summary import (
     TrafficLine,
     read_lines,
     read_stress,
-    reduced,
     summarize,
+    verified,
     write_lines,
     write_stress,
 )
 from hullcast.sim.seeds import generator
+from hullcast.sim.traffic.chunk import APPROACHES
+from hullcast.sim.traffic.replay import sums_of
 from tests.sim.experiments.builders import a_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -46,23 +48,48 @@ def a_table(count: int) -> list[tuple[Any, ...]]:
 
 
 def grouped(rows: list[tuple[Any, ...]]) -> pa.Table:
-    """What `reduced` gives, in plain Python."""
+    """What `sums_of` gives, in plain Python."""
     found: dict[tuple[Any, ...], list[int]] = {}
-    for _, placement, approach, messages, bytes_, byte_links, node, link, rectangles, affected in rows:
-        sums = found.setdefault((placement, approach, rectangles == 0, node, link), [0] * 6)
-        for place, value in enumerate((1, messages, bytes_, byte_links, rectangles, affected)):
+    for seq, placement, approach, messages, bytes_, byte_links, node, link, rectangles, affected in rows:
+        sums = found.setdefault((placement, approach, rectangles == 0, node, link), [0] * 7)
+        for place, value in enumerate((1, seq, messages, bytes_, byte_links, rectangles, affected)):
             sums[place] += value
-    names = ["placement", "approach", "ignorable", "node_stress", "link_stress", "events"]
+    names = ["placement", "approach", "ignorable", "node_stress", "link_stress", "events", "seq"]
     names += ["messages", "bytes", "byte_links", "rectangles", "affected"]
     return pa.Table.from_pylist([dict(zip(names, (*key, *sums), strict=True)) for key, sums in found.items()])
 
 
 def test_spark_groups_as_plain_python_does(spark: SparkSession) -> None:
     rows = a_table(250)
-    found, plain = reduced(spark.createDataFrame(rows, SCHEMA)), grouped(rows)
+    found, plain = sums_of(spark.createDataFrame(rows, SCHEMA)).toArrow(), grouped(rows)
     assert found.column_names == plain.column_names
     order = [(name, "ascending") for name in plain.column_names]
     assert found.sort_by(order).to_pylist() == plain.sort_by(order).to_pylist()
+
+
+def of_all_approaches(seqs: Iterable[int]) -> list[tuple[Any, ...]]:
+    return [(seq, "can", approach, 1, 1, 1, 1, 1, 1, 1) for seq in seqs for approach in APPROACHES]
+
+
+def test_a_result_with_every_event_once_is_let_pass() -> None:
+    whole = grouped(of_all_approaches(range(8)))
+    assert verified(whole, ["can"], 8) is whole
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (of_all_approaches(range(2)), "has 2 events for can, S-CN, but the trace has 8"),
+        (of_all_approaches([0, 1, 2, 3, 0, 1, 2, 3]), "has other events for can, S-CN, but the trace has 8"),
+        (of_all_approaches([*range(8), 3]), "has 9 events"),
+        ([row for row in of_all_approaches(range(8)) if row[2] != "CN"], "has 0 events for can, CN"),
+        ([*of_all_approaches(range(8)), (0, "ring", *of_all_approaches([0])[0][2:])], "for ring, S-CN, which was not"),
+        (of_all_approaches(range(8))[:-1], "has 7 events for can, CN"),
+    ],
+)
+def test_a_result_with_other_events_is_refused(rows: list[tuple[Any, ...]], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        verified(grouped(rows), ["can"], 8)
 
 
 def test_means_and_percentiles_are_exact() -> None:

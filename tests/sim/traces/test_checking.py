@@ -13,6 +13,7 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traces import trace
 from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,32 +21,41 @@ if TYPE_CHECKING:
 
 
 def _rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
-    file = path / "events.parquet"
-    pq.write_table(change(pq.read_table(file, partitioning=None)), file)
+    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda events: shutil.rmtree(events / "part=start"), "but -4 comes next"),
-        (lambda events: shutil.rmtree(events / "part=0001"), "part=0002 has 3 rows numbered 6 to 8, but 3 comes next"),
+        (lambda files: files[0].unlink(), "is incomplete: .*00000.parquet is missing"),
+        (lambda files: files[3].unlink(), "is incomplete: .*00003.parquet is missing"),
+        (lambda files: shutil.rmtree(files[0].parent), "is missing"),
         (
-            lambda events: shutil.rmtree(events / "part=0003"),
-            "9 events and 4 rows of the start, .* says 10 and 4",
+            lambda files: _rewritten(files[3], lambda table: table.slice(0, 2)),
+            "2 rows numbered 3 to 4, but 3 to 5 come",
         ),
-        (shutil.rmtree, "holds 0 events and 0 rows"),
-        (lambda events: _rewritten(events / "part=0001", lambda table: table.slice(0, 2)), "but 5 comes next"),
-        (lambda events: _rewritten(events / "part=0001", lambda table: table.take([0, 2])), "2 rows numbered 3 to 5"),
-        (lambda events: _rewritten(events / "part=0001", lambda table: table.drop(["at"])), "has no column at"),
-        (lambda events: (events / "part=0001" / "events.parquet").write_bytes(b"PAR1 no more"), "cannot read"),
+        (lambda files: _rewritten(files[3], lambda table: table.take([0, 2])), "2 rows numbered 3 to 5, but 3 to 5"),
+        (lambda files: files[4].replace(files[3]), "3 rows numbered 6 to 8, but 3 to 5 come next"),
+        (lambda files: _rewritten(files[3], lambda table: table.drop(["at"])), "has no column at"),
+        (lambda files: files[3].write_bytes(b"PAR1 no more"), "cannot read"),
     ],
 )
 def test_a_trace_that_is_not_whole_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[list[Path]], object], message: str
 ) -> None:
     monkeypatch.setattr(trace, "PART_EVENTS", 3)
     info = table51_trace(tmp_path, rows=4, updates=10)
     check_whole(tmp_path, info)
-    damage(tmp_path / "events")
+    damage([part.place.local for part in parts_of(tmp_path)])
     with pytest.raises(UsageError, match=message):
         check_whole(tmp_path, info)
+
+
+def test_a_list_of_files_that_lacks_some_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "PART_EVENTS", 3)
+    info = table51_trace(tmp_path, rows=4, updates=10)
+    parts = parts_of(tmp_path)
+    for left, message in ((parts[:-1], "holds 9 events, its trace.json says 10"), (parts[2:], "but -4 to 2 come next")):
+        trace.write_info(info, tmp_path, left)
+        with pytest.raises(UsageError, match=message):
+            check_whole(tmp_path, info)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.folders import UNFINISHED, check_folder, writing
 from hullcast.sim.traces.synthetic import table51_trace
-from hullcast.sim.traces.trace import read_info
+from hullcast.sim.traces.trace import files_of, read_info, read_parts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,15 +38,11 @@ def test_only_traces_are_replaced_and_only_by_force(tmp_path: Path) -> None:
     [
         "thesis.tex",
         "events/thesis.tex",
-        "events/part=0000/thesis.tex",
-        "events/part=0000/deeper/x.parquet",
         "events/mine/x.parquet",
-        "events/x.parquet",
         "events/_temporary/0/thesis.tex",
         "refused/thesis.tex",
         "refused/mine/x.parquet",
         ".unfinished/thesis.tex",
-        ".unfinished/events/thesis.tex",
     ],
 )
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path, name: str) -> None:
@@ -59,15 +58,15 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path, name: s
 
 def test_what_spark_leaves_in_a_trace_is_of_the_trace(tmp_path: Path) -> None:
     made(tmp_path)
-    for name in ("_SUCCESS", "._SUCCESS.crc", "part=0000/.x.parquet.crc", "_temporary/0/_temporary/part=1/y.parquet"):
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".x.parquet.crc", "_temporary/0/_temporary/part=1/y.parquet"):
         (tmp_path / "events" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "events" / name).write_text("")
     assert made(tmp_path, 8, force=True) == 8
-    assert not (tmp_path / "events" / "_SUCCESS").exists()
+    assert sorted(path.name for path in (tmp_path / "events").iterdir()) == sorted(files_of(tmp_path)["events"])
 
 
 def test_folders_that_only_look_like_traces_are_left_alone(tmp_path: Path) -> None:
-    rows = tmp_path / "mine" / "events" / "part=a" / "x.parquet"
+    rows = tmp_path / "mine" / "events" / "x.parquet"
     rows.parent.mkdir(parents=True)
     rows.write_text("somebody's table")
     with pytest.raises(UsageError, match=r"nothing else: .* has no trace\.json"):
@@ -83,21 +82,59 @@ def test_folders_that_only_look_like_traces_are_left_alone(tmp_path: Path) -> No
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     made(tmp_path / "trace")
     for folder, force in ((tmp_path / "trace", True), (tmp_path / "new" / "one", False)):
-        with pytest.raises(ZeroDivisionError), writing(folder, force=force) as path:  # noqa: PT012 - the block fails
-            (path / "events").mkdir()
+        with pytest.raises(ZeroDivisionError), writing(folder, force=force) as place:  # noqa: PT012 - the block fails
+            (place / "events" / "part-7.parquet").write_bytes(b"the first of many")
+            (place / "refused" / "part-7.parquet").write_bytes(b"and of others")
             raise ZeroDivisionError
     assert read_info(tmp_path / "trace").events == 7
-    assert not (tmp_path / "trace" / UNFINISHED).exists()
+    check_whole(tmp_path / "trace", read_info(tmp_path / "trace"))
+    assert sorted(path.name for path in (tmp_path / "trace").iterdir()) == ["events", "trace.json"]
+    assert {path.name for path in (tmp_path / "trace" / "events").iterdir()} == files_of(tmp_path / "trace")["events"]
     assert not (tmp_path / "new" / "one").exists()
 
 
-def test_what_a_killed_run_left_is_replaced_by_force(tmp_path: Path) -> None:
+def killed_while(folder: Path, step: str) -> None:
+    """Replace the trace in a folder, and die as a process does that is killed after that step."""
+    before = sorted(folder.rglob("*"))
+    program = f"""
+import os
+from hullcast.sim.spark.storage import Place
+from hullcast.sim.traces.synthetic import table51_trace
+write = Place.write_bytes
+def dying(self, content):
+    write(self, content)
+    if self.name.endswith({step!r}):
+        os._exit(9)
+Place.write_bytes = dying
+table51_trace({str(folder)!r}, rows=3, updates=11, force=True)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
+    assert sorted(folder.rglob("*")) != before
+
+
+@pytest.mark.parametrize(
+    ("step", "events"), [("unfinished", 7), ("00002.parquet", 7), ("00003.parquet", 7), ("trace.json", 11)]
+)
+def test_a_killed_run_leaves_the_old_trace_or_the_new_one(tmp_path: Path, step: str, events: int) -> None:
     made(tmp_path)
-    (tmp_path / "trace.json").unlink()
-    (tmp_path / UNFINISHED / "old-events" / "part=0000").mkdir(parents=True)
-    (tmp_path / UNFINISHED / "trace.json").write_text("{}")
+    killed_while(tmp_path, step)
+    info = read_info(tmp_path)
+    assert info.events == events
+    check_whole(tmp_path, info)
+    assert sum(table.num_rows for table in read_parts(tmp_path)) == info.events + info.start
     made(tmp_path, 9, force=True)
     assert read_info(tmp_path).events == 9
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "trace.json"]
+    assert {path.name for path in (tmp_path / "events").iterdir()} == files_of(tmp_path)["events"]
+
+
+def test_what_a_killed_run_left_without_a_trace_is_replaced_by_force(tmp_path: Path) -> None:
+    (tmp_path / UNFINISHED).write_text("")
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "00000.parquet").write_text("half of one")
+    made(tmp_path, 9, force=True)
+    assert read_info(tmp_path).events == 9
+    assert sorted(path.name for path in (tmp_path / "events").iterdir()) == ["00001.parquet", "00002.parquet"]
 
 
 def test_places_where_no_folder_can_be_are_told(tmp_path: Path) -> None:

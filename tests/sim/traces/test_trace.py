@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,8 @@ import pytest
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traces import trace
-from hullcast.sim.traces.trace import Columns, TraceInfo, create_statement, read_info, read_parts, runs, write_info
+from hullcast.sim.traces.folders import check_folder
+from hullcast.sim.traces.trace import Columns, TraceInfo, create_statement, parts_of, read_info, read_parts, runs
 from hullcast.sim.traffic.replay import check_trace
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> TraceInfo:
     start = Columns(["1", "2"], np.array([1.0, 2.0]), np.array([5.0, 6.0]))
     x = np.array([1.0, 2.0, NAN, 3.0, 3.0, 1.0, NAN])
     changes = Columns(["1", "2", "1", "3", "3", "1", "2"], x, 10 * x)
-    trace.write_columns(folder, start, changes)
     info = TraceInfo("small", "POINTS", "ID", "X", "Y", "INTEGER", (0.0, 10.0), events=7, start=2, refused={"dirt": 3})
-    write_info(info, folder)
+    trace.write_columns(folder, info, changes, start)
     return info
 
 
@@ -38,7 +37,9 @@ def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path, monke
     small(tmp_path, monkeypatch)
     rows = trace.events(spark, tmp_path).sort("seq").collect()
     assert [row.seq for row in rows] == list(range(-2, 7))
-    assert [row.part for row in rows] == ["start"] * 2 + ["0000"] * 3 + ["0001"] * 3 + ["0002"]
+    assert [(part.first, part.last) for part in parts_of(tmp_path)] == [(-2, -1), (0, 2), (3, 5), (6, 6)]
+    (tmp_path / "events" / "00009.parquet").write_bytes(b"of an older trace")
+    assert trace.events(spark, tmp_path).count() == 9
     assert [(row.key, row.x, row.y) for row in rows[1:5]] == [
         ("2", 2, 6),
         ("1", 1, 10),
@@ -53,9 +54,13 @@ def test_a_replay_refuses_a_trace_that_lacks_its_end(
 ) -> None:
     info = small(tmp_path, monkeypatch)
     assert check_trace(trace.events(spark, tmp_path), (info.events, info.start)) == 7
-    shutil.rmtree(tmp_path / "events" / "part=0002")
+    trace.write_info(info, tmp_path, parts_of(tmp_path)[:-1])
     with pytest.raises(UsageError, match=r"has 6 events and 2 rows at the start, but its trace\.json says 7 and 2"):
         check_trace(trace.events(spark, tmp_path), (info.events, info.start))
+    small(tmp_path, monkeypatch)
+    parts_of(tmp_path)[-1].place.local.unlink()
+    with pytest.raises(UsageError, match=r"is incomplete: events/0000\d\.parquet is missing; make the trace again"):
+        trace.events(spark, tmp_path)
 
 
 def test_it_is_read_in_order_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +82,7 @@ def test_it_is_read_in_order_without_spark(tmp_path: Path, monkeypatch: pytest.M
 def test_a_folder_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"not a trace: it has no trace\.json"):
         read_info(tmp_path)
-    for text in ("{", "[]", json.dumps({"version": 99, "name": "x", "events": 1}), json.dumps({"version": 1})):
+    for text in ("{", "[]", json.dumps({"version": 99, "name": "x", "events": 1}), json.dumps({"version": 2})):
         (tmp_path / "trace.json").write_text(text)
         with pytest.raises(UsageError, match=r"trace\.json"):
             read_info(tmp_path)
@@ -85,6 +90,17 @@ def test_a_folder_that_is_no_trace_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("domain", ["[1]", '"15"', "[5, 1]", "[1, NaN]", "null", "[1, true]"])
 def test_a_domain_that_is_none_is_refused(tmp_path: Path, domain: str) -> None:
-    (tmp_path / "trace.json").write_text(f'{{"version": 1, "name": "x", "events": 1, "domain": {domain}}}')
+    (tmp_path / "trace.json").write_text(
+        f'{{"version": 2, "name": "x", "events": 1, "files": {{"events": []}}, "domain": {domain}}}'
+    )
     with pytest.raises(UsageError, match=r"trace\.json: domain cannot be"):
         read_info(tmp_path)
+
+
+def test_a_trace_of_an_older_version_is_refused_by_its_version(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps({"version": 1, "name": "x", "events": 1}))
+    with pytest.raises(UsageError, match="a trace of version 1, and this is version 2; make the trace again"):
+        read_info(tmp_path)
+    (tmp_path / "events" / "part=0000").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"replaces traces and nothing else: .* version 1"):
+        check_folder(tmp_path, force=True)

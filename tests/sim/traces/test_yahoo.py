@@ -14,18 +14,22 @@ import pytest
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
 from hullcast.sim.spark.session import told_in_a_line
+from hullcast.sim.traces import yahoo
 from hullcast.sim.traces.checking import check_whole
 from hullcast.sim.traces.fundamentals import fundamentals, read_fundamentals
+from hullcast.sim.traces.market import market, market_columns, market_trace
 from hullcast.sim.traces.prices import PRICES, price_files, read_prices, select_days, trading_days
 from hullcast.sim.traces.synthetic import table51_trace
-from hullcast.sim.traces.trace import TraceInfo, events, read_info, read_parts
+from hullcast.sim.traces.trace import TraceInfo, events, parts_of, read_info, read_parts
 from hullcast.sim.traces.yahoo import REASONS, judge, yahoo_trace
 from tests.support import price_oracle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from hullcast.sim.spark.storage import Place
 
 DIRT = (
     *("", "-", "N/A", "NaN", "nan", "Infinity", "-inf", "1e309", "1,234.5", "12.5d", "0x10", "null", "ten", "5 5"),
@@ -148,9 +152,41 @@ def test_nothing_gets_lost_and_every_reason_occurs(made: Made) -> None:
     assert made.info.notes["stocks"] == len({event.symbol for event in made.events})
 
 
-def test_parts_are_days(made: Made) -> None:
-    days = [path.name for path in sorted((made.folder / "events").glob("part=*"))]
-    assert days == sorted({f"part={event.day}" for event in made.events})
+def test_files_hold_consecutive_numbers_and_are_as_many_as_the_data_needs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yahoo, "PART_EVENTS", 100)
+    made = market(20, 12)
+    info = market_trace(spark, made, tmp_path)
+    parts = parts_of(tmp_path)
+    assert [(part.first, part.rows) for part in parts[:-1]] == [(100 * i, 100) for i in range(info.events // 100)]
+    check_whole(tmp_path, info)
+    _, columns = market_columns(made)
+    assert [key for table in read_parts(tmp_path) for key in table["key"].to_pylist()] == list(columns.keys)
+
+
+@pytest.mark.parametrize(("lost", "what"), [("events", "events"), ("refused", "refused prices")])
+def test_a_file_that_is_lost_on_the_way_is_an_error_and_no_trace(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, what: str
+) -> None:
+    """As with a worker that writes to a disk of its own."""
+    written = yahoo._written
+
+    def losing(frame: DataFrame, place: Place) -> list[str]:
+        names = written(frame, place)
+        if place.name != lost:
+            return names
+        gone = max(names, key=lambda name: (place / name).size_bytes())
+        (place / gone).remove()
+        return [name for name in names if name != gone]
+
+    monkeypatch.setattr(yahoo, "_written", losing)
+    (tmp_path / "f.csv").write_text("symbol,EPS,RECO\nA,1,2\n")
+    (tmp_path / "p.csv").write_text("symbol,date,open,close\nA,2015-04-01,1,2\nA,2015-04-02,x,1.6\n")
+    told = rf"[1-9] {what} were written to .*{lost}, but 0 can be read there; write to a storage that .* share"
+    with pytest.raises(UsageError, match=told):
+        yahoo_trace(spark, tmp_path / "p.csv", tmp_path / "f.csv", tmp_path / "trace")
+    assert not (tmp_path / "trace").exists()
 
 
 def test_one_long_compressed_file_is_read_from_a_day_for_some_days(spark: SparkSession, tmp_path: Path) -> None:

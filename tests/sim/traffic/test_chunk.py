@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traffic import chunk
-from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
-from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, GROUPS, REDUCED, SUMS, ChunkReplay, replay_chunk
+from hullcast.sim.traffic.rectangles import Events, StartRows, TableRows
 from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of, expected, small_world, state_of, table
 
@@ -43,6 +44,36 @@ def test_where_chunks_begin_makes_no_difference(seed: int, changes: list[Change]
     for begin, end in pairwise(ends):
         pieces += table(replay_chunk(state_of(changes[:begin]), events_of(changes[begin:end], begin), world))
     assert pieces == whole
+
+
+@given(seed=SEEDS, changes=CHANGES, first=st.integers(0, 12), size=st.integers(1, 7))
+@settings(max_examples=60, deadline=None)
+def test_it_makes_no_difference_how_many_events_are_played_at_a_time(
+    seed: int, changes: list[Change], first: int, size: int
+) -> None:
+    world, state, events = small_world(seed).world, state_of(changes[:first]), events_of(changes[first:], first)
+    replayed, pieces = ChunkReplay(TableRows(state, 8), world), []
+    for begin in range(0, len(events), size):
+        pieces += table(replayed.play(events.slice(begin, begin + size)).columns())
+    assert pieces == table(replay_chunk(state, events, world))
+
+
+@given(seed=SEEDS, changes=CHANGES)
+@settings(max_examples=60, deadline=None)
+def test_sums_are_those_of_the_rows(seed: int, changes: list[Change]) -> None:
+    costs = ChunkReplay(TableRows(NO_STATE, 8), small_world(seed).world).play(events_of(changes, first=3))
+    sums: dict[tuple[Any, ...], list[int]] = {}
+    for row in table(costs.columns()):
+        cost = dict(zip(COLUMNS, row, strict=True)) | {"events": 1, "ignorable": row[-2] == 0}
+        group = sums.setdefault(tuple(cost[name] for name in GROUPS), [0] * (2 + len(SUMS)))
+        for place, name in enumerate(("events", "seq", *SUMS)):
+            group[place] += cost[name]
+    found = costs.reduced()
+    assert {name: values.dtype.type for name, values in found.items()} == REDUCED
+    rows = zip(*(found[name].tolist() for name in (*GROUPS, "events", "seq", *SUMS)), strict=True)
+    listed = [(row[: len(GROUPS)], list(row[len(GROUPS) :])) for row in rows]
+    assert dict(listed) == sums
+    assert len(listed) == len(sums)
 
 
 def test_it_makes_no_difference_how_many_subscriptions_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
+from hypothesis import strategies as st
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay.placement import choose_brokers, place
 from hullcast.sim.seeds import generator
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.paths import routes
+from hullcast.sim.traffic import replay as job
 from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
 from hullcast.sim.traffic.rectangles import Events, StartRows
-from hullcast.sim.traffic.replay import check_trace, replay, sent, starting_states, with_chunks
+from hullcast.sim.traffic.replay import (
+    SentWorld,
+    check_trace,
+    last_words,
+    replay,
+    replay_sums,
+    sent,
+    states,
+    sums_of,
+    with_chunks,
+)
 from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, expected, small_world
 
@@ -25,15 +40,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "seq long, key string, x double, y double"
 Row = tuple[int, str, float | None, float | None]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def plain_plans(spark: SparkSession) -> Iterator[None]:
-    """Plans as experiments have them (sim/experiments/traffic/replays.py)."""
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    yield
-    spark.conf.set("spark.sql.adaptive.enabled", str(before))
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +60,12 @@ def world() -> World:
     ]
     placed = [place(name, ways, points[:100], fanout=3, entry=entry, root=1) for name, entry in kinds]  # type: ignore[arg-type]  # literals in a list
     return World.of(low, high, [(placement, placement.gateways(points, 1)) for placement in placed])
+
+
+@pytest.fixture(scope="module")
+def given(spark: SparkSession, world: World) -> Iterator[SentWorld]:
+    with sent(spark, world) as there:
+        yield there
 
 
 def a_trace(count: int = 400, keys: int = 25, start: int = 15) -> list[Row]:
@@ -104,27 +116,101 @@ def plainly(rows: Sequence[Row], world: World) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
-def test_a_chunk_starts_from_the_last_word_on_each_key_before_it(spark: SparkSession) -> None:
-    rows = a_trace(60, 8, 5)
-    chunked = with_chunks(frame(spark, rows), 7)
-    found: dict[int, dict[str, tuple[float, float]]] = {}
-    for row in starting_states(chunked, 9).collect():
-        assert row["key"] not in found.setdefault(row["chunk"], {}), "a key twice"
-        found[row["chunk"]][row["key"]] = (row["x"], row["y"])
-    for chunk in range(9):
+def tables_before(rows: Sequence[Row], size: int, chunks: int) -> list[dict[str, tuple[float, float]]]:
+    """By the plain rule: the table before each chunk."""
+    tables: list[dict[str, tuple[float, float]]] = []
+    for chunk in range(chunks):
         table: dict[str, tuple[float, float]] = {}
         for seq, key, x, y in sorted(rows):
-            if seq < 7 * chunk:
+            if seq < size * chunk:
                 table.pop(key, None)
                 if x is not None and y is not None:
                     table[key] = (x, y)
-        assert found.get(chunk, {}) == table
+        tables.append(table)
+    return tables
+
+
+def states_of(words: pa.Table, chunks: int) -> list[dict[str, tuple[float, float]]]:
+    """The same by `states`, which must not give a key twice."""
+    found: list[dict[str, tuple[float, float]]] = [{} for _ in range(chunks)]
+    for chunk, part in states(words, chunks):
+        for row in part.to_pylist():
+            assert row["key"] not in found[chunk], "a key twice"
+            found[chunk][row["key"]] = (row["x"], row["y"])
+    return found
+
+
+def test_a_chunk_starts_from_the_last_word_on_each_key_before_it(spark: SparkSession) -> None:
+    rows = a_trace(60, 8, 5)
+    words = last_words(with_chunks(frame(spark, rows), 7), 9).toArrow()
+    assert words.num_rows < len(rows)
+    assert states_of(words, 9) == tables_before(rows, 7, 9)
+
+
+events_drawn = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.none() | st.tuples(st.sampled_from([1.0, 2.0]), st.sampled_from([1.0, 2.0]))),
+    min_size=1,
+    max_size=24,
+)
+
+
+@hypothesis.given(events_drawn, st.integers(0, 5), st.integers(1, 6), st.integers(1, 3))
+def test_keys_that_come_and_go_at_borders_are_in_the_states_they_should_be(
+    drawn: list[tuple[str, tuple[float, float] | None]], start: int, size: int, portion: int
+) -> None:
+    """Ties, deletes and inserts right before and after the borders, in portions of a few rows."""
+    start = min(start, len(drawn) - 1)
+    rows: list[Row] = [(i - start, key, *(place or (None, None))) for i, (key, place) in enumerate(drawn)]
+    count = len(drawn) - start
+    chunks = -(-count // size)
+    last = {(key, seq // size if seq >= 0 else -1): (x, y) for seq, key, x, y in rows if seq < (chunks - 1) * size}
+    columns = {
+        "key": [key for key, _ in last],
+        "chunk": [chunk for _, chunk in last],
+        "x": [x for x, _ in last.values()],
+        "y": [y for _, y in last.values()],
+    }
+    kinds = (pa.string(), pa.int32(), pa.float64(), pa.float64())
+    words = pa.table(
+        {name: pa.array(column, kind) for (name, column), kind in zip(columns.items(), kinds, strict=True)}
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "STATE_ROWS", portion)
+        assert states_of(words, chunks) == tables_before(rows, size, chunks)
+
+
+@pytest.mark.parametrize("adaptive", ["false", "true"])
+def test_sums_made_in_workers_are_those_of_the_whole_table(
+    spark: SparkSession, world: World, given: SentWorld, adaptive: str
+) -> None:
+    rows, before = a_trace(300), spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        found = replay_sums(spark, frame(spark, rows), given, chunks=7)
+        sums, names = in_order(found), found.columns
+        wanted = sums_of(replay(spark, frame(spark, rows), given, chunks=2)).select(*names)
+        assert sums == in_order(wanted)
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", str(before))
+    by_hand: Counter[tuple[Any, ...]] = Counter()
+    for seq, placement, approach, messages, _, _, node, link, rectangles, _ in plainly(rows, world):
+        by_hand[placement, approach, rectangles == 0, node, link, "events"] += 1
+        by_hand[placement, approach, rectangles == 0, node, link, "messages"] += messages
+        by_hand[placement, approach, rectangles == 0, node, link, "seq"] += seq
+    for row in found.collect():
+        group = (row["placement"], row["approach"], row["ignorable"], row["node_stress"], row["link_stress"])
+        assert [by_hand.pop((*group, name)) for name in ("events", "messages", "seq")] == [
+            row["events"],
+            row["messages"],
+            row["seq"],
+        ]
+    assert not by_hand
 
 
 @pytest.mark.parametrize("chunks", [1, 13])
-def test_the_number_of_chunks_does_not_matter(spark: SparkSession, world: World, chunks: int) -> None:
+def test_the_number_of_chunks_does_not_matter(spark: SparkSession, world: World, given: SentWorld, chunks: int) -> None:
     rows = a_trace(200)
-    assert in_order(replay(spark, frame(spark, rows), world, chunks=chunks)) == plainly(rows, world)
+    assert in_order(replay(spark, frame(spark, rows), given, chunks=chunks)) == plainly(rows, world)
 
 
 def test_spark_counts_what_plain_counting_counts(spark: SparkSession) -> None:
@@ -141,29 +227,31 @@ def test_spark_counts_what_plain_counting_counts(spark: SparkSession) -> None:
         for seq, placement, approach, *rest in expected(small.oracles(), changes)
     ]
     assert any(row[3] for row in wanted), "nothing is sent: a test that tells nothing"
-    assert in_order(replay(spark, frame(spark, rows), small.world, chunks=5)) == sorted(wanted)
+    with sent(spark, small.world) as given:
+        assert in_order(replay(spark, frame(spark, rows), given, chunks=5)) == sorted(wanted)
 
 
 def _place(row: tuple[float, float]) -> tuple[float | None, float | None]:
     return (None, None) if row == NOWHERE else row
 
 
-def test_neither_the_order_of_rows_nor_their_partitions_matter(spark: SparkSession, world: World) -> None:
+def test_neither_the_order_of_rows_nor_their_partitions_matter(
+    spark: SparkSession, world: World, given: SentWorld
+) -> None:
     rows = a_trace(150)
     shuffled = generator(1, "shuffle").permutation(len(rows))
     mixed = frame(spark, [rows[i] for i in shuffled]).repartition(5)
-    with sent(spark, world) as given:
-        assert in_order(replay(spark, mixed, given, chunks=3)) == plainly(rows, world)
+    assert in_order(replay(spark, mixed, given, chunks=3)) == plainly(rows, world)
 
 
-def test_a_trace_that_starts_empty_and_ends_empty(spark: SparkSession, world: World) -> None:
+def test_a_trace_that_starts_empty_and_ends_empty(spark: SparkSession, world: World, given: SentWorld) -> None:
     rows: list[Row] = [(0, "a", 3.0, 1.0), (1, "a", 3.0, 1.0), (2, "a", None, None), (3, "a", None, None)]
-    assert in_order(replay(spark, frame(spark, rows), world, chunks=4)) == plainly(rows, world)
+    assert in_order(replay(spark, frame(spark, rows), given, chunks=4)) == plainly(rows, world)
 
 
-def test_more_chunks_than_events_are_fine(spark: SparkSession, world: World) -> None:
+def test_more_chunks_than_events_are_fine(spark: SparkSession, world: World, given: SentWorld) -> None:
     rows: list[Row] = [(-1, "a", 3.0, 1.0), (0, "a", 3.0, 2.0)]
-    assert in_order(replay(spark, frame(spark, rows), world, chunks=1_000)) == plainly(rows, world)
+    assert in_order(replay(spark, frame(spark, rows), given, chunks=1_000)) == plainly(rows, world)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +275,6 @@ def test_a_trace_that_is_not_one_is_refused(spark: SparkSession, rows: list[Any]
         check_trace(frame(spark, rows))
 
 
-def test_no_chunks_are_refused(spark: SparkSession, world: World) -> None:
+def test_no_chunks_are_refused(spark: SparkSession, given: SentWorld) -> None:
     with pytest.raises(UsageError, match="at least 1 chunk"):
-        replay(spark, frame(spark, a_trace(3)), world, chunks=0)
+        replay(spark, frame(spark, a_trace(3)), given, chunks=0)

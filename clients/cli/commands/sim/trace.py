@@ -18,6 +18,7 @@ from hullcast.clients.cli.commands.progress import bar, spark_bar
 from hullcast.clients.cli.commands.sim import add_spark_arguments, spark_options
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
+from hullcast.sim.spark.storage import Place, place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "table51",
         help="random rows and updates",
         description=f"Makes the workload of Table 5.1 in {XIE}: rows uniform in the plane, and updates of them. "
-        "Shares are from 0 to 1 and at most 1 together; all other events change Y of a row. Needs no Spark.",
+        "Shares are from 0 to 1 and at most 1 together; all other events change Y of a row. Spark is "
+        "needed only to reach an --out elsewhere.",
     )
     table51.add_argument("--rows", type=whole(1), default=50_000, metavar="N", help="rows at the start (default 50000)")
     table51.add_argument("--updates", type=whole(0), default=200_000, metavar="N", help="how many (default 200000)")
@@ -79,20 +81,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step", type=number, metavar="Y", help="change Y by random steps of this deviation (default: a new random Y)"
     )
     for kind in (yahoo, market, table51):
-        kind.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the trace, new or empty")
+        kind.add_argument(
+            "--out", type=place_of, required=True, metavar="DIR", help="folder for the trace, new or empty"
+        )
         kind.add_argument("--force", action="store_true", help="replace the trace that is in DIR")
         kind.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
         kind.add_argument("--classify", action="store_true", help="count ignorable events with the engine")
         kind.add_argument("--json", action="store_true", help="print the summary as JSON")
-        if kind is not table51:
-            add_spark_arguments(kind)
+        add_spark_arguments(kind)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Make the trace, and print a summary. The exit code is 1 if no event is left."""
     from hullcast.sim.traces.folders import check_folder
 
-    check_folder(arguments.out, force=arguments.force)  # before Spark takes its time
+    if arguments.out.is_local:
+        check_folder(arguments.out, force=arguments.force)  # before Spark takes its time
+    elif arguments.classify:
+        raise UsageError(f"--classify reads traces on this machine only, and {arguments.out} is elsewhere")
     info = {"yahoo": _yahoo, "market": _market, "table51": _table51}[arguments.kind](arguments, console)
     classes = None
     if arguments.classify:
@@ -144,11 +150,13 @@ def _market(arguments: argparse.Namespace, console: Console) -> TraceInfo:
 
 
 def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
+    from hullcast.sim.spark.session import reaching
     from hullcast.sim.traces.synthetic import table51_trace
     from hullcast.sim.traces.table51 import Mix
 
     mix = Mix(arguments.spikes, arguments.ignorable, arguments.inserts, arguments.deletes, arguments.step)
-    with bar(console, None) as tick:
+    options = spark_options(arguments)
+    with reaching([arguments.out], options, app="hullcast sim trace table51"), bar(console, None) as tick:
         tick("drawing updates")
         return table51_trace(
             arguments.out,
@@ -160,7 +168,7 @@ def _table51(arguments: argparse.Namespace, console: Console) -> TraceInfo:
         )
 
 
-def _show(info: TraceInfo, classes: Classes | None, folder: Path, console: Console) -> None:
+def _show(info: TraceInfo, classes: Classes | None, folder: Place, console: Console) -> None:
     console.print(f"[bold]trace {info.name}[/]: {info.source}", soft_wrap=True, highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_header=False)
     table.add_column()

@@ -41,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--entry", choices=("map", "greedy"), default="map", help=entered)
     parallel = "pieces replayed in parallel; does not change the result"
     parser.add_argument("--chunks", type=whole(1), metavar="N", help=parallel)
+    kept = "also keep a table with a row for each event, placement and approach (about 100 bytes a row)"
+    parser.add_argument("--keep-events", action="store_true", help=kept)
     add_run_arguments(parser, out="traffic", quick="smaller network and workload, where no size is given")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -53,6 +55,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     settings = settings_of(arguments)
     with continuable(arguments.out), steps_bar(console, STEPS) as progress:
         how = {"options": spark_options(arguments), "chunks": arguments.chunks, "resume": arguments.resume}
+        how["keep"] = arguments.keep_events
         found = run_traffic(settings, arguments.out, progress, **how)
     if arguments.json:
         sys.stdout.write(json.dumps([asdict(line) for line in found.lines], indent=1) + "\n")
@@ -105,4 +108,5 @@ def show(found: TrafficFound, console: Console) -> None:
         console.print(table)
     console.print()
     console.print(LEGEND, style="dim")
-    console.print(f"written: {found.events}, {found.summary}, and beside it summary.parquet and .png", soft_wrap=True)
+    kept = f"{found.events}, " if found.events is not None else ""
+    console.print(f"written: {kept}{found.summary}, and beside it summary.parquet and .png", soft_wrap=True)
