@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.session import path_to_write
+from hullcast.sim.spark.storage import Place, place_of
+from hullcast.sim.traces.columns import Reading
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import (
     AMBIGUOUS,
@@ -57,10 +59,11 @@ MOMENTS = ("open", "close")
 
 def yahoo_trace(
     spark: SparkSession,
-    prices: Path | str,
-    stocks: Path | str,
+    prices: Place | Path | str,
+    stocks: Place | Path | str,
     folder: Path | str,
     *,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
     first: datetime.date | None = None,
     days: int | None = None,
     spread: float | None = None,
@@ -68,15 +71,15 @@ def yahoo_trace(
     force: bool = False,
 ) -> TraceInfo:
     """Make the trace of CSV files in `folder`; `spread` gives RECO a finer grid than the file has (`spread_reco`)."""
-    read, unread = read_prices(spark, prices)
-    found = read_fundamentals(stocks)
+    found = read_fundamentals(stocks, reading)
+    read, unread = read_prices(spark, prices, reading)
     notes: dict[str, object] = {**unread}
     if found.nameless:
         notes["fundamentals without a symbol"] = found.nameless
     if spread is not None:
         found = spread_reco(found, spread, root)
         notes |= {"RECO spread by": spread, "seed": root}
-    source = f"{Path(prices).name}, {Path(stocks).name}"
+    source = f"{place_of(prices).name}, {place_of(stocks).name}"
     with writing(folder, force=force) as path:
         return write_trace(spark, read, found, path, name="yahoo", source=source, first=first, days=days, notes=notes)
 

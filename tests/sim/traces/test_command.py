@@ -47,7 +47,7 @@ def test_a_trace_of_prices_is_summed_up(tmp_path: Path, capsys: pytest.CaptureFi
         assert part in words
     forced = ("--out", out, "--force")
     assert "not empty" in run(capsys, "yahoo", prices, stocks, "--out", out, code=2)
-    assert "no column for close" in run(capsys, "yahoo", stocks_as_prices(tmp_path), stocks, *forced, code=2)
+    assert "no column for CLOSE" in run(capsys, "yahoo", stocks_as_prices(tmp_path), stocks, *forced, code=2)
     assert read_info(out).events == 4  # a wrong call costs nobody the trace that is there
     again = ("--from", "2015-04-02", "--days", "1", "--spread-reco", "0.01", "--seed", "3", "--force", "--json")
     told: dict[str, Any] = json.loads(run(capsys, "yahoo", prices, stocks, "--out", out, *again))
