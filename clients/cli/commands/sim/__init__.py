@@ -7,12 +7,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hullcast.clients.cli.commands.arguments import whole
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
+    import datetime
 
     from rich.console import Console
+
+    from hullcast.sim.traces.columns import Reading
 
 #: Name, one line about it, and the module that has it.
 SIMULATIONS: tuple[tuple[str, str, str], ...] = (
@@ -48,6 +52,28 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, out: str, quick: str) 
     parser.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help=f"for results (default ./{out})")
     parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
+
+
+def add_prices_arguments(parser: argparse.ArgumentParser, *, days: str) -> None:
+    """Declare how files of prices and fundamentals are to be read, and which days of them are used."""
+    parser.add_argument("--from", dest="first", metavar="DATE", help="leave out earlier dates")
+    parser.add_argument("--days", type=whole(1), metavar="N", help=days)
+    column = (
+        "which column is SYMBOL, DATE, OPEN, CLOSE, EPS or RECO where its name does not say so, such as "
+        'EPS="Earnings/Share"; may be repeated'
+    )
+    parser.add_argument("--column", action="append", default=[], metavar="NAME=COLUMN", help=column)
+    dates = "order of month, day and year in dates such as 04/01/2015 (default: as the files show)"
+    parser.add_argument("--dates", choices=("mdy", "dmy", "ymd"), help=dates)
+
+
+def reading_from(arguments: argparse.Namespace) -> tuple[Reading, datetime.date | None]:
+    """What `add_prices_arguments` took: how files are to be read, and the first date."""
+    from hullcast.sim.traces.columns import reading_of
+    from hullcast.sim.traces.dates import asked_date
+
+    reading = reading_of(arguments.column, arguments.dates)
+    return reading, None if arguments.first is None else asked_date(arguments.first, reading.dates)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
