@@ -97,6 +97,8 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "traffic --topology reads a network": ("traffic", "--topology", str(whole), "--nodes", "50"),
         "--read FILE --largest --out FILE": ("traffic", "--topology", str(pieces)),
         "whole has 3 nodes, so it can have 1 to 3 brokers": ("traffic", "--topology", str(whole), "--brokers", "4"),
+        "line 1: it has no column 3": ("traffic", "--topology", str(whole), "--columns", "1,3"),
+        "--columns is about the file of a network": ("traffic", "--columns", "1,3"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
         "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
         "control needs the AS graph of 2006; give its folder with --data DIR": ("figures", "--only", "control"),

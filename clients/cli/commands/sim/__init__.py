@@ -76,6 +76,22 @@ def reading_from(arguments: argparse.Namespace) -> tuple[Reading, datetime.date 
     return reading, None if arguments.first is None else asked_date(arguments.first, reading.dates)
 
 
+def add_columns_argument(parser: argparse.ArgumentParser, when: str) -> None:
+    """Declare which columns of a topology file are what."""
+    about = (
+        f"{when}: which columns of its lines are the two ends of a link and, if there is one, the latency, by numbers "
+        "from 1 on or by names in the first line, such as 1,2 or source,target"
+    )
+    parser.add_argument("--columns", metavar="A,B[,LATENCY]", help=about)
+
+
+def columns_from(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """What `add_columns_argument` took."""
+    from hullcast.sim.topology.listings import columns_of
+
+    return () if arguments.columns is None else columns_of(arguments.columns)
+
+
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the simulation that is asked for."""
     name = arguments.simulation + (f" {arguments.kind}" if arguments.simulation == "trace" else "")
