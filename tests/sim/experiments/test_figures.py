@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from hullcast.sim.experiments.data import RealData
     from hullcast.sim.experiments.run import ExperimentRun
 
 SECTIONS = {"1": "how doubling grows", "2": "how it does not"}
 
 
 def measure(
-    run: ExperimentRun, start: int, asked: Sequence[str], data: Path | None
+    run: ExperimentRun, start: int, asked: Sequence[str], data: RealData | None
 ) -> tuple[list[Section], list[Goal]]:
     def double(path: Path) -> None:
         (path / "n").write_text(str(2 * start))
@@ -42,7 +43,7 @@ PAPER = Paper[int](
     begin=lambda start, folder: ["# Doubling", f"From {start}, in {len(folder.finished_steps())} step."],
     effort=(),
     no_goals="No goals.",
-    no_data="Real numbers: no --data was given.",
+    no_data={"prices": "Real numbers: no --data was given."},
 )
 
 

@@ -54,7 +54,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, out: str, quick: str) 
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
 
 
-def add_prices_arguments(parser: argparse.ArgumentParser, *, days: str) -> None:
+def add_prices_arguments(parser: argparse._ActionsContainer, *, days: str) -> None:
     """Declare how files of prices and fundamentals are to be read, and which days of them are used."""
     parser.add_argument("--from", dest="first", metavar="DATE", help="leave out earlier dates")
     parser.add_argument("--days", type=whole(1), metavar="N", help=days)
@@ -76,7 +76,7 @@ def reading_from(arguments: argparse.Namespace) -> tuple[Reading, datetime.date 
     return reading, None if arguments.first is None else asked_date(arguments.first, reading.dates)
 
 
-def add_columns_argument(parser: argparse.ArgumentParser, when: str) -> None:
+def add_columns_argument(parser: argparse._ActionsContainer, when: str) -> None:
     """Declare which columns of a topology file are what."""
     about = (
         f"{when}: which columns of its lines are the two ends of a link and, if there is one, the latency, by numbers "
