@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.storage import Place
-from hullcast.sim.traces.columns import Reading
+from hullcast.sim.traces.columns import CsvReading
 
 #: What `--data` must hold.
 PRICES = "pystock_open_close_20150320_20170331.csv.gz"
@@ -23,11 +23,16 @@ class Prices:
 
     files: Place
     fundamentals: Place
-    reading: Reading = field(default_factory=Reading)
+    reading: CsvReading = field(default_factory=CsvReading)
     first: datetime.date | None = None  # None: the first there is
     days: int | None = None  # None: as many as the experiment takes
     name: str = ""  # in charts and tables; the name of the files if empty
     dated: str = ""  # of when the fundamentals are, if that is known
+
+    @property
+    def is_local(self) -> bool:
+        """Whether they can be read without Spark."""
+        return self.files.is_local and self.fundamentals.is_local
 
     @property
     def label(self) -> str:

@@ -1,7 +1,7 @@
 """CSV files as people have them: which column is the symbol, the date or a price, by the names in use for it.
 
 Case, spaces and signs of a name do not matter: `EPS (ttm)` is `epsttm`, `<OPEN>` and Alpha Vantage's `1. open` are
-`open`. A user who knows better says so (`Reading`, `--column EPS=..`), and what is not clear is refused.
+`open`. A user who knows better says so (`CsvReading`, `--column EPS=..`), and what is not clear is refused.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _ENCODING = "utf-8-sig"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CsvReading:
     """What a user says of files that do not speak for themselves."""
 
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by the keys of NAMES; the first there counts
     dates: str = ""  # mdy, dmy or ymd; empty: as the files show
 
 
-def reading_of(columns: Sequence[str], dates: str | None = None) -> Reading:
+def reading_of(columns: Sequence[str], dates: str | None = None) -> CsvReading:
     """From the words of a command line: `EPS=Earnings/Share`, each as often as one likes."""
     found: dict[str, tuple[str, ...]] = {}
     for text in columns:
@@ -74,14 +74,14 @@ def reading_of(columns: Sequence[str], dates: str | None = None) -> Reading:
         if key not in NAMES:
             raise UsageError(f"--column {text}: there is no {name.strip()!r} to name; it is one of {', '.join(NAMES)}")
         found[key] = (*found.get(key, ()), given.strip())
-    return Reading(found, dates or "")
+    return CsvReading(found, dates or "")
 
 
 def find(
     header: Sequence[str],
     key: str,
     path: Place | Path | str,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: CsvReading = CsvReading(),  # noqa: B008 - frozen
     rows: Sequence[Sequence[str]] = (),
 ) -> int:
     """Where a column is; `rows` are some rows of the file. UsageError if it is missing, or if several may be it."""
@@ -101,7 +101,7 @@ def find(
 
 
 def find_symbol(
-    header: Sequence[str], path: Place | Path | str, reading: Reading, rows: Sequence[Sequence[str]]
+    header: Sequence[str], path: Place | Path | str, reading: CsvReading, rows: Sequence[Sequence[str]]
 ) -> int | None:
     """Where the symbol is, or None if no column holds it."""
     given = names_column(header, "SYMBOL", reading)
@@ -110,7 +110,7 @@ def find_symbol(
     return find(header, "SYMBOL", path, reading, rows) if given or known or named else None
 
 
-def names_column(header: Sequence[str], key: str, reading: Reading) -> bool:
+def names_column(header: Sequence[str], key: str, reading: CsvReading) -> bool:
     """Whether a name that the user gave for it is there."""
     return any(_named(header, name) for name in reading.columns.get(key, ()))
 

@@ -17,7 +17,7 @@ import numpy as np
 from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
-from hullcast.sim.traces.columns import Reading, find, first_rows, lines_of, open_text
+from hullcast.sim.traces.columns import CsvReading, find, first_rows, lines_of, open_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def fundamentals(
     return Fundamentals(tuple(symbols), eps, reco, tuple(reasons[place] for place in first.tolist()))
 
 
-def read_fundamentals(path: Place | Path | str, reading: Reading = Reading()) -> Fundamentals:  # noqa: B008 - frozen
+def read_fundamentals(path: Place | Path | str, reading: CsvReading = CsvReading()) -> Fundamentals:  # noqa: B008 - frozen
     """Of a `.csv` or `.csv.gz` file. A symbol that comes twice with different figures is ambiguous."""
     header, sample = first_rows(path, _SAMPLE)
     if not header:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.storage import Place, place_of
-from hullcast.sim.traces.columns import NAMES, Reading, find, find_symbol, first_rows, names_column, plain
+from hullcast.sim.traces.columns import NAMES, CsvReading, find, find_symbol, first_rows, names_column, plain
 from hullcast.sim.traces.dates import day_of, order_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PriceFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """Where in a file's rows things are; a file without a column of symbols is about the one that its name says."""
 
     columns: int
@@ -65,7 +65,7 @@ class Layout:
 class CheckedPrices:
     """Files whose headers were found to be right."""
 
-    by_layout: dict[Layout, list[Place]]
+    by_layout: dict[RowLayout, list[Place]]
     order: str  # of day and month in dates: see `sim.traces.dates`
     unread: dict[str, list[str]]  # by reason, names of files that nothing is read from
     symbol_named: bool  # whether a column that the user named as SYMBOL is there
@@ -74,7 +74,7 @@ class CheckedPrices:
 def read_prices(
     spark: SparkSession,
     path: Place | Path | str,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: CsvReading = CsvReading(),  # noqa: B008 - frozen
 ) -> tuple[DataFrame, dict[str, list[str]]]:
     """The rows of all files (PRICES and `day`), and by reason the names of files that nothing was read from."""
     checked = check_prices(path, reading)
@@ -83,10 +83,10 @@ def read_prices(
     return reduce(lambda one, other: one.unionByName(other), frames), checked.unread
 
 
-def check_prices(path: Place | Path | str, reading: Reading = Reading()) -> CheckedPrices:  # noqa: B008 - frozen
+def check_prices(path: Place | Path | str, reading: CsvReading = CsvReading()) -> CheckedPrices:  # noqa: B008 - frozen
     """Look at the header and the first rows of every file; UsageError names the file and the column."""
     found = price_files(path)
-    by_layout: dict[Layout, list[Place]] = {}
+    by_layout: dict[RowLayout, list[Place]] = {}
     empty: list[str] = []
     dates: list[str] = []
     wrong: list[UsageError] = []
@@ -169,7 +169,7 @@ def symbol_of(name: str) -> str:
     return re.sub(_US, "", name).upper() if re.search(_US, name) else name
 
 
-def _layout(header: list[str], rows: list[list[str]], file: Place, reading: Reading) -> Layout:
+def _layout(header: list[str], rows: list[list[str]], file: Place, reading: CsvReading) -> RowLayout:
     date, opening, close = (find(header, key, file, reading) for key in NEEDED)
     adjusted = [plain(header[place]) in NAMES[key][1] for key, place in (("OPEN", opening), ("CLOSE", close))]
     if adjusted[0] != adjusted[1] and not reading.columns.get("CLOSE") and not reading.columns.get("OPEN"):
@@ -178,10 +178,10 @@ def _layout(header: list[str], rows: list[list[str]], file: Place, reading: Read
             f"{file}: no column for {key} beside {header[place].strip()}, which is adjusted for splits and dividends "
             f'while the other price is not; --column {key}="{header[place].strip()}" uses it all the same'
         )
-    return Layout(len(header), date, opening, close, find_symbol(header, file, reading, rows))
+    return RowLayout(len(header), date, opening, close, find_symbol(header, file, reading, rows))
 
 
-def _read(spark: SparkSession, layout: Layout, files: list[Place], order: str) -> DataFrame:
+def _read(spark: SparkSession, layout: RowLayout, files: list[Place], order: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     # One column more than there are: what comes to lie in it shows that cells are not below their names.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.session import path_to_write
 from hullcast.sim.spark.storage import Place, place_of
-from hullcast.sim.traces.columns import Reading, first_rows, names_column
+from hullcast.sim.traces.columns import CsvReading, first_rows, names_column
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import (
     AMBIGUOUS,
@@ -65,7 +65,7 @@ def yahoo_trace(
     stocks: Place | Path | str,
     folder: Path | str,
     *,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: CsvReading = CsvReading(),  # noqa: B008 - frozen
     first: datetime.date | None = None,
     days: int | None = None,
     spread: float | None = None,
@@ -89,7 +89,7 @@ def yahoo_trace(
 def check_input(
     prices: Place | Path | str,
     stocks: Place | Path | str,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: CsvReading = CsvReading(),  # noqa: B008 - frozen
 ) -> Fundamentals:
     """Read the fundamentals, and the first lines of all files of prices; UsageError names the file and the column."""
     found = read_fundamentals(stocks, reading)

@@ -86,7 +86,7 @@ def measure(
     of_market = "5.10" in asked or "stress" in asked
     if topology is not None and "control" in asked:
         check_topology(topology, settings.network)
-    if prices is not None and of_market and prices.files.is_local and prices.fundamentals.is_local:
+    if prices is not None and of_market and prices.is_local:
         check_prices(prices)
     replays = Replays(run, settings.network)
     replays.prepare()

@@ -91,6 +91,8 @@ def market_trace(replays: Replays, settings: FigureSettings) -> Input:
 def real_traces(replays: Replays, settings: FigureSettings, prices: Prices) -> list[Input]:
     """Real prices, EPS and recommendations: as published, and with RECO spread inside its cell to two decimals."""
     found = []
+    if not prices.is_local:
+        assert replays.run.spark is not None  # by which they are reached
     workloads = spreads(prices)
     for name, spread in workloads.items():
         step = {

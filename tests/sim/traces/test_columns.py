@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import gzip
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.traces.columns import NAMES, Reading, find, plain, reading_of
+from hullcast.sim.traces.columns import HEAD_BYTES, NAMES, CsvReading, find, plain, reading_of
 from hullcast.sim.traces.dates import asked_date, date_of, day_of, order_of
 from hullcast.sim.traces.fundamentals import read_fundamentals
 from hullcast.sim.traces.prices import check_prices, read_prices, symbol_of
@@ -250,6 +250,27 @@ def test_a_thousand_headers_are_looked_at_and_the_wrong_ones_counted(tmp_path: P
         check_prices(tmp_path)
 
 
+def test_files_in_another_storage_are_checked_and_read_there(spark: SparkSession, tmp_path: Path) -> None:
+    """Through Hadoop's own file systems: viewfs shows a folder of this machine under another name."""
+    configuration: Any = cast("Any", spark.sparkContext._jsc).sc().hadoopConfiguration()
+    configuration.set("fs.viewfs.mounttable.away.link./data", f"file://{tmp_path}")
+    (tmp_path / "prices").mkdir()
+    days = "".join(f"04/{day:02d}/2015,10,11\n" for day in range(1, 31))
+    packed = gzip.compress(("Date,Open,Close\n" + 1_000 * days).encode(), 0)
+    assert len(packed) > 2 * HEAD_BYTES, "only the first part is fetched to see the header"
+    (tmp_path / "prices" / "AAL_data.csv.gz").write_bytes(packed)
+    (tmp_path / "prices" / "B.csv").write_text("Date,Open,Close\n04/13/2015,5,6\n")
+    (tmp_path / "f.csv").write_text("Name,Earnings/Share,RECO\nAAL,1,2\nB,1,2\n")
+    place = "viewfs://away/data"
+    info = yahoo_trace(spark, f"{place}/prices", f"{place}/f.csv", tmp_path / "trace")
+    assert (info.events, info.notes["stocks"], info.source) == (62, 2, "prices, f.csv")
+    (tmp_path / "prices" / "C.csv").write_text("Date,Open\n")
+    with pytest.raises(UsageError, match=r"viewfs://away/data/prices/C.csv: no column for CLOSE"):
+        check_prices(f"{place}/prices")
+    with pytest.raises(UsageError, match=r"cannot read viewfs://away/data/gone.csv: "):
+        read_fundamentals(f"{place}/gone.csv")
+
+
 def test_a_symbol_s_column_may_be_named_for_each_file(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("Date,Open,Close,Code\n2015-04-01,1,2,A\n")
     (tmp_path / "f.csv").write_text("Key,EPS,RECO\nA,1,2\n")
@@ -263,5 +284,5 @@ def test_real_files_need_no_word_about_columns() -> None:
     assert (len(stocks), stocks.symbols[0], float(stocks.eps[0]), float(stocks.reco[0])) == (6_587, "A", 3.27, 1.6)
     with pytest.raises(UsageError, match=r"2 columns for EPS \(eps_basic, eps_diluted\)"):
         read_fundamentals(shared("pystock_reports_20150323_20170331.csv.gz"))
-    checked = check_prices(shared("pystock_open_close_20150320_20170331.csv.gz"), Reading())
+    checked = check_prices(shared("pystock_open_close_20150320_20170331.csv.gz"), CsvReading())
     assert checked.order == ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.sim.traces.columns import Reading
+    from hullcast.sim.traces.columns import CsvReading
 
 #: Name, one line about it, and the module that has it.
 SIMULATIONS: tuple[tuple[str, str, str], ...] = (
@@ -67,7 +67,7 @@ def add_prices_arguments(parser: argparse._ActionsContainer, *, days: str) -> No
     parser.add_argument("--dates", choices=("mdy", "dmy", "ymd"), help=dates)
 
 
-def reading_from(arguments: argparse.Namespace) -> tuple[Reading, datetime.date | None]:
+def reading_from(arguments: argparse.Namespace) -> tuple[CsvReading, datetime.date | None]:
     """What `add_prices_arguments` took: how files are to be read, and the first date."""
     from hullcast.sim.traces.columns import reading_of
     from hullcast.sim.traces.dates import asked_date
