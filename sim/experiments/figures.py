@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Section
+from hullcast.sim.experiments.data import RealData
 from hullcast.sim.experiments.report import goals_text, write_report
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
 from hullcast.sim.experiments.steps import RunFolder, write_text
@@ -26,7 +27,7 @@ S = TypeVar("S")
 class Paper(Generic[S]):
     """A paper whose figures are reproduced. S: its settings, all that decides what is found (but not on which cores).
 
-    Wherever `data` is asked for, it is the folder of real data; None: there is none.
+    Wherever `data` is asked for, it is the real data that the user gives; None: there is none.
     """
 
     cited: str  # in the report, such as "Xie (2007)"
@@ -35,21 +36,21 @@ class Paper(Generic[S]):
     quick: S  # smaller ones, for a first look
     seeded: Callable[[S, int], S]  # the same settings with another seed
     plain: Callable[[S], dict[str, object]]  # the settings as names and values, to be compared and written down
-    steps: Callable[[S, Sequence[str], Path | None], int]  # how many steps the sections asked for take
-    measure: Callable[[ExperimentRun, S, Sequence[str], Path | None], tuple[list[Section], list[Goal]]]
+    steps: Callable[[S, Sequence[str], RealData | None], int]  # how many steps the sections asked for take
+    measure: Callable[[ExperimentRun, S, Sequence[str], RealData | None], tuple[list[Section], list[Goal]]]
     begin: Callable[[S, RunFolder], list[str]]  # how the report begins: what was run, and its words
     effort: tuple[str, ...]  # aims of a whole run, such as its time
     no_goals: str  # said where no section that goals are judged from was asked for
-    no_data: str  # what is left out without data
-    need_data: Mapping[str, str] = field(default_factory=dict)  # sections that cannot do without, and what they need
+    no_data: Mapping[str, str]  # what is left out without a part of the data (`RealData`'s fields)
+    need_topology: tuple[str, ...] = ()  # sections that cannot do without one in a file
 
-    def asked(self, only: Sequence[str], data: Path | None) -> list[str]:
+    def asked(self, only: Sequence[str], data: RealData | None) -> list[str]:
         """The sections asked for, in order; none asked for: all. UsageError for one that cannot be made."""
         for name in only:
             if name not in self.sections:
                 raise UsageError(f"no section {name!r}; sections: {', '.join(self.sections)}")
-            if name in self.need_data and data is None:
-                raise UsageError(f"{name} needs {self.need_data[name]}; give its folder with --data DIR")
+            if name in self.need_topology and (data is None or data.topology is None):
+                raise UsageError(f"{name} needs a real network; give one with --topology FILE, or --data DIR")
         return [name for name in self.sections if name in (only or self.sections)]
 
 
@@ -70,7 +71,7 @@ def run_figures(
     out: Place | Path,
     progress: StepProgress,
     *,
-    data: Path | None = None,
+    data: RealData | None = None,
     options: SparkOptions = DEFAULT,
     resume: bool = False,
     spark: SparkSession | None = None,
@@ -83,7 +84,7 @@ def run_figures(
     ):
         sections, goals = paper.measure(run, settings, asked, data)
         left_out = [f"{name}: {about} (not asked for)" for name, about in paper.sections.items() if name not in asked]
-        left_out += [paper.no_data] if data is None else []
+        left_out += [told for part, told in paper.no_data.items() if getattr(data, part, None) is None]
         told = goals_text(goals, paper.effort) if goals else [paper.no_goals]
         write_text(
             folder.folder / "report.md",

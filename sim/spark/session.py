@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hullcast.network.wire.errors import UsageError
@@ -134,16 +133,6 @@ def told_in_a_line() -> Iterator[None]:
         raise UsageError(f"Spark cannot continue: {cause}") from error
     except Py4JNetworkError as error:
         raise UsageError("Spark's JVM has ended; it may have run out of memory, or somebody stopped it") from error
-
-
-def path_to_write(path: Path | str) -> str:
-    """A file or folder of this machine (or one that all machines see) as Spark takes it: `a:b` would be a scheme."""
-    return f"file:{Path(path).resolve()}"
-
-
-def path_to_read(path: Path | str) -> str:
-    """The same where Spark looks for patterns: the file `o[1]`, not what matches it."""
-    return "".join("\\" + sign if sign in "\\{}[]*?" else sign for sign in path_to_write(path))
 
 
 @contextmanager

@@ -183,8 +183,20 @@ class Place:
             finally:
                 stream.close()
 
+    def read_start(self, most: int) -> bytes:
+        """The first bytes of a file, up to so many."""
+        if self.path is not None:
+            with self.path.open("rb") as file:
+                return file.read(most)
+        with self._reached() as (system, path):
+            stream = system.open(path)
+            try:
+                return bytes(stream.readNBytes(most))
+            finally:
+                stream.close()
+
     def read_text(self) -> str:
-        """The same as text."""
+        """All of a file as text."""
         return self.read_bytes().decode("utf-8")
 
     def write_bytes(self, content: bytes) -> None:

@@ -1,7 +1,8 @@
-"""Topologies on disk: GraphML, edge lists and INET's format, each also compressed by gzip."""
+"""Topologies on disk: GraphML, edge lists and INET's format, each also compressed by gzip; bzip2 is read too."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import zlib
 from collections.abc import Callable
@@ -11,24 +12,32 @@ from xml.etree.ElementTree import ParseError
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.topology.graph import Topology, make_topology
-from hullcast.sim.topology.listings import MOST_LINKS, MOST_NODES, read_listing, write_edges, write_inet
+from hullcast.sim.topology.listings import MOST_LINKS, MOST_NODES, Columns, read_listing, write_edges, write_inet
 
 LARGEST = 512 * 2**20  # bytes of text; a longer file, or one that unpacks to more, is refused
 GRAPHML, EDGES, INET = (".graphml",), (".txt", ".edges"), (".inet",)
 
 
 def read_topology(
-    path: str | Path, *, root: int = 0, largest: bool = False, tell: Callable[[str], None] | None = None
+    path: str | Path,
+    *,
+    root: int = 0,
+    largest: bool = False,
+    columns: Columns = (),
+    tell: Callable[[str], None] | None = None,
 ) -> Topology:
     """The topology in a file of any of the formats; its content says which.
 
     Places that the file does not have are drawn by `root`, latencies that it does not have follow from the places.
-    With `largest` only the largest component is kept. `tell` hears what was left out, in a sentence.
+    With `largest` only the largest component is kept. `columns` says where in its lines the ends and the latency are,
+    for files with others. `tell` hears what was left out, in a sentence.
     """
     path = Path(path)
-    name = path.name.removesuffix(".gz").partition(".")[0]
+    name = path.name.partition(".")[0]
     data = _read(path)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        if columns:
+            raise UsageError(f"{path} is GraphML, which says itself what is what; leave out --columns")
         read, links = _graphml(data, path, name, root, largest)
         total = read.nodes
     else:
@@ -39,7 +48,10 @@ def read_topology(
             raise UsageError(
                 f"{path}, line {line}: this is not text; expected GraphML, an edge list or INET's format"
             ) from None
-        listing = read_listing(text, str(path))
+        listing = read_listing(text, str(path), columns)
+        for note in listing.notes:
+            if tell is not None:
+                tell(note)
         links, total = len(listing.a), listing.nodes
         read = make_topology(
             name,
@@ -81,17 +93,20 @@ def write_topology(topology: Topology, path: str | Path) -> None:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
+            begin = file.read(3)
             file.seek(0)
-            if not packed:
-                data = file.read(LARGEST + 1)
-            else:
+            if begin.startswith(b"\x1f\x8b"):
                 with gzip.open(file) as unpacked:
                     data = unpacked.read(LARGEST + 1)
+            elif begin == b"BZh":
+                with bz2.open(file) as unzipped:
+                    data = unzipped.read(LARGEST + 1)
+            else:
+                data = file.read(LARGEST + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path} is damaged: {error}") from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error  # bz2 says no more than that
     if len(data) > LARGEST:
         raise UsageError(f"{path} has more than {LARGEST // 2**20} MB of text; that is too large")
     return data

@@ -1,26 +1,28 @@
 """Earnings and recommendations of stocks from a CSV file: what turns a price into a place (RECO, PER).
 
-Columns: the symbol (`symbol`, `ticker`), the earnings per share (`EPS`, `EPS (ttm)`) and the mean recommendation of
-analysts from 1 to 5 (`RECO`, `Analyst Recom`), in any order and case, among any others. Every symbol that cannot be
-used keeps the reason why, so that its prices can be counted by it.
+Columns: the symbol, the earnings per share (EPS) and the mean recommendation of analysts from 1 to 5 (RECO), by any of
+the names in `sim.traces.columns`, in any order, among any others. Every symbol that cannot be used keeps the reason
+why, so that its prices can be counted by it.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import re
-import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TextIO, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.seeds import generator
+from hullcast.sim.traces.columns import CsvReading, find, first_rows, lines_of, open_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hullcast.sim.spark.storage import Place
 
 #: The one form of a number, here and in Spark: no words (NaN), no thousands, no suffix that only Java knows (1.5d).
 NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
@@ -35,11 +37,8 @@ BAD_EPS = "EPS not positive"
 NO_RECO = "RECO missing"
 BAD_RECO = "RECO outside 1 to 5"
 
-_NAMES = {
-    "symbol": ("symbol", "ticker"),
-    "EPS": ("eps", "epsttm"),
-    "RECO": ("reco", "analystrecom", "recommendation"),
-}
+#: Rows that show whether a column `Name` holds symbols.
+_SAMPLE = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,14 +85,15 @@ def fundamentals(
     return Fundamentals(tuple(symbols), eps, reco, tuple(reasons[place] for place in first.tolist()))
 
 
-def read_fundamentals(path: Path | str) -> Fundamentals:
+def read_fundamentals(path: Place | Path | str, reading: CsvReading = CsvReading()) -> Fundamentals:  # noqa: B008 - frozen
     """Of a `.csv` or `.csv.gz` file. A symbol that comes twice with different figures is ambiguous."""
+    header, sample = first_rows(path, _SAMPLE)
+    if not header:
+        raise UsageError(f"{path}: empty; a line of column names is needed first, such as symbol,EPS,RECO")
+    places = [find(header, key, path, reading, sample) for key in ("SYMBOL", "EPS", "RECO")]
     with open_text(path) as file:
         rows = lines_of(file, path)
-        header = next(rows, None)
-        if header is None:
-            raise UsageError(f"{path}: empty; a line of column names is needed first, such as symbol,EPS,RECO")
-        places = [column(header, name, names, path) for name, names in _NAMES.items()]
+        next(rows)
         figures: dict[str, tuple[float, float]] = {}
         ambiguous: set[str] = set()
         wide: set[str] = set()
@@ -127,55 +127,3 @@ def spread_reco(stocks: Fundamentals, step: float, root: int = 0) -> Fundamental
     usable = np.array([problem is None for problem in stocks.problems], np.bool_)
     # The last rounding makes 2.3000000000000003 the 2.3 it stands for: equal places must be equal numbers.
     return replace(stocks, reco=np.where(usable, np.round(moved, 9), stocks.reco))
-
-
-def open_text(path: Path | str) -> TextIO:
-    """A text file, or one compressed with gzip if its name ends so."""
-    opener = gzip.open if str(path).lower().endswith(".gz") else open
-    try:
-        return cast("TextIO", opener(path, "rt", encoding="utf-8-sig", errors="replace", newline=""))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def lines_of(file: TextIO, path: Path | str) -> Iterator[list[str]]:
-    """Rows of a CSV file as lists of text, without blank lines."""
-    line = begun = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal line
-        for line, text in enumerate(file, 1):  # noqa: B007 - told if the file cannot be read
-            if text.strip():
-                yield text
-
-    try:
-        for row in csv.reader(lines(), strict=True):  # or a quote that is never closed swallows the rest of the file
-            if row:
-                yield row
-            begun = line
-    except csv.Error as error:
-        raise UsageError(
-            f"cannot read {path}, the row from line {begun + 1} on: {error}; is a closing quote missing?"
-        ) from error
-    except (OSError, EOFError, zlib.error) as error:  # a file that only pretends to be compressed shows it here
-        raise UsageError(f"cannot read {path}: {error}") from error
-
-
-def column(header: Sequence[str], name: str, names: Sequence[str], path: Path | str) -> int:
-    """Where a column is, by any of its names."""
-    found = [place for place, text in enumerate(header) if plain(text) in names]
-    if len(found) == 1:
-        return found[0]
-    have = ", ".join(text.strip() for text in header[:12]) + (" .." if len(header) > 12 else "")
-    if "\0" in have:
-        raise UsageError(f"{path} seems to be UTF-16; save it as UTF-8")
-    if len(header) == 1 and (other := next((sign for sign in ";\t|" if sign in have), None)):
-        sign = "tabs" if other == "\t" else other
-        raise UsageError(f"{path}: its columns seem to be separated by {sign}; commas are needed")
-    problem = "no column" if not found else f"{len(found)} columns"
-    raise UsageError(f"{path}: {problem} for {name}; one of them must be named {' or '.join(names)}; columns: {have}")
-
-
-def plain(text: str) -> str:
-    """A column's name without case, spaces and signs: `EPS (ttm)` is `epsttm`, `Adj Close` is `adjclose`."""
-    return "".join(sign for sign in text.lower() if sign.isalnum())

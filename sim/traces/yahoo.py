@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark.storage import Place
+from hullcast.sim.spark.storage import Place, place_of
+from hullcast.sim.traces.columns import CsvReading, first_rows, names_column
 from hullcast.sim.traces.folders import writing
 from hullcast.sim.traces.fundamentals import (
     AMBIGUOUS,
@@ -27,7 +28,7 @@ from hullcast.sim.traces.fundamentals import (
     read_fundamentals,
     spread_reco,
 )
-from hullcast.sim.traces.prices import dates_of, read_prices, select_days
+from hullcast.sim.traces.prices import check_prices, dates_of, read_prices, select_days
 from hullcast.sim.traces.trace import EVENTS, PART_EVENTS, REFUSED, SCHEMA, EventFile, TraceInfo, Where, write_info
 
 if TYPE_CHECKING:
@@ -53,14 +54,17 @@ ZONE = "America/New_York"
 #: When a day's prices are made, in the exchange's time.
 TIMES = ("09:30:00", "16:00:00")
 MOMENTS = ("open", "close")
+#: The note that shows some refused prices, where more are refused than are events.
+FIRST_REFUSED = "first refused"
 
 
 def yahoo_trace(
     spark: SparkSession,
-    prices: Path | str,
-    stocks: Path | str,
+    prices: Place | Path | str,
+    stocks: Place | Path | str,
     folder: Where,
     *,
+    reading: CsvReading = CsvReading(),  # noqa: B008 - frozen
     first: datetime.date | None = None,
     days: int | None = None,
     spread: float | None = None,
@@ -68,17 +72,33 @@ def yahoo_trace(
     force: bool = False,
 ) -> TraceInfo:
     """Make the trace of CSV files in `folder`; `spread` gives RECO a finer grid than the file has (`spread_reco`)."""
-    read, unread = read_prices(spark, prices)
-    found = read_fundamentals(stocks)
+    found = check_input(prices, stocks, reading)
+    read, unread = read_prices(spark, prices, reading)
     notes: dict[str, object] = {**unread}
     if found.nameless:
         notes["fundamentals without a symbol"] = found.nameless
     if spread is not None:
         found = spread_reco(found, spread, root)
         notes |= {"RECO spread by": spread, "seed": root}
-    source = f"{Path(prices).name}, {Path(stocks).name}"
+    source = f"{place_of(prices).name}, {place_of(stocks).name}"
     with writing(folder, force=force) as path:
         return write_trace(spark, read, found, path, name="yahoo", source=source, first=first, days=days, notes=notes)
+
+
+def check_input(
+    prices: Place | Path | str,
+    stocks: Place | Path | str,
+    reading: CsvReading = CsvReading(),  # noqa: B008 - frozen
+) -> Fundamentals:
+    """Read the fundamentals, and the first lines of all files of prices; UsageError names the file and the column."""
+    found = read_fundamentals(stocks, reading)
+    checked = check_prices(prices, reading)
+    if reading.columns.get("SYMBOL") and not checked.symbol_named:
+        header, _ = first_rows(stocks, 0)
+        if not names_column(header, "SYMBOL", reading):
+            names = " or ".join(map(repr, reading.columns["SYMBOL"]))
+            raise UsageError(f"neither {prices} nor {stocks} has a column {names}, which --column SYMBOL names")
+    return found
 
 
 def write_trace(
@@ -110,6 +130,7 @@ def write_trace(
         events = sum(prices for _, prices in by_day)
         good, bad = judged.where("reason IS NULL"), judged.where("reason IS NOT NULL")
         parts = _write_events(_number(spark, good, by_day), folder / EVENTS, events)
+        few = first_refused(bad) if sum(refused.values()) > events else []
         bad = bad.select("symbol", "date", "moment", f.col("text").alias("price"), "source", "reason")
         dirt = _write_refused(bad, folder / REFUSED, sum(refused.values()))
         left = good.agg(f.count_distinct("symbol").alias("stocks"), f.count_distinct("reco").alias("reco")).first()
@@ -129,6 +150,7 @@ def write_trace(
             "dates with events": len(by_day),
             "first day": str(by_day[0][0]) if by_day else None,
             "last day": str(by_day[-1][0]) if by_day else None,
+            **({FIRST_REFUSED: few} if few else {}),
         }
         | (notes or {}),
     )
@@ -242,6 +264,20 @@ def judge(spark: SparkSession, rows: DataFrame, stocks: Fundamentals) -> DataFra
     )
     moment = f.element_at(f.array(*map(f.lit, MOMENTS)), f.col("place") + 1)
     return prices.withColumn("reason", reason).withColumn("moment", moment)
+
+
+def first_refused(bad: DataFrame, most: int = 3) -> list[dict[str, str | None]]:
+    """Of each reason the first prices, by file, symbol and date: they show what is wrong where most are refused."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("reason").orderBy("source", "symbol", "date", "place")
+    first = bad.withColumn("at", f.row_number().over(order)).where(f.col("at") <= most).collect()
+    rows = sorted(first, key=lambda row: (REASONS.index(row.reason), row["at"]))
+    return [
+        {"reason": row.reason, "file": row.source, "symbol": row.symbol, "date": row.date, row.moment: row.text}
+        for row in rows
+    ]
 
 
 def _number_of(text: Column) -> Column:

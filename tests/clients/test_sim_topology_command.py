@@ -65,6 +65,15 @@ def test_what_was_left_out_of_a_file_is_said(tmp_path: Path) -> None:
     assert "2 lines are left out" in printed
 
 
+def test_columns_of_a_list_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.txt").write_text("x 0 1 7\nx 1 2_5 8\n")
+    printed = ran("--read", tmp_path / "net.txt", "--columns", "2,3,4", "--out", tmp_path / "out.txt")
+    assert "1 ends name several systems, such as 2_5; the first of each is taken" in printed
+    assert (tmp_path / "out.txt").read_text().splitlines()[1:] == ["0\t1\t7", "1\t2\t8"]
+    ran("--read", tmp_path / "net.txt", "--columns", "2,3", "--json")
+    assert json.loads(capsys.readouterr().out)["notes"][0].startswith("1 ends name several systems")
+
+
 def test_paths_between_brokers_are_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert "paths between 30 brokers" in ran("--nodes", "200", "--brokers", "30")
     ran("--nodes", "200", "--brokers", "30", "--json")
@@ -94,6 +103,7 @@ def test_a_page_is_written_beside_the_graphs_in_a_folder(tmp_path: Path, capsys:
         (["--read", "x", "--nodes", "5"], "--nodes is for making one"),
         (["--read", "x", "--compare", "--data", ".", "--out", "."], "--compare is for making one"),
         (["--largest"], "--read FILE"),
+        (["--columns", "1,2"], "--read FILE"),
         (["--compare", "--data", "."], "--out DIR"),
         (["--compare", "--out", "x"], "--data DIR"),
         (["--compare", "--out", "x", "--data", "no-such-folder"], "is not a folder"),

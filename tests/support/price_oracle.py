@@ -54,10 +54,15 @@ def read(path: Path) -> list[Row]:
 
 
 def day_of(text: str) -> datetime.date | None:
-    if not re.fullmatch(r"[12][0-9]{3}-[0-9][0-9]-[0-9][0-9]([T ].*)?", text):
+    """The year first, with any of three signs between, or with none and two digits each."""
+    date = text.replace("T", " ").split(" ")[0]
+    parts = [date[:4], date[4:6], date[6:]] if re.fullmatch(r"\d{8}", date) else re.split("[-/.]", date)
+    signs = set(re.sub(r"\d", "", date))
+    if len(parts) != 3 or len(parts[0]) != 4 or len(signs) > 1 or not all(1 <= len(part) <= 2 for part in parts[1:]):
         return None
     try:
-        return datetime.date.fromisoformat(text[:10])
+        year, month, day = map(int, parts)
+        return datetime.date(year, month, day) if 1000 <= year < 3000 else None
     except ValueError:
         return None
 

@@ -12,6 +12,6 @@ SECTIONS = {
     "5.9": "traffic by the number of affected subscriptions",
     "5.10": "traffic of a stock market by the number of subscriptions",
     "stress": "how node stress is distributed over the events of 5.10's largest run",
-    "control": "the market over the AS graph of 2006 (needs --data)",
+    "control": "the market over a real network (needs --topology or --data)",
     "scaling": "how time grows with events, subscriptions and cores",
 }

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
 from hullcast.sim.experiments.claims import Section
+from hullcast.sim.experiments.data import RealData
 from hullcast.sim.experiments.figures import Paper
 from hullcast.sim.experiments.report import glossary
 from hullcast.sim.experiments.run import ExperimentRun
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic import SECTIONS
 from hullcast.sim.experiments.traffic.goals import EFFORT, goals
-from hullcast.sim.experiments.traffic.inputs import check_data
+from hullcast.sim.experiments.traffic.inputs import check_prices, check_topology
 from hullcast.sim.experiments.traffic.market import (
     control_section,
+    market_inputs,
     market_section,
     market_steps,
     measure_market,
@@ -63,43 +64,48 @@ WORDS = {
 }
 
 
-def steps(settings: FigureSettings, asked: Sequence[str], data: Path | None) -> int:
+def steps(settings: FigureSettings, asked: Sequence[str], data: RealData | None) -> int:
     """How many steps the sections take: the network, Spark, and each section's own."""
-    market = market_steps(settings, data)
+    market = market_steps(settings, data.prices if data is not None else None)
     count = {
         "5.8": 2 * len(settings.ignorable),
         "5.9": 2 * len(settings.spikes),
         "5.10": market,
         "stress": 0 if "5.10" in asked else market,
-        "control": 3 if data is not None else 0,
+        "control": 3 if data is not None and data.topology is not None else 0,
         "scaling": SCALING_STEPS,
     }
     return 2 + sum(count[name] for name in asked)
 
 
 def measure(
-    run: ExperimentRun, settings: FigureSettings, asked: Sequence[str], data: Path | None
+    run: ExperimentRun, settings: FigureSettings, asked: Sequence[str], data: RealData | None
 ) -> tuple[list[Section], list[Goal]]:
     """The sections, and the goals that Figure 5.10 or node stress let us judge."""
-    if data is not None:
-        check_data(data)
+    prices, topology = (data.prices, data.topology) if data is not None else (None, None)
+    of_market = "5.10" in asked or "stress" in asked
+    if topology is not None and "control" in asked:
+        check_topology(topology, settings.network)
+    if prices is not None and of_market and prices.is_local:
+        check_prices(prices)
     replays = Replays(run, settings.network)
     replays.prepare()
+    inputs = market_inputs(replays, settings, prices) if of_market else []
     found: dict[str, Section] = {}
     judged: list[Goal] = []
     if "5.8" in asked:
         found["5.8"] = ignorable_section(replays, settings)
     if "5.9" in asked:
         found["5.9"] = affected_section(replays, settings)
-    if "5.10" in asked or "stress" in asked:
-        market = measure_market(replays, settings, data)
+    if inputs:
+        market = measure_market(replays, settings, inputs)
         judged = goals(market.lines, settings.network.fanout)
         if "5.10" in asked:
             found["5.10"] = market_section(replays, market)
         if "stress" in asked:
             found["stress"] = stress_section(replays, market)
-    if "control" in asked and data is not None:
-        found["control"] = control_section(replays, settings, data)
+    if "control" in asked and topology is not None:
+        found["control"] = control_section(replays, settings, topology)
     if "scaling" in asked:
         found["scaling"] = scaling_section(replays, settings)
     return [found[name] for name in asked if name in found], judged
@@ -162,6 +168,9 @@ PAPER = Paper(
     begin=begin,
     effort=EFFORT,
     no_goals="Goals are judged from Figure 5.10, which was not asked for.",
-    no_data="Real prices, EPS and recommendations, and the AS graph of 2006: no --data was given.",
-    need_data={"control": "the AS graph of 2006"},
+    no_data={
+        "prices": "Real prices, EPS and recommendations: neither --prices and --fundamentals nor --data was given.",
+        "topology": "A real network: neither --topology nor --data was given.",
+    },
+    need_topology=("control",),
 )

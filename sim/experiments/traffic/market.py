@@ -1,20 +1,22 @@
 """The market: Figure 5.10 (traffic by the number of subscriptions), node stress, and the control on another topology.
 
-The market is a calibrated synthetic one, and real prices if given. The control replays it over the Internet's AS graph
-of 2006 instead of a generated topology.
+The market is a calibrated synthetic one, and real prices if given. The control replays it over a real network, such as
+the Internet's AS graph of 2006, instead of a generated topology.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hullcast.sim import XIE
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.data import NetworkFile, Prices
+from hullcast.sim.experiments.steps import fingerprint
 from hullcast.sim.experiments.traffic.charts import draw_curves, draw_stress
 from hullcast.sim.experiments.traffic.goals import BYTES, STRESS, bounded
-from hullcast.sim.experiments.traffic.inputs import AS_GRAPH, Input, market_trace, real_traces
+from hullcast.sim.experiments.traffic.inputs import Input, market_trace, real_traces, spreads
 from hullcast.sim.experiments.traffic.judging import (
     APPROACHES,
     DEAR,
@@ -62,9 +64,10 @@ class MarketRun:
         return [line for line in (self.lines if lines is None else lines) if line.workload == given.workload]
 
 
-def market_steps(settings: FigureSettings, data: Path | None) -> int:
+def market_steps(settings: FigureSettings, prices: Prices | None) -> int:
     """How many steps 5.10 takes."""
-    return (1 if data is None else 3) * (1 + len(settings.growing))
+    real = 0 if prices is None else len(spreads(prices)) if prices.fundamentals.is_local else 2
+    return (1 + real) * (1 + len(settings.growing))
 
 
 def _replay(replays: Replays, given: Input, count: int, name: str = "", topology: Path | None = None) -> Measured:
@@ -73,9 +76,14 @@ def _replay(replays: Replays, given: Input, count: int, name: str = "", topology
     return replays.measure(Point(name, given.workload, count, given.trace, law, count, WITH_GREEDY, topology))
 
 
-def measure_market(replays: Replays, settings: FigureSettings, data: Path | None) -> MarketRun:
+def market_inputs(replays: Replays, settings: FigureSettings, prices: Prices | None) -> list[Input]:
+    """The workloads of 5.10. Real prices first: what is wrong with them is then said before anything is replayed."""
+    real = real_traces(replays, settings, prices) if prices is not None else []
+    return [market_trace(replays, settings), *real]
+
+
+def measure_market(replays: Replays, settings: FigureSettings, inputs: list[Input]) -> MarketRun:
     """Replay each workload with each number of subscriptions; CAN's greedy entry with all of them as well."""
-    inputs = [market_trace(replays, settings), *(real_traces(replays, settings, data) if data is not None else ())]
     found = [[_replay(replays, given, count) for count in settings.growing] for given in inputs]
     lines = [line for those in found for measured in those for line in measured.lines]
     return MarketRun(inputs, lines, found[0][-1].stress)
@@ -255,11 +263,15 @@ def stress_claim(line: TrafficLine, fanout: int) -> Claim:
     )
 
 
-def control_section(replays: Replays, settings: FigureSettings, data: Path) -> Section:
+def control_section(replays: Replays, settings: FigureSettings, file: NetworkFile) -> Section:
     """The calibrated market over both topologies, with the fewest subscriptions of 5.10."""
     given, count = market_trace(replays, settings), settings.growing[0]
     lines = _replay(replays, given, count).lines
-    lines += _replay(replays, given, count, "control-as-2006", data / AS_GRAPH).lines
+    # Which columns of the file are read is no setting of the run, so that a control can be added to one: the step's
+    # name has it.
+    name = f"control-{fingerprint({'columns': file.columns})[:8]}" if file.columns else "control"
+    real = Replays(replays.run, replace(replays.settings, columns=file.columns))
+    lines += _replay(real, given, count, name, file.path).lines
     table = replays.run.folder.folder / "control.parquet"
     write_lines(lines, table)
     compared = APPROACHES[:3]
@@ -269,9 +281,9 @@ def control_section(replays: Replays, settings: FigureSettings, data: Path) -> S
         figures.append([placement, *(", ".join(map(number, pair)) for pair in pairs)])
     return Section(
         "control",
-        "Control: the AS graph of 2006-07-22",
+        f"Control: {file.label}",
         f"{given.workload}, {short(count)} subscriptions, the same number of brokers, over both topologies. "
-        "Nodes of the AS graph have no places; they are drawn in the same plane.",
+        "Nodes without places in the file are placed at random in the same plane.",
         "uses INET only. What it says should not depend on the generator.",
         control_claims(lines),
         [table],

@@ -103,6 +103,9 @@ def frame_sizes() -> dict[str, object]:
 
 def build_network(settings: NetworkSettings, file: Path | None = None) -> Network:
     """An INET topology of the size asked for, or the one in a file, with brokers and all shortest paths among them."""
-    topology = inet(settings.nodes, root=settings.seed) if file is None else read_topology(file, root=settings.seed)
+    if file is None:
+        topology = inet(settings.nodes, root=settings.seed)
+    else:
+        topology = read_topology(file, root=settings.seed, columns=settings.columns)
     brokers = choose_brokers(topology, settings.brokers, root=settings.seed)
     return Network(topology, routes(topology, brokers), settings, wire_sizes())

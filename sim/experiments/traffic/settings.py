@@ -15,6 +15,7 @@ class NetworkSettings:
     brokers: int = 1_000
     fanout: int = FANOUT
     seed: int = 0
+    columns: tuple[str, ...] = ()  # of a topology's file: see `sim.topology.listings.Columns`
 
 
 @dataclass(frozen=True, slots=True)

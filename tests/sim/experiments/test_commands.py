@@ -96,19 +96,34 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
     pieces, whole, out = tmp_path / "pieces.txt", tmp_path / "whole.txt", tmp_path / "out"
     pieces.write_text("0 1\n2 3\n")
     whole.write_text("0 1\n1 2\n")
+    prices, stocks = tmp_path / "p.csv", tmp_path / "f.csv"
+    prices.write_text("symbol,date,open\nA,2015-04-01,1\n")
+    stocks.write_text("symbol,EPS,RECO\nA,1,2\n")
     refused = {
         "traffic --topology reads a network": ("traffic", "--topology", str(whole), "--nodes", "50"),
         "--read FILE --largest --out FILE": ("traffic", "--topology", str(pieces)),
         "whole has 3 nodes, so it can have 1 to 3 brokers": ("traffic", "--topology", str(whole), "--brokers", "4"),
+        "line 1: it has no column 3": ("traffic", "--topology", str(whole), "--columns", "1,3"),
+        "--columns is about the file of a network": ("traffic", "--columns", "1,3"),
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
         "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
-        "control needs the AS graph of 2006; give its folder with --data DIR": ("figures", "--only", "control"),
+        "control needs a real network; give one with --topology FILE, or --data DIR": ("figures", "--only", "control"),
+        "no column for CLOSE": ("figures", "--prices", str(prices), "--fundamentals", str(stocks), "--only", "5.10"),
+        "no column for EPS": ("figures", "--prices", str(prices), "--fundamentals", str(prices), "--only", "stress"),
+        "give both --prices and --fundamentals": ("figures", "--prices", str(prices)),
+        "--days is about real prices": ("figures", "--days", "3"),
+        "--from is about real prices": ("figures", "--from", "2015-04-01", "--topology", str(whole)),
+        "give either it or your own files": ("figures", "--data", str(tmp_path), "--topology", str(whole)),
+        "not found; leave out --data": ("figures", "--data", str(tmp_path)),
+        "figures whole has 3 nodes, so it can have": ("figures", "--topology", str(whole), "--only", "control"),
+        "figures line 1: it has no column 9": ("figures", "--topology", str(whole), "--columns", "1,9"),
+        "figures --columns is about the file of a network": ("figures", "--columns", "1,9"),
         "no section '5.7'; sections: 5.8, 5.9, 5.10": ("figures", "--only", "5.7"),
     }
     for told, words in refused.items():
         assert main(["sim", *words, "--out", str(out)]) == FAILED
         error = _error(capsys)
-        assert told.removeprefix("traffic ") in error
+        assert told.removeprefix("traffic ").removeprefix("figures ") in error
         assert not out.exists(), "so that the right command can have it"
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from hullcast.sim.experiments.data import RealData
     from hullcast.sim.experiments.run import ExperimentRun
     from hullcast.sim.spark.storage import Place
 
@@ -19,7 +20,7 @@ SECTIONS = {"1": "how doubling grows", "2": "how it does not"}
 
 
 def measure(
-    run: ExperimentRun, start: int, asked: Sequence[str], data: Path | None
+    run: ExperimentRun, start: int, asked: Sequence[str], data: RealData | None
 ) -> tuple[list[Section], list[Goal]]:
     def double(path: Place) -> None:
         (path / "n").write_text(str(2 * start))
@@ -43,7 +44,7 @@ PAPER = Paper[int](
     begin=lambda start, folder: ["# Doubling", f"From {start}, in {len(folder.finished_steps())} step."],
     effort=(),
     no_goals="No goals.",
-    no_data="Real numbers: no --data was given.",
+    no_data={"prices": "Real numbers: no --data was given."},
 )
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.data import NetworkFile, Prices, RealData, collected
 from hullcast.sim.experiments.figures import run_figures
-from hullcast.sim.experiments.run import kept
+from hullcast.sim.experiments.run import ExperimentRun, kept
+from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic import replays
 from hullcast.sim.experiments.traffic.figures import PAPER
+from hullcast.sim.experiments.traffic.inputs import Input, real_traces, spreads
+from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.experiments.traffic.workload import TrafficSettings, run_traffic
 from hullcast.sim.spark.storage import Place
+from hullcast.sim.traces.columns import reading_of
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traffic.replay import replay_sums
 
@@ -74,7 +80,7 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was(spark: SparkSession, tmp
     again = run_figures(PAPER, TINY, ["5.8"], out, Told(), resume=True, spark=spark)
     assert "5.8-0.00" not in again.reused
     assert "5.8-0.80" in again.reused
-    assert "no --data was given" in again.report.read_text()
+    assert "nor --data was given" in again.report.read_text()
 
 
 @pytest.mark.slow
@@ -89,8 +95,89 @@ def test_a_whole_run_reports_everything(spark: SparkSession, tmp_path: Path) -> 
     for table in re.findall(r"`([^`]+\.parquet)`", report):
         assert pq.read_table(out / table).num_rows
     assert "## Goals" in report
-    assert "no --data was given" in report
+    assert "nor --data was given" in report
     assert len(found.sections) == 4
+
+
+def own_files(folder: Path, recommendations: list[str]) -> tuple[Place, Place]:
+    """Prices of stocks in August 1999, and fundamentals of other names."""
+    rows = [
+        f"08/{day}/1999,{10 + stock},x,{10 + stock + (day * stock) % 3},S{stock}"
+        for day in (16, 17, 18)
+        for stock in range(len(recommendations))
+    ]
+    (folder / "mine.csv").write_text("\n".join(["date,open,high,close,Name", *rows]) + "\n")
+    stocks = [f"S{stock},Company {stock},1.5,{reco}" for stock, reco in enumerate(recommendations)]
+    (folder / "stocks.csv").write_text("\n".join(["Symbol,Name,Earnings/Share,Stars", *stocks]) + "\n")
+    return Place(folder / "mine.csv"), Place(folder / "stocks.csv")
+
+
+def test_a_workload_speaks_of_the_files_and_dates_it_is_made_of(spark: SparkSession, tmp_path: Path) -> None:
+    given = own_files(tmp_path, ["2.31", "1.75", "3"])
+    prices = Prices(*given, reading_of(["RECO=Stars"]), first=date(1999, 8, 17))
+
+    def made(prices: Prices) -> tuple[Input, list[str]]:
+        with RunFolder(tmp_path / "out", {}, resume=True) as folder, ExperimentRun(folder, Told(), spark=spark) as run:
+            (found,) = real_traces(Replays(run, TINY.network), TINY, prices)
+            return found, folder.reused
+
+    found, _ = made(prices)
+    assert (found.workload, found.stocks) == ("mine.csv", 3)
+    assert found.about == (
+        "mine.csv from 1999-08-17 to 1999-08-18, RECO as published: 3 distinct RECO; 0 prices refused."
+    )
+    assert found.note == "EPS and RECO are those of stocks.csv, taken as constant while prices change (1999)."
+    found, reused = made(replace(prices, name="real prices", dated="May 1998"))
+    assert reused == ["trace-real"]
+    assert found.about.startswith("Real prices from 1999-08-17 to")
+    assert found.note == "Prices are of 1999, EPS and RECO of May 1998: the real workload mixes two dates."
+    own_files(tmp_path, ["2.31", "1.75", "3", "4"])  # other prices under the same name
+    found, reused = made(prices)
+    assert (found.stocks, reused) == (4, [])
+
+
+@pytest.mark.slow
+def test_figures_speak_of_the_user_s_own_prices_and_network(spark: SparkSession, tmp_path: Path) -> None:
+    small = replace(TINY, growing=(50, 60))
+    ring = "".join(f"{node}|{(node + 1) % 20}|-1|bgp\n" for node in range(20))
+    (tmp_path / "ring.txt").write_text(ring)
+    prices = Prices(*own_files(tmp_path, ["2.31", "1.75", "3"]), reading_of(["RECO=Stars"]))
+    data = RealData(replace(prices, first=date(1999, 8, 17)), NetworkFile(tmp_path / "ring.txt", ("2", "1")))
+    told, asked = Told(), ["5.10", "control"]
+    found = run_figures(PAPER, small, asked, tmp_path / "out", told, data=data, spark=spark)
+    assert len(told.begun) == PAPER.steps(small, asked, data)
+    assert told.begun.index("trace real") < told.begun.index("5.10-market-50"), "what may be wrong comes first"
+    report = found.report.read_text()
+    for part in (
+        "workloads: calibrated market; mine.csv\n",
+        "mine.csv from 1999-08-17 to 1999-08-18, RECO as published: 3 distinct RECO; 0 prices refused.",
+        "EPS and RECO are those of stocks.csv, taken as constant while prices change (1999).",
+        "Control: ring.txt",
+    ):
+        assert part in report
+    for part in ("2013", "2015", "2006", "--data was given"):
+        assert part not in report
+    events = {line.workload: line.cost.events for line in read_lines(tmp_path / "out" / "fig_5_10.parquet")}
+    assert events["mine.csv"] == 2 * 2 * 3
+    assert {line.topology for line in read_lines(tmp_path / "out" / "control.parquet")} == {"INET 50 seed 0", "ring"}
+
+
+def test_recommendations_by_tenths_are_also_spread(tmp_path: Path) -> None:
+    reading = reading_of(["RECO=Stars"])
+    assert list(spreads(Prices(*own_files(tmp_path, ["2.3", "1.7", "0.123"]), reading)).values()) == [None, 0.01]
+    assert list(spreads(Prices(*own_files(tmp_path, ["2.3", "1.75"]), reading)).values()) == [None]
+
+
+def test_prices_of_which_none_can_be_used_end_a_run_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    data = RealData(Prices(*own_files(tmp_path, ["7", "0"]), reading_of(["RECO=Stars"])))
+    told = Told()
+    with pytest.raises(UsageError, match=r"every price was refused \(RECO outside 1 to 5\); .*sim trace yahoo"):
+        run_figures(PAPER, TINY, ["5.8", "5.10"], tmp_path / "out", told, data=data, spark=spark)
+    assert not any(what.startswith("5.") for what in told.begun)
+    assert not (tmp_path / "out").exists()
+    days = RealData(replace(Prices(*own_files(tmp_path, ["2"]), reading_of(["RECO=Stars"])), days=9))
+    with pytest.raises(UsageError, match=r"have 3 days, but 9 were asked for; give --days 3 or fewer"):
+        run_figures(PAPER, TINY, ["5.10"], tmp_path / "out", Told(), data=days, spark=spark)
 
 
 def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkSession, tmp_path: Path) -> None:
@@ -194,7 +281,10 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path
     with pytest.raises(UsageError, match="is not a trace"):
         run_traffic(TrafficSettings(trace=tmp_path), tmp_path / "out", Told())
     with pytest.raises(UsageError, match=r"pystock.* not found"):
-        run_figures(PAPER, TINY, ["5.10"], tmp_path / "out", Told(), data=tmp_path)
+        collected(tmp_path)
+    away = Place(tmp_path / "gone.csv")
+    with pytest.raises(UsageError, match=r"cannot read .*gone.csv: No such file"):
+        run_figures(PAPER, TINY, ["5.10"], tmp_path / "out", Told(), data=RealData(Prices(away, away)))
     assert not (tmp_path / "out").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hullcast.sim.topology import files
 from hullcast.sim.topology.files import read_topology, write_topology
 from hullcast.sim.topology.graph import Topology, distances
 from hullcast.sim.topology.inet import inet
-from hullcast.sim.topology.listings import read_listing
+from hullcast.sim.topology.listings import columns_of, read_listing
 from tests.support.shared_data import shared
 
 FORMATS = ["net.graphml", "net.graphml.gz", "net.inet", "net.inet.gz", "net.txt", "net.txt.gz", "net.edges"]
@@ -89,6 +90,117 @@ def test_a_third_column_is_the_latency_unless_it_is_all_ones(tmp_path: Path) -> 
     assert topology.latency.min() > 1  # from places
 
 
+AS_LINKS = """# format: direct AS links (CAIDA)
+T\t1427846400\t1427932800
+M\t192.0.2.1\t701\t0
+D\t701\t7018\t0\t5\t9
+D\t7018\t3356_209,174\t1
+I\t701\t1299\t1\t0
+D\t{3356,1}\t701\t2
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("1|2|-1\n2|3|0\n3|1|0\n", ["the third column"]),
+        (
+            "# source: topology\n# <a>|<b>|<relationship>|<source>\n1|2|-1|bgp\n2|3|0|mlp\n3|1|0|bgp\n",
+            ["the third column"],
+        ),
+        ("1 2 -1\n2 3 0\n3 1 2\n", ["the third column"]),
+        ("1\t2\t1\n2\t3\t-1\n3\t1\t0\n", ["the third column"]),
+        (
+            AS_LINKS,
+            ["1 links with a gap (I) are left out", "2 ends name several systems, such as 3356_209,174; the first"],
+        ),
+        ("1_5 2\n2 3\n3 1\n", ["1 ends name several systems, such as 1_5; the first of each is taken"]),
+        ("1,2\n2,3\n3,1\n", []),
+        ("1, 2\n2, 3\n3, 1\n", []),
+        ("1|2\n2|3\n3|1\n", []),
+    ],
+)
+def test_caidas_lists_and_any_separator_are_read(text: str, notes: list[str], tmp_path: Path) -> None:
+    told: list[str] = []
+    for name, content in (("net.txt", text.encode()), ("net.txt.bz2", bz2.compress(text.encode()))):
+        told.clear()
+        (tmp_path / name).write_bytes(content)
+        topology = read_topology(tmp_path / name, tell=told.append)
+        assert (topology.name, topology.nodes, topology.links) == ("net", 3, 3)
+        assert topology.latency.min() > 2, "from places, not from the relation"
+        assert [note[: len(start)] for note, start in zip(told, notes, strict=True)] == notes
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "links"),
+    [
+        ("9 1 2 x\n9 2 3 y\n", "2,3", None),
+        ("9 1 2 x\n9 2 3\n", "3,2", None),
+        ("1 2 7 0.5\n2 3 8 0.5\n", "1,2,3", [7, 8]),
+        ("1 2 1\n2 3 1\n", "1,2,3", [1, 1]),  # told that it is the latency
+        ("7.5|a|1|2\n8|b|2|3\n", "3,4,1", [7.5, 8]),
+        ("source,target,since,ms\n1,2,1999,7\n2,3,2000,8\n", "source,target,ms", [7, 8]),
+        ('"Source","Target",x\n1,2,a\n2,3,b\n', "source,target", None),
+        ("id,source,target\n5,1,2\n6,2,3\n", "2,3", None),
+        ("3\n0 1 2 x\n0 1 0 y\n-1\n", "2,3", None),
+        ("1 2 -1 bgp\n2 3 0 mlp\n", "1,2", None),
+        ("2 1\n0 1 5\n", "1,2", None),  # not INET's format
+    ],
+)
+def test_columns_say_what_is_what(text: str, columns: str, links: list[float] | None, tmp_path: Path) -> None:
+    (tmp_path / "net.txt").write_text(text)
+    topology = read_topology(tmp_path / "net.txt", columns=columns_of(columns))
+    assert [(a, b) for a, b, _ in listed(topology)] == [(0, 1), (1, 2)]
+    if links is not None:
+        assert topology.latency.tolist() == links
+
+
+@given(st.integers(2, 4), st.permutations(range(4)), st.sampled_from("\t ,|"), st.integers(3, 12))
+def test_columns_are_taken_from_any_place(count: int, places: list[int], sign: str, nodes: int) -> None:
+    """A ring, written with other columns between the ends."""
+    count = max(count, max(places[:2]) + 1)
+    lines = []
+    for a in range(nodes):
+        cells = ["x"] * count
+        cells[places[0]], cells[places[1]] = str(a), str((a + 1) % nodes)
+        lines.append(sign.join(cells))
+    listing = read_listing("\n".join(lines), "ring", columns_of(f"{places[0] + 1},{places[1] + 1}"))
+    assert listing.nodes == nodes
+    assert listing.a.tolist() == list(range(nodes))
+    assert listing.b.tolist() == [*range(1, nodes), 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("1 2\n2 3\n", "1,3", r"line 1: it has no column 3: '1 2'; --columns says which"),
+        ("a,b\n1,2\n", "a,c", r"line 1: no column is named 'c' in 'a b'; give numbers"),
+        ("a,a\n1,2\n", "a,b", r"line 1: 2 columns are named 'a'"),
+        ("a b\n", "a,b", "line 1: no links follow"),
+        ("1 2 x\n2 3 7\n", "1,2,3", "line 1: 'x' is not a number"),
+        ("1 2\nx 3\n", "1,2", "line 2: 'x' is not a number"),
+        ("<graphml/>", "1,2", "is GraphML, .* leave out --columns"),
+        ("1 2\n", "1", "--columns 1: give two columns"),
+        ("1 2\n", "0,1", "--columns 0,1: give two columns"),
+        ("1 2\n", "1,1", "--columns 1,1: give two columns"),
+        ("1 2\n", "1,2,3,4", "give two columns"),
+        ("link L1:  N1:1.0.0.1 N2\n", "", "line 1: .*CAIDA's ITDK, whose links of routers are not read"),
+        ("source target\n1 2\n", "", "line 1: 'source' is not a number; .* say --columns source,target"),
+        ("1|2|9\n", "", r"line 1: expected a\|b\|relation .*; --columns says which"),
+        ("T\t1\t2\nM\tx\n", "", "no line begins with D"),
+        ("D 1 2\nX 1 2\n", "", "line 2: a line begins with D, I, M or T here, not 'X 1 2'"),
+        ("1 2 1_0\n2 3 5\n", "", "line 1: '1_0' is not a number"),
+        ("0 1 2 3\n", "", "line 1: a link is 'a b' or 'a b latency', not '0 1 2 3'; --columns says which"),
+    ],
+)
+def test_what_columns_cannot_mean_is_refused_with_the_line(
+    text: str, columns: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "net.txt").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        read_topology(tmp_path / "net.txt", columns=columns_of(columns) if columns else ())
+
+
 def test_a_latency_of_nothing_in_inets_format_counts_as_one(tmp_path: Path) -> None:
     assert listed(read(tmp_path, "2 1\n0 7 7\n1 7 7\n0 1 0\n")) == [(0, 1, 1)]
 
@@ -129,6 +241,8 @@ GARBAGE = [
     (b"0 1\n\xff\xfe\n", "line 2: this is not text"),
     (b"\x1f\x8bnonsense", "is damaged"),
     (gzip.compress(b"0 1\n" * 1000, mtime=0)[:-12], "is damaged"),
+    (bz2.compress(b"0 1\n" * 1000)[:-12], "is damaged"),
+    (b"BZhnonsense", "cannot be read: Invalid data stream"),
     ("<graphml><unfinished>", "line 1: not well-formed XML"),
     ("<html></html>", "cannot read it as GraphML"),
     ("<!DOCTYPE x [<!ENTITY a 'aaa'>]><graphml/>", "DOCTYPE"),
@@ -160,10 +274,12 @@ def test_an_unknown_ending_or_folder_is_refused_on_writing(tmp_path: Path) -> No
         write_topology(inet(20), tmp_path / "none" / "net.txt")
 
 
-@given(st.text(alphabet="0123456789 .-\n\t#ex<", max_size=60))
-def test_any_text_is_a_listing_or_refused(text: str) -> None:
+@given(
+    st.text(alphabet="0123456789 .-\n\t#ex<|,_{}DIT", max_size=60), st.sampled_from([(), ("1", "2"), ("2", "1", "3")])
+)
+def test_any_text_is_a_listing_or_refused(text: str, columns: tuple[str, ...]) -> None:
     try:
-        listing = read_listing(text, "fuzz")
+        listing = read_listing(text, "fuzz", columns)
     except UsageError:
         return
     assert len(listing.a) == len(listing.b) > 0
@@ -183,6 +299,9 @@ def test_any_text_is_a_listing_or_refused(text: str) -> None:
 def test_real_files_have_the_nodes_and_links_known_of_them(file: str, nodes: int, links: int) -> None:
     topology = read_topology(shared(file))
     assert (topology.nodes, topology.links) == (nodes, links)
+    if "inet" not in file:
+        again = read_topology(shared(file), columns=("2", "1"))
+        assert (again.nodes, again.links) == (nodes, links)
 
 
 def test_latencies_of_inets_output_are_the_truncated_distances_of_its_places() -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hullcast.clients.cli import main as cli
-from hullcast.sim.traces import yahoo
-from hullcast.sim.traces.trace import TraceInfo, read_info
+from hullcast.sim.traces.trace import read_info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +46,7 @@ def test_a_trace_of_prices_is_summed_up(tmp_path: Path, capsys: pytest.CaptureFi
         assert part in words
     forced = ("--out", out, "--force")
     assert "not empty" in run(capsys, "yahoo", prices, stocks, "--out", out, code=2)
-    assert "no column for close" in run(capsys, "yahoo", stocks_as_prices(tmp_path), stocks, *forced, code=2)
+    assert "no column for CLOSE" in run(capsys, "yahoo", stocks_as_prices(tmp_path), stocks, *forced, code=2)
     assert read_info(out).events == 4  # a wrong call costs nobody the trace that is there
     again = ("--from", "2015-04-02", "--days", "1", "--spread-reco", "0.01", "--seed", "3", "--force", "--json")
     told: dict[str, Any] = json.loads(run(capsys, "yahoo", prices, stocks, "--out", out, *again))
@@ -57,15 +56,47 @@ def test_a_trace_of_prices_is_summed_up(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_trace_without_an_event_is_no_success(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_trace_without_an_event_is_no_success_and_shows_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prices, stocks = write_input(tmp_path)
-    nothing = TraceInfo("yahoo", refused={"EPS not positive": 6})
-    monkeypatch.setattr(yahoo, "yahoo_trace", lambda *_, **__: nothing)
-    words = " ".join(run(capsys, "yahoo", prices, stocks, "--out", tmp_path / "trace", code=1).split())
-    assert "events 0" in words
-    assert "EPS not positive 6" in words
+    (tmp_path / "p.csv").write_text(
+        "Date,Open,Close,Ticker\n2015-04-01,$10,11,A.N\n2015-04-02,$10,11,B\nApril 1,1,2,A\n"
+    )
+    (tmp_path / "f.csv").write_text("symbol,EPS,RECO\nA,2,2.5\nB,-1,2\n")
+    given = ("yahoo", tmp_path / "p.csv", tmp_path / "f.csv", "--out", tmp_path / "trace")
+    words = " ".join(run(capsys, *given, code=1).split())
+    for part in (
+        *("events 0", "EPS not positive 2", "unknown symbol 2", "Most prices are refused, such as these"),
+        "date missing or unreadable: file 'p.csv', symbol 'A', date 'April 1', open '1'",
+        "unknown symbol: file 'p.csv', symbol 'A.N', date '2015-04-01', open '$10' unknown symbol: file",
+        "EPS not positive: file 'p.csv', symbol 'B', date '2015-04-02', close '11'",
+    ):
+        assert part in words
+    told = json.loads(run(capsys, *given, "--force", "--json", code=1))
+    assert len(told["notes"]["first refused"]) == 6
+    assert told["notes"]["first refused"][0] == {
+        "reason": "date missing or unreadable",
+        "file": "p.csv",
+        "symbol": "A",
+        "date": "April 1",
+        "open": "1",
+    }
+    (tmp_path / "p.csv").write_text("Date,Open,Close,Ticker\n2015-04-01,1,1,A\n2015-04-02,1,,A\n")
+    assert "first refused" not in json.loads(run(capsys, *given, "--force", "--json"))["notes"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_columns_and_dates_are_told_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.csv").write_text("When,Open,Last,Code\n04/01/2015,10,11,A\n04/02/2015,10,11,A\n05/03/2015,9,9,A\n")
+    (tmp_path / "f.csv").write_text("symbol,EPS,Stars\nA,2,2.5\n")
+    given = ("yahoo", tmp_path / "p.csv", tmp_path / "f.csv", "--out", tmp_path / "trace", "--json")
+    named = ("--column", "RECO=Stars", "--column", "date=When", "--column", "CLOSE=Last", "--column", "SYMBOL=Code")
+    assert "f.csv: no column for RECO" in run(capsys, *given, code=2)
+    assert "p.csv: no column for DATE" in run(capsys, *given, "--column", "RECO=Stars", code=2)
+    assert "say --dates mdy or --dates dmy" in run(capsys, *given, *named, code=2)
+    words = (*given, *named, "--dates", "mdy", "--from", "04/02/2015")
+    told = json.loads(run(capsys, *words))
+    assert (told["events"], told["notes"]["first day"], told["notes"]["last day"]) == (4, "2015-04-02", "2015-05-03")
 
 
 @pytest.mark.usefixtures("spark")
@@ -90,21 +121,31 @@ def test_the_synthetic_workload_needs_no_spark(tmp_path: Path, capsys: pytest.Ca
     ("words", "message"),
     [
         (("yahoo", "gone", "gone.csv"), "cannot read gone"),
+        (("yahoo", "PRICES", "STOCKS", "--from", "yesterday"), "'yesterday' is not a date; write it as 2015-04-01"),
+        (("yahoo", "PRICES", "STOCKS", "--from", "04/01/2015"), "can be read in two ways"),
+        (("yahoo", "PRICES", "gone.csv"), "cannot read gone.csv"),
+        (("yahoo", "STOCKS", "STOCKS"), "stocks.csv: no column for DATE; say which it is with --column DATE="),
+        (("yahoo", "PRICES", "PRICES/A.csv"), "A.csv: no column for SYMBOL"),
+        (("yahoo", "PRICES", "STOCKS", "--column", "EPS"), "write --column NAME=COLUMN"),
+        (("yahoo", "PRICES", "STOCKS", "--column", "symbol=Code"), "has a column 'Code', which --column SYMBOL names"),
         (("table51", "--ignorable", "0.9", "--inserts", "0.2"), "shares"),
         (("market", "--csv", __file__), "cannot write CSV files to"),
     ],
 )
 def test_wrong_input_is_told_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
 ) -> None:
-    assert message in run(capsys, *words, "--out", tmp_path, code=2)
+    def started(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
 
-
-@pytest.mark.parametrize("text", ["yesterday", "20150401", "2015-02-30"])
-def test_a_date_is_a_date(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["sim", "trace", "yahoo", "p", "f", "--out", "o", "--from", text])
-    assert f"{text!r} is not a date; write it as 2015-04-01" in capsys.readouterr().err
+    monkeypatch.setattr("hullcast.sim.spark.session.spark_session", started)
+    prices, stocks = map(str, write_input(tmp_path))
+    given = [word.replace("PRICES", prices).replace("STOCKS", stocks) for word in words]
+    assert message in run(capsys, *given, "--out", tmp_path / "out", code=2)
 
 
 def test_only_what_a_simulation_needs_must_be_installed(

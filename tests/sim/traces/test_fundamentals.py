@@ -48,8 +48,8 @@ def test_a_symbol_that_comes_twice_must_say_the_same(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("", "a line of column names is needed"),
-        ("symbol,EPS\n", "no column for RECO; .* columns: symbol, EPS"),
-        ("symbol,EPS,RECO,ticker\n", "2 columns for symbol"),
+        ("symbol,EPS\n", "no column for RECO; .* --column RECO=.*; columns: symbol, EPS"),
+        ("symbol,EPS,RECO,ticker\n", "2 columns for SYMBOL"),
         ('symbol,EPS,RECO\n\nA,1,2\nB,1,"2\nC,1,2\n', "the row from line 4 on: unexpected end of data"),
     ],
 )

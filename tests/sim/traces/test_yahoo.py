@@ -40,6 +40,11 @@ DATES = (
     "-",
     "2015-02-30",
     "2015-4-1",
+    "20150403",
+    "2015/04/05",
+    "2015-04/05",
+    "2015.4.31",
+    "150401",
     "04/01/2015",
     "2015-04-01T00:00:00",
     "2015-04-02 00:00:00-04:00",
@@ -121,7 +126,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     (path / "stocks.csv").write_text(FUNDAMENTALS)
     info = yahoo_trace(spark, path / "prices", path / "stocks.csv", path / "trace")
     files = [file for file in price_files(path / "prices").files if file.name != "EMPTY.csv"]
-    rows = [row for file in files for row in price_oracle.read(file)]
+    rows = [row for file in files for row in price_oracle.read(file.local)]
     events, refused = price_oracle.etl(rows, read_fundamentals(path / "stocks.csv"))
     return Made(info, path / "trace", len(rows), events, refused)
 
@@ -240,11 +245,11 @@ def test_a_date_with_few_rows_is_no_trading_day() -> None:
     [
         ("p.csv", "", "a line of column names is needed"),
         ("p.csv", "\n  \n", "a line of column names is needed"),
-        ("p.csv", "date,open\n2015-04-01,1\n", "no column for close; .* columns: date, open"),
-        ("p.csv", "date,open,close,Open\n", "2 columns for open"),
-        ("p.csv", "date,open,close,symbol,ticker\n", "2 columns for symbol"),
+        ("p.csv", "date,open\n2015-04-01,1\n", "no column for CLOSE; .* columns: date, open"),
+        ("p.csv", "date,open,close,Open\n", r'2 columns for OPEN \(open, Open\); say which with --column OPEN="open"'),
+        ("p.csv", "date,open,close,symbol,ticker\n", "2 columns for SYMBOL"),
         ("p.csv.gz", "date,open,close\n", "cannot read .*p.csv.gz"),
-        ("p.txt", "date,open,close\n", "end in .csv or .csv.gz"),
+        ("p.xls", "date,open,close\n", "end in .csv or .txt, or these and .gz"),
         ("_p.csv", "date,open,close\n", "begins with _ or has a colon; rename"),
         ("a:b.csv", "date,open,close\n", "begins with _ or has a colon; rename"),
         ("p.csv.GZ", "date,open,close\n", "end in .gz; rename"),
@@ -260,7 +265,7 @@ def test_files_that_are_no_prices_are_refused(tmp_path: Path, name: str, content
 
 
 def test_a_folder_without_prices_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no \.csv or \.csv\.gz file in this folder"):
+    with pytest.raises(UsageError, match=r"no \.csv, \.csv\.gz or \.us\.txt file in this folder$"):
         price_files(tmp_path)
     with pytest.raises(UsageError, match="no such file"):
         price_files(tmp_path / "gone")

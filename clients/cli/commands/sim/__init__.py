@@ -6,15 +6,17 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.commands.arguments import place
+from hullcast.clients.cli.commands.arguments import place, whole
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
+    import datetime
 
     from rich.console import Console
 
     from hullcast.sim.spark.options import SparkOptions
+    from hullcast.sim.traces.columns import CsvReading
 
 #: Name, one line about it, and the module that has it.
 SIMULATIONS: tuple[tuple[str, str, str], ...] = (
@@ -79,6 +81,44 @@ def spark_options(arguments: argparse.Namespace) -> SparkOptions:
         arguments.ui,
         arguments.event_log,
     )
+
+
+def add_prices_arguments(parser: argparse._ActionsContainer, *, days: str) -> None:
+    """Declare how files of prices and fundamentals are to be read, and which days of them are used."""
+    parser.add_argument("--from", dest="first", metavar="DATE", help="leave out earlier dates")
+    parser.add_argument("--days", type=whole(1), metavar="N", help=days)
+    column = (
+        "which column is SYMBOL, DATE, OPEN, CLOSE, EPS or RECO where its name does not say so, such as "
+        'EPS="Earnings/Share"; may be repeated'
+    )
+    parser.add_argument("--column", action="append", default=[], metavar="NAME=COLUMN", help=column)
+    dates = "order of month, day and year in dates such as 04/01/2015 (default: as the files show)"
+    parser.add_argument("--dates", choices=("mdy", "dmy", "ymd"), help=dates)
+
+
+def reading_from(arguments: argparse.Namespace) -> tuple[CsvReading, datetime.date | None]:
+    """What `add_prices_arguments` took: how files are to be read, and the first date."""
+    from hullcast.sim.traces.columns import reading_of
+    from hullcast.sim.traces.dates import asked_date
+
+    reading = reading_of(arguments.column, arguments.dates)
+    return reading, None if arguments.first is None else asked_date(arguments.first, reading.dates)
+
+
+def add_columns_argument(parser: argparse._ActionsContainer, when: str) -> None:
+    """Declare which columns of a topology file are what."""
+    about = (
+        f"{when}: which columns of its lines are the two ends of a link and, if there is one, the latency, by numbers "
+        "from 1 on or by names in the first line, such as 1,2 or source,target"
+    )
+    parser.add_argument("--columns", metavar="A,B[,LATENCY]", help=about)
+
+
+def columns_from(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """What `add_columns_argument` took."""
+    from hullcast.sim.topology.listings import columns_of
+
+    return () if arguments.columns is None else columns_of(arguments.columns)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

@@ -6,13 +6,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hullcast.clients.cli.commands.sim import add_run_arguments, spark_options
+from hullcast.clients.cli.commands.sim import (
+    add_columns_argument,
+    add_prices_arguments,
+    add_run_arguments,
+    columns_from,
+    reading_from,
+    spark_options,
+)
+from hullcast.network.wire.errors import UsageError
 from hullcast.sim import experiments
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
+
+    from hullcast.sim.experiments.data import RealData
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--paper", choices=about, default="traffic", help="whose figures (default traffic)")
     only = f"one section; may be repeated (default: all). {sections}"
     parser.add_argument("--only", action="append", default=[], metavar="SECTION", help=only)
-    data = "folder with real prices, fundamentals and the AS graph (default: do without)"
-    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    real = parser.add_argument_group("real data (default: do without)")
+    real.add_argument("--prices", metavar="PLACE", help="a folder of SYMBOL.csv[.gz], or one long file")
+    real.add_argument("--fundamentals", metavar="FILE", help="a CSV with symbol, EPS and RECO")
+    add_prices_arguments(real, days="trading days to replay (default: as many as of the synthetic market, 60 or 4)")
+    network = "a network for the control (GraphML, edge list, INET)"
+    real.add_argument("--topology", type=Path, metavar="FILE", help=network)
+    add_columns_argument(real, "with --topology")
+    short = "short form: the folder with the prices, fundamentals and AS graph named in sim/SIMULATION.md"
+    real.add_argument("--data", type=Path, metavar="DIR", help=short)
     add_run_arguments(parser, out="figures", quick="smaller networks and workloads: a few minutes")
 
 
@@ -40,7 +57,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     paper: Paper[object] = import_module(f"{experiments.__name__}.{arguments.paper}.figures").PAPER
     settings = paper.seeded(paper.quick if arguments.quick else paper.full, arguments.seed)
-    asked, data, out = paper.asked(arguments.only, arguments.data), arguments.data, arguments.out
+    data, out = real_data(arguments), arguments.out
+    asked = paper.asked(arguments.only, data)
     how = {"data": data, "options": spark_options(arguments), "resume": arguments.resume}
     with continuable(out), steps_bar(console, paper.steps(settings, asked, data)) as progress:
         found = run_figures(paper, settings, asked, out, progress, **how)
@@ -52,3 +70,33 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.print(f"[bold]Goals[/]: {summary(found.goals)}", soft_wrap=True)
     console.print(f"report: {found.report}", soft_wrap=True)
     return 0
+
+
+def real_data(arguments: argparse.Namespace) -> RealData | None:
+    """The data that was given; UsageError if it does not go together."""
+    from hullcast.sim.experiments.data import NetworkFile, Prices, RealData, collected
+    from hullcast.sim.spark.storage import place_of
+
+    own = [name for name in ("prices", "fundamentals", "topology") if getattr(arguments, name) is not None]
+    if arguments.data is not None and (own or arguments.column or arguments.dates):
+        raise UsageError("--data names prices, fundamentals and a network by itself; give either it or your own files")
+    if ("prices" in own) != ("fundamentals" in own):
+        raise UsageError("prices become events by earnings and recommendations: give both --prices and --fundamentals")
+    if arguments.columns is not None and arguments.topology is None:
+        raise UsageError("--columns is about the file of a network; name it with --topology FILE")
+    about = [name for name in ("first", "days", "column", "dates") if getattr(arguments, name)]
+    if about and "prices" not in own and arguments.data is None:
+        option = {"first": "from"}.get(about[0], about[0])
+        raise UsageError(f"--{option} is about real prices; give them with --prices and --fundamentals, or --data")
+    reading, first = reading_from(arguments)
+    if arguments.data is not None:
+        return collected(arguments.data, first, arguments.days)
+    if not own:
+        return None
+    prices = topology = None
+    if "prices" in own:
+        files = place_of(arguments.prices), place_of(arguments.fundamentals)
+        prices = Prices(*files, reading, first, arguments.days)
+    if "topology" in own:
+        topology = NetworkFile(arguments.topology, columns_from(arguments))
+    return RealData(prices, topology)

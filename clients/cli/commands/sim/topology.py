@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hullcast.clients.cli.commands.arguments import number, whole
 from hullcast.clients.cli.commands.progress import bar
+from hullcast.clients.cli.commands.sim import add_columns_argument, columns_from
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "Formats by the name's ending: .graphml, .inet (INET's own), .txt or .edges (lines 'a b latency'); each also "
-        ".gz. Edge lists as SNAP publishes them are read too. Examples: "
+        ".gz. Edge lists as SNAP and CAIDA publish them are read too, and others with --columns. Examples: "
         "'hullcast sim topology --nodes 20000 --seed 1 --out net.graphml'; "
         "'hullcast sim topology --read net.graphml --measure --json'; "
         "'hullcast sim topology --compare --data graphs --out page'."
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--plane", type=number, metavar="SIDE", help="side of the square nodes lie in (default 10000)")
     parser.add_argument("--read", type=Path, metavar="FILE", help="read a topology instead of making one")
+    add_columns_argument(parser, "with --read")
     parser.add_argument("--largest", action="store_true", help="with --read: keep the largest component of several")
     parser.add_argument(
         "--measure", action="store_true", help="show its figures (the default without --out and --brokers)"
@@ -106,6 +108,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--read reads a topology, and {names} is for making one: give only one of the two")
     if arguments.largest and arguments.read is None:
         raise UsageError("--largest needs a topology to read; name it with --read FILE")
+    if arguments.columns is not None and arguments.read is None:
+        raise UsageError("--columns is about a topology to read; name it with --read FILE")
     if arguments.compare and arguments.out is None:
         raise UsageError("--compare writes a page and pictures; say where with --out DIR")
     if arguments.compare and arguments.data is None:
@@ -126,7 +130,13 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, list[str]]:
 
     notes: list[str] = []
     if arguments.read is not None:
-        read = read_topology(arguments.read, root=arguments.seed, largest=arguments.largest, tell=notes.append)
+        read = read_topology(
+            arguments.read,
+            root=arguments.seed,
+            largest=arguments.largest,
+            columns=columns_from(arguments),
+            tell=notes.append,
+        )
         return read, notes
     plane = PLANE if arguments.plane is None else arguments.plane
     nodes = 20_000 if arguments.nodes is None else arguments.nodes

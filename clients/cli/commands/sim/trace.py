@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,7 @@ from rich.table import Table
 from hullcast.clients.cli.commands.arguments import number, whole
 from hullcast.clients.cli.commands.connection import as_json
 from hullcast.clients.cli.commands.progress import bar, spark_bar
-from hullcast.clients.cli.commands.sim import add_spark_arguments, spark_options
+from hullcast.clients.cli.commands.sim import add_prices_arguments, add_spark_arguments, reading_from, spark_options
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
 from hullcast.sim.spark.storage import Place, place_of
@@ -38,10 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recommendation of analysts), y = price / EPS (earnings per share). Prices that cannot be used are counted by "
         "reason and kept in OUT/refused with the reason.",
     )
-    yahoo.add_argument("prices", type=Path, metavar="PRICES", help="a folder of SYMBOL.csv[.gz], or one long file")
-    yahoo.add_argument("fundamentals", type=Path, metavar="FUNDAMENTALS", help="a CSV with symbol, EPS and RECO")
-    yahoo.add_argument("--from", type=_date, dest="first", metavar="DATE", help="leave out earlier dates")
-    yahoo.add_argument("--days", type=whole(1), metavar="N", help="use only N trading days")
+    yahoo.add_argument("prices", metavar="PRICES", help="a folder of SYMBOL.csv[.gz], or one long file")
+    yahoo.add_argument("fundamentals", metavar="FUNDAMENTALS", help="a CSV with symbol, EPS and RECO")
+    add_prices_arguments(yahoo, days="use only N trading days")
     yahoo.add_argument(
         "--spread-reco",
         type=number,
@@ -116,20 +113,22 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _yahoo(arguments: argparse.Namespace, console: Console) -> TraceInfo:
-    from hullcast.sim.traces.yahoo import yahoo_trace
+    from hullcast.sim.spark.storage import place_of
+    from hullcast.sim.traces.yahoo import check_input, yahoo_trace
 
-    for path in (arguments.prices, arguments.fundamentals):
-        if not path.exists():
-            raise UsageError(f"cannot read {path}: no such file or folder")
-    places = {"write": [arguments.out], "read": [arguments.prices, arguments.fundamentals]}
+    reading, first = reading_from(arguments)
+    files = place_of(arguments.prices), place_of(arguments.fundamentals)
+    if all(file.is_local for file in files):
+        check_input(*files, reading)  # before Spark takes its time
+    places = {"write": [arguments.out], "read": files}
     with spark_bar(console, spark_options(arguments), app="hullcast sim trace yahoo", **places) as (spark, say):
         say("judging and numbering prices")
         return yahoo_trace(
             spark,
-            arguments.prices,
-            arguments.fundamentals,
+            *files,
             arguments.out,
-            first=arguments.first,
+            reading=reading,
+            first=first,
             days=arguments.days,
             spread=arguments.spread_reco,
             root=arguments.seed,
@@ -176,7 +175,10 @@ def _show(info: TraceInfo, classes: Classes | None, folder: Place, console: Cons
     table.add_row("events", f"{info.events:,}")
     if info.start:
         table.add_row("rows at the start", f"{info.start:,}")
+    few = info.notes.get("first refused", [])
     for name, value in info.notes.items():
+        if value is few:
+            continue
         if isinstance(value, dict):
             text = ", ".join(f"{key} {item:g}" for key, item in value.items() if item)
         elif isinstance(value, list):
@@ -193,13 +195,11 @@ def _show(info: TraceInfo, classes: Classes | None, folder: Place, console: Cons
         for reason, count in info.refused.items():
             table.add_row(f"  {reason}", f"{count:,}")
     console.print(table)
+    if few:
+        console.print("[bold]Most prices are refused[/], such as these (DIR/refused has all of them):", soft_wrap=True)
+    for row in few:
+        cells = ", ".join(
+            f"{name} {'(none)' if row[name] is None else repr(row[name])}" for name in row if name != "reason"
+        )
+        console.print(f"  {row['reason']}: {cells}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"written: {folder}", soft_wrap=True)
-
-
-def _date(text: str) -> datetime.date:
-    try:
-        if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):  # Python would take 20150401 too, which no price may have
-            raise ValueError
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a date; write it as 2015-04-01") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import place, whole
-from hullcast.clients.cli.commands.sim import add_run_arguments, spark_options
+from hullcast.clients.cli.commands.sim import add_columns_argument, add_run_arguments, columns_from, spark_options
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.overlay import PLACEMENTS
 
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=whole(3), metavar="N", help="nodes of the network; default 20000 (quick: 4000)")
     file = "read the network from a file (GraphML, edge list, INET)"
     parser.add_argument("--topology", type=Path, metavar="FILE", help=file)
+    add_columns_argument(parser, "with --topology")
     placed = "how brokers are connected and subscriptions placed; may be repeated (default: all)"
     parser.add_argument("--placement", action="append", choices=PLACEMENTS, default=[], help=placed)
     parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees (default 9)")
@@ -70,6 +71,8 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
         raise UsageError(
             "--topology reads a network with all its nodes, so --nodes has no effect; give only one of the two"
         )
+    if arguments.columns is not None and arguments.topology is None:
+        raise UsageError("--columns is about the file of a network; name it with --topology FILE")
     from hullcast.sim.experiments.traffic.settings import FULL, QUICK
     from hullcast.sim.experiments.traffic.workload import TrafficSettings
 
@@ -77,7 +80,7 @@ def settings_of(arguments: argparse.Namespace) -> TrafficSettings:
     given = {name: getattr(arguments, name) for name in ("nodes", "brokers", "fanout") if getattr(arguments, name)}
     greedy = {"can": "can-greedy"} if arguments.entry == "greedy" else {}
     return TrafficSettings(
-        network=replace(sizes.network, seed=arguments.seed, **given),
+        network=replace(sizes.network, seed=arguments.seed, columns=columns_from(arguments), **given),
         subscriptions=arguments.subscriptions or sizes.growing[-1],
         placements=tuple(greedy.get(name, name) for name in dict.fromkeys(arguments.placement or PLACEMENTS)),
         trace=arguments.trace,
