@@ -76,7 +76,8 @@ def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **s
                 session = SparkSession(context)
             except Exception as error:
                 hint = "" if is_local(wanted) else f"; does Spark {pyspark.__version__} run there, the version of here?"
-                raise UsageError(f"no Spark session on {wanted}: {_cause(error)}{hint}") from error
+                told = "its master did not take us" if "stopped SparkContext" in str(error) else _cause(error)
+                raise UsageError(f"no Spark session on {wanted}: {told}{hint}") from error
             if options.ui:
                 print(f"Spark's pages: {context.uiWebUrl}", file=sys.stderr, flush=True)
             try:

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.spark_cluster import LIMIT_S, SparkCluster, private_mounts, spark_cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 #: What depends on the machine and not on what is simulated.
 MEASURED = {"seconds", "memory_bytes", "cores"}
@@ -133,7 +133,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 
 def test_a_worker_killed_in_the_middle_changes_nothing(cluster: SparkCluster) -> None:
-    words = ("traffic", "--quick", "--seed", "7", "--chunks", "48", "--keep-events")
+    words = ("traffic", "--quick", *SMALL, "--subscriptions", "20000", "--chunks", "48")
     fine(cluster.hullcast(*words, "--out", "whole", cluster=False, timeout=2 * LIMIT_S))
     process = cluster.start(*words, "--out", f"{cluster.storage}/whole", "--ui")
     try:

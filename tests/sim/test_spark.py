@@ -231,7 +231,6 @@ def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluste
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("one_worker")
 @pytest.mark.parametrize(
     ("python", "message"),
     [
@@ -262,7 +261,6 @@ def test_a_cluster_whose_workers_cannot_run_it_is_refused_in_a_line_before_anyth
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("one_worker")
 def test_workers_with_nothing_installed_get_what_they_need_and_their_memory_counts(one_worker: SparkCluster) -> None:
     script = """
         import sys
@@ -309,7 +307,6 @@ def test_workers_with_nothing_installed_get_what_they_need_and_their_memory_coun
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("one_worker")
 def test_a_cluster_with_nothing_to_give_is_refused(one_worker: SparkCluster) -> None:
     words = ("traffic", "--quick", "--env", "none", "--out", "out", "--conf", "spark.executor.memory=99g")
     done = one_worker.hullcast(*words)
