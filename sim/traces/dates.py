@@ -51,9 +51,9 @@ def day_of(text: Column, order: str = "") -> Column:
     from pyspark.sql import functions as f
 
     days = []
-    for pattern, groups in _FORMS[order]:
-        parts = (f.regexp_extract(text, pattern, group) for group in groups)
-        days.append(f.when(text.rlike(pattern), f.concat_ws("-", *parts).try_cast("date")))
+    for pattern, (year, month, day) in _FORMS[order]:
+        written = f.regexp_replace(text, pattern, f"${year}-${month}-${day}")  # the pattern takes in all of the text
+        days.append(f.when(text.rlike(pattern), written.try_cast("date")))
     return f.coalesce(*days)
 
 

@@ -196,7 +196,9 @@ def _show(info: TraceInfo, classes: Classes | None, folder: Place, console: Cons
             table.add_row(f"  {reason}", f"{count:,}")
     console.print(table)
     if few:
-        console.print("[bold]Most prices are refused[/], such as these (DIR/refused has all of them):", soft_wrap=True)
+        console.print(
+            f"[bold]Most prices are refused[/], such as these (all are in {folder / 'refused'}):", soft_wrap=True
+        )
     for row in few:
         cells = ", ".join(
             f"{name} {'(none)' if row[name] is None else repr(row[name])}" for name in row if name != "reason"
