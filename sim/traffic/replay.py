@@ -24,14 +24,11 @@ memory); on 100 cores they are 100 chunks and 1e8 state rows, 30 MB for each tas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
-from pyspark import Broadcast
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
@@ -39,7 +36,7 @@ from pyspark.sql.window import Window
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, GROUPS, REDUCED, SUMS, ChunkReplay, Costs
 from hullcast.sim.traffic.rectangles import Events, StartRows, TableRows, checked
-from hullcast.sim.traffic.world import World
+from hullcast.sim.traffic.sending import SentWorld
 
 #: The chunk of rows that are there before the first event.
 BEFORE = -1
@@ -53,24 +50,6 @@ BUCKET_ROWS = 1_000_000
 STATE_ROWS = 65_536
 _STATE = pa.schema([("chunk", pa.int32()), ("state", pa.binary())])
 _SPARK = {np.int64: "long", np.int32: "int", np.int8: "byte", np.bool_: "boolean"}
-
-
-@dataclass(frozen=True, slots=True)
-class SentWorld:
-    """A world that Spark's workers have or can fetch."""
-
-    names: tuple[str, ...]  # of its placements
-    world: Broadcast[World]
-
-
-@contextmanager
-def sent(spark: SparkSession, world: World) -> Iterator[SentWorld]:
-    """Give a world to the workers for as long as the block lasts: whoever replays many needs the memory back."""
-    broadcast = spark.sparkContext.broadcast(world)
-    try:
-        yield SentWorld(world.names, broadcast)
-    finally:
-        broadcast.destroy()
 
 
 def chunks_for(events: int, parallel: int) -> int:
@@ -215,7 +194,7 @@ def _replayed(
     chunks = -(-count // size)
     pieces = _pieces(with_chunks(events, size), chunks, _buckets(count, spark.sparkContext.defaultParallelism))
     names = ", ".join(f"{name} {_SPARK[kind]}" for name, kind in columns.items())
-    return pieces.mapInArrow(_replayer(world.world, count, size, told, columns), names)
+    return pieces.mapInArrow(_replayer(world, count, size, told, columns), names)
 
 
 def _buckets(events: int, parallel: int) -> int:
@@ -255,7 +234,7 @@ def _unpacked(packed: pa.BinaryScalar) -> pa.Table:
 
 
 def _replayer(
-    world: Broadcast[World],
+    world: SentWorld,
     count: int,
     size: int,
     told: Callable[[Costs], dict[str, npt.NDArray[Any]]],
@@ -275,7 +254,7 @@ def _replayer(
                 f"chunk {chunk} has {len(events):,} events, but those from {first} to {end - 1} belong to it"
             )
         del rows, batches
-        replay = ChunkReplay(TableRows(state, keys), world.value)
+        replay = ChunkReplay(TableRows(state, keys), world.world())
         for begin in range(0, len(events), PIECE_EVENTS):
             found = told(replay.play(events.slice(begin, begin + PIECE_EVENTS)))
             yield pa.record_batch([pa.array(found[field.name], field.type) for field in schema], schema)

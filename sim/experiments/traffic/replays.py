@@ -29,7 +29,8 @@ from hullcast.sim.traces.trace import Where, read_info
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traffic.chunk import replay_chunk
 from hullcast.sim.traffic.rectangles import Events, StartRows
-from hullcast.sim.traffic.replay import chunks_for, replay, replay_sums, sent, sums_of
+from hullcast.sim.traffic.replay import chunks_for, replay, replay_sums, sums_of
+from hullcast.sim.traffic.sending import sent
 from hullcast.sim.traffic.world import World
 
 

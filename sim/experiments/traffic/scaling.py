@@ -26,7 +26,8 @@ from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traces.trace import read_info
-from hullcast.sim.traffic.replay import chunks_for, replay_sums, sent
+from hullcast.sim.traffic.replay import chunks_for, replay_sums
+from hullcast.sim.traffic.sending import sent
 from hullcast.sim.traffic.world import World
 
 #: The whole is this share of the trace: a section about time should not take the most of it.

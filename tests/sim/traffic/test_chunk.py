@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import pickle
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,13 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.traffic import chunk
 from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, GROUPS, REDUCED, SUMS, ChunkReplay, replay_chunk
 from hullcast.sim.traffic.rectangles import Events, StartRows, TableRows
+from hullcast.sim.traffic.sending import ALIGNED, packed, unpacked
 from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, events_of, expected, small_world, state_of, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 ROWS = st.tuples(st.integers(0, 6).map(float), st.integers(0, 4).map(float))
 CHANGES = st.lists(st.tuples(st.integers(0, 7), st.just(NOWHERE) | ROWS | ROWS | ROWS), min_size=1, max_size=25)
@@ -109,10 +115,26 @@ def test_a_change_that_changes_nothing_costs_only_where_the_server_does_not_deci
     assert not columns["rectangles"].any()
 
 
-def test_a_world_that_was_pickled_gives_the_same_and_its_arrays_are_shared_and_writable() -> None:
+def _by_file(world: World, path: Path) -> World:
+    """As Spark does it: the value of a broadcast, pickled to a file of every machine."""
+    with path.open("wb") as file:
+        pickle.dump(packed(world), file, pickle.HIGHEST_PROTOCOL)
+    with path.open("rb") as file:
+        copy = unpacked(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    path.unlink()  # as when the broadcast is destroyed
+    assert not copy.subscriptions.blocks.flags.owndata, "it lies in the file's own memory"
+    for array in (copy.subscriptions.blocks, copy.placements[0].gateways, copy.placements[0].placement.routes.links):
+        assert array.ctypes.data % ALIGNED == 0
+    return copy
+
+
+@pytest.mark.parametrize("way", [_by_file, lambda world, path: unpacked(packed(world))])
+def test_a_world_that_was_sent_gives_the_same_and_its_arrays_are_shared_and_writable(
+    way: Callable[[World, Path], World], tmp_path: Path
+) -> None:
     changes: list[Change] = [(key % 5, (float(key % 7), float(key * 3 % 5))) for key in range(30)]
     world = small_world(11).world
-    copy: World = pickle.loads(pickle.dumps(world, pickle.HIGHEST_PROTOCOL))
+    copy = way(world, tmp_path / "broadcast")
     assert table(replay_chunk(NO_STATE, events_of(changes), copy)) == table(
         replay_chunk(NO_STATE, events_of(changes), world)
     )

@@ -20,16 +20,15 @@ from hullcast.sim.traffic import replay as job
 from hullcast.sim.traffic.chunk import APPROACHES, COLUMNS, replay_chunk
 from hullcast.sim.traffic.rectangles import Events, StartRows
 from hullcast.sim.traffic.replay import (
-    SentWorld,
     check_trace,
     last_words,
     replay,
     replay_sums,
-    sent,
     states,
     sums_of,
     with_chunks,
 )
+from hullcast.sim.traffic.sending import SentWorld, sent
 from hullcast.sim.traffic.world import World
 from tests.sim.traffic.worlds import NOWHERE, Change, expected, small_world
 

@@ -1,4 +1,4 @@
-"""`hullcast sim topology`, `trace`, `traffic`, `figures`: what a workload costs on the wire, by replay on Spark."""
+"""`hullcast sim topology`, `trace`, `traffic`, `scale`, `figures`: what a workload costs on the wire, by Spark."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ SIMULATIONS: tuple[tuple[str, str, str], ...] = (
     ("topology", "make, measure and compare network topologies", "hullcast.clients.cli.commands.sim.topology"),
     ("trace", "make a trace of events: from daily prices, or synthetic", "hullcast.clients.cli.commands.sim.trace"),
     ("traffic", "replay a trace over brokers: messages, bytes, stress", "hullcast.clients.cli.commands.sim.traffic"),
+    ("scale", "measure how replays grow, for larger ones", "hullcast.clients.cli.commands.sim.scale"),
     ("figures", "reproduce published traffic figures, with a report", "hullcast.clients.cli.commands.sim.figures"),
 )
 #: Packages that a simulation cannot do without; of traces it depends on their kind.
@@ -32,6 +33,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "trace market": ("pyarrow", "pandas", "pyspark"),
     "trace table51": ("pyarrow",),
     "traffic": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
+    "scale": ("networkx", "scipy", "pyspark", "pyarrow", "psutil"),
     "figures": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
 }
 
