@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Section
-from hullcast.sim.experiments.report import goals_text, write_report
+from hullcast.sim.experiments.report import goals_text, write_report, write_reports
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
-from hullcast.sim.experiments.steps import RunFolder, write_text
+from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.output.goals import Goal
 
 S = TypeVar("S")
@@ -81,6 +81,5 @@ def run_figures(
         left_out = [f"{name}: {about} (not asked for)" for name, about in paper.sections.items() if name not in asked]
         left_out += [paper.no_data] if data is None else []
         told = goals_text(goals, paper.effort) if goals else [paper.no_goals]
-        report = out / "report.md"
-        write_text(report, write_report(paper.begin(settings, folder), sections, told, left_out, paper.cited))
-        return FiguresFound(sections, goals, report, folder.reused)
+        text = write_report(paper.begin(settings, folder), sections, told, left_out, paper.cited)
+        return FiguresFound(sections, goals, write_reports(folder.folder, text, sections), folder.reused)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from hullcast.sim.experiments.claims import Claim, Section
-from hullcast.sim.experiments.report import goals_text, write_report
+from hullcast.sim.experiments.report import goals_text, write_report, write_reports
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic.figures import WORDS, begin
 from hullcast.sim.experiments.traffic.goals import goals
@@ -29,7 +31,7 @@ def a_section(claims: list[Claim]) -> Section:
 
 
 def report(*parts: str, section: Section | None = None) -> str:
-    return write_report(parts, [section or a_section([])], [], [], "Xie (2007)")
+    return write_report(parts, [section or a_section([])], ["None."], [], "Xie (2007)")
 
 
 def test_the_report_begins_with_its_source_and_a_glossary_and_a_small_one_with_what_it_cannot_show() -> None:
@@ -135,3 +137,51 @@ def test_node_stress_is_below_10_and_in_a_tree_it_must_be(placement: str, most: 
 def test_a_claim_that_cn_s_lean_frame_would_break_shows_both_ratios() -> None:
     found = affected_claims(lines_of(CURVES | {"CN": [900.0, 900]}, [1.0, 2.0]))
     assert found[-1].ours == "15.0x to 18.0x (lean 5.8x to 7.0x)"
+
+
+VOID = ("meta", "img", "br", "hr")
+
+
+class Page(HTMLParser):
+    """What a page has: pictures, cells, and whatever it would fetch from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.images: list[dict[str, str | None]] = []
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+        assert not self.open, f"left open: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "img":
+            self.images.append(found)
+        self.fetched += [value for name, value in attrs if name in ("src", "href") and value is not None]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag in VOID or self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_is_the_report_with_its_pictures_in_it_and_needs_nothing_else(tmp_path: Path) -> None:
+    png = b"\x89PNG\r\n\x1a\nbytes"
+    picture = tmp_path / "a.png"
+    picture.write_bytes(png)
+    claims = [Claim("can", "a <b> | c", "5 & more", holds=True), Claim("tree", "a <b> | c", "**", holds=False)]
+    section = Section("x", "A figure", "A workload.", "It is so.", claims, [], {'what "it" shows': picture})
+    written = write_reports(tmp_path, write_report(["# What it <costs>"], [section], [], [], "Xie (2007)"), [section])
+    assert written.read_text().startswith("# What it <costs>\n")
+    page = Page((tmp_path / "report.html").read_text())
+    (image,) = page.images
+    assert image["alt"] == 'what "it" shows'
+    assert image["src"] == "data:image/png;base64," + b64encode(png).decode()
+    assert all(target.startswith("data:") for target in page.fetched)
+    assert "url(" not in page.text, "styles fetch nothing either"
+    for part in ("What it <costs>", "A figure", "Xie (2007): It is so.", "a <b> | c", "5 & more"):
+        assert part in page.text
