@@ -30,10 +30,10 @@ class Paper(Generic[S]):
     sections: Mapping[str, str]  # what `--only` takes, and what it means, in the order of the report
     full: S  # the sizes of the paper
     quick: S  # smaller ones, for a first look
-    seeded: Callable[[S, int], S]  # the same settings with another seed
+    seeded: Callable[[S, int, int | None], S]  # the same settings with another seed, and so many draws (None: as many)
     plain: Callable[[S], dict[str, object]]  # the settings as names and values, to be compared and written down
     steps: Callable[[S, Sequence[str], Path | None], int]  # how many steps the sections asked for take
-    measure: Callable[[ExperimentRun, S, Sequence[str], Path | None], tuple[list[Section], list[Goal]]]
+    measure: Callable[[ExperimentRun, S, Sequence[str], Path | None, bool], tuple[list[Section], list[Goal]]]
     begin: Callable[[S, RunFolder], list[str]]  # how the report begins: what was run, and its words
     effort: tuple[str, ...]  # aims of a whole run, such as its time
     no_goals: str  # said where no section that goals are judged from was asked for
@@ -70,14 +70,15 @@ def run_figures(
     data: Path | None = None,
     master: str | None = None,
     resume: bool = False,
+    keep: bool = False,
     spark: SparkSession | None = None,
 ) -> FiguresFound:
-    """Make the sections asked for, and write the report about them."""
+    """Make the sections asked for, and write the report about them. `keep`: per-event tables, in the steps' folders."""
     with (
         RunFolder(out, paper.plain(settings), resume=resume) as folder,
         ExperimentRun(folder, progress, master=master, spark=spark) as run,
     ):
-        sections, goals = paper.measure(run, settings, asked, data)
+        sections, goals = paper.measure(run, settings, asked, data, keep)
         left_out = [f"{name}: {about} (not asked for)" for name, about in paper.sections.items() if name not in asked]
         left_out += [paper.no_data] if data is None else []
         told = goals_text(goals, paper.effort) if goals else [paper.no_goals]

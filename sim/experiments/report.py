@@ -58,7 +58,8 @@ def goals_text(goals: Sequence[Goal], effort: Sequence[str] = ()) -> list[str]:
         for goal in goals
         if goal.aim in effort
     ]
-    return [summary(goals), markdown(rows), *(["; ".join(rest) + "."] if rest else [])]
+    told = ["In brackets: the worst and the best draw."] if any(goal.draws for goal in goals) else []
+    return [summary(goals), markdown(rows), *(["; ".join(rest) + "."] if rest else []), *told]
 
 
 def _marked(text: str, good: bool, given: bool) -> str:

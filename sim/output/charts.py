@@ -151,7 +151,9 @@ def _scales(grid: Any, xs: Sequence[float], x_log: bool, y_log: bool, share_y: b
     first, low, high = grid[0][0], min(xs), max(xs)
     ticks = sorted(set(xs))
     ticks = ticks if len(ticks) <= 5 else ticks[:: -(-len(ticks) // 5)]
-    if x_log:
+    if low == high:
+        first.set_xticks(ticks)  # one point: no scale to speak of
+    elif x_log:
         first.set_xscale("log")
         first.set_xlim(low * (low / high) ** 0.06, high * (high / low) ** 0.42)
         if all(float(x).is_integer() for x in xs):  # a parameter, rather than something measured

@@ -159,15 +159,14 @@ def stairs(values: Any, share: Any) -> tuple[Any, Any]:
 
 
 def at_least(stress: Sequence[Stress], placement: str, approach: str) -> tuple[Any, Any]:
-    """Values of node stress above 0, rising, and the share of all events that has at least each."""
-    mine = sorted(
-        (entry.node_stress, entry.events)
-        for entry in stress
-        if entry.placement == placement and entry.approach == approach
-    )
+    """Values of node stress above 0, rising, and the share of all events of all draws that has at least each."""
+    mine: dict[int, int] = {}
+    for entry in stress:
+        if entry.placement == placement and entry.approach == approach:
+            mine[entry.node_stress] = mine.get(entry.node_stress, 0) + entry.events
     if not mine:
         return np.empty(0), np.empty(0)
-    values, counts = np.array(mine, np.float64).T
+    values, counts = np.array(sorted(mine.items()), np.float64).T
     share = counts[::-1].cumsum()[::-1] / counts.sum()
     return values[values > 0], share[values > 0]
 

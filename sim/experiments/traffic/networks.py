@@ -124,7 +124,8 @@ class Draw:
 def drawn_world(networks: Sequence[Network], law: Law, ranges: RangeColumns, names: Sequence[str]) -> World:
     """The same subscriptions on several networks at a time: what an event affects is then found once for all.
 
-    Placements are named with the number of the network where there are several, as in `2/can`; `undrawn` undoes it.
+    Placements are named with the number of the network where there are several, as in `2/can` (so they are in tables of
+    events); `undrawn` takes such a name apart.
     """
     if len(networks) == 1:
         return networks[0].world(law, ranges, names)

@@ -62,6 +62,7 @@ class TrafficLine:
     memory_bytes: int  # peak of all processes
     cost: EventCost
     cores: int = 0  # that Spark had
+    draw: int = 0  # which of the drawn networks, from 0 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Stress:
     approach: str
     node_stress: int
     events: int
+    draw: int = 0
 
 
 def reduced(costs: DataFrame) -> pa.Table:

@@ -100,7 +100,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "99,999,999,999 subscriptions are more": ("traffic", "--subscriptions", "99999999999"),
         "'nonsense' is not a Spark master": ("traffic", "--nodes", "20", "--brokers", "3", "--master", "nonsense"),
         "control needs the AS graph of 2006; give its folder with --data DIR": ("figures", "--only", "control"),
-        "no section '5.7'; sections: 5.8, 5.9, 5.10": ("figures", "--only", "5.7"),
+        "no section '5.5'; sections: 5.2, 5.6, 5.3, 5.7": ("figures", "--only", "5.5"),
     }
     for told, words in refused.items():
         assert main(["sim", *words, "--out", str(out)]) == FAILED

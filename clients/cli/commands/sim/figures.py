@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.sim import add_run_arguments
 from hullcast.sim.experiments.traffic import ABOUT, SECTIONS
 
@@ -27,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="SECTION", help=only)
     data = "folder with real prices, fundamentals and the AS graph (default: do without)"
     parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    draws = "networks drawn, with brokers and server of their own, for medians and bands (default 5, quick: 3)"
+    parser.add_argument("--seeds", type=whole(1), metavar="N", help=draws)
+    kept = "keep the per-event table of every replay, as Parquet in the folders of the steps (large)"
+    parser.add_argument("--keep-events", action="store_true", help=kept)
     add_run_arguments(parser, out="figures", quick="smaller networks and workloads: a few minutes")
 
 
@@ -36,9 +41,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from hullcast.sim.experiments.figures import run_figures
     from hullcast.sim.experiments.traffic.figures import PAPER
 
-    settings = PAPER.seeded(PAPER.quick if arguments.quick else PAPER.full, arguments.seed)
+    settings = PAPER.seeded(PAPER.quick if arguments.quick else PAPER.full, arguments.seed, arguments.seeds)
     asked, data, out = PAPER.asked(arguments.only, arguments.data), arguments.data, arguments.out
-    how = {"data": data, "master": arguments.master, "resume": arguments.resume}
+    how = {"data": data, "keep": arguments.keep_events, "master": arguments.master, "resume": arguments.resume}
     with continuable(out), steps_bar(console, PAPER.steps(settings, asked, data)) as progress:
         found = run_figures(PAPER, settings, asked, out, progress, **how)
     show(found, console)
@@ -57,4 +62,5 @@ def show(found: FiguresFound | StudyFound, console: Console) -> None:
     goals = getattr(found, "goals", [])
     if goals:
         console.print(f"[bold]Goals[/]: {summary(goals)}")
-    console.print(f"report: {found.report} (and .html beside it)", soft_wrap=True)
+    console.print(f"report: {found.report}", soft_wrap=True)
+    console.print("beside it: report.html, the same in one file with its pictures", style="dim")
