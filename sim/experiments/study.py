@@ -25,13 +25,15 @@ from pyspark.sql import SparkSession
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.report import glossary, write_report, write_reports
-from hullcast.sim.experiments.run import ExperimentRun, StepProgress
+from hullcast.sim.experiments.run import ExperimentRun, StepProgress, cores_of
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.spark.session import watched
 
 #: The parameters of one row: names and plain values (text, whole numbers, floats).
 GridPoint = Mapping[str, Any]
 SEED = "seed"
+#: Rows for each core that one Spark job should have.
+ENOUGH = 4
 
 
 def grid(**values: Iterable[Any]) -> list[dict[str, Any]]:
@@ -130,8 +132,10 @@ def run_study(
         ExperimentRun(folder, progress, master=master, spark=spark) as run,
     ):
         rows: list[dict[str, Any]] = []
-        for each in range(seed, seed + count):
-            place = run.step(f"seed-{each}", {"points": points}, partial(_fill, run, study, points, each))
+        wanted = range(seed, seed + count)
+        measured = _Rows(run, study, points, wanted)
+        for each in wanted:
+            place = run.step(f"seed-{each}", {"points": points}, partial(measured.fill, each))
             rows += read_rows(place / "rows.parquet")
         write_rows(rows, folder.folder / f"{study.name}.parquet")
         sections = study.sections(Sweep(rows), folder.folder)
@@ -157,29 +161,48 @@ def checked(points: Sequence[GridPoint]) -> list[dict[str, Any]]:
     return [dict(point) for point in points]
 
 
-def _fill(run: ExperimentRun, study: Study, points: Sequence[GridPoint], seed: int, path: Path) -> None:
-    with watched(run.spark, run.progress.tasks):
-        write_rows(swept(run.spark, study, points, seed), path / "rows.parquet")
+class _Rows:
+    """Measures seed by seed, but with a small grid or many cores several seeds in one job, so that no core is idle."""
+
+    def __init__(self, run: ExperimentRun, study: Study, points: Sequence[GridPoint], seeds: Sequence[int]) -> None:
+        self._run, self._study, self._points, self._seeds = run, study, points, seeds
+        self._ahead: dict[int, list[dict[str, Any]]] = {}
+
+    def fill(self, seed: int, path: Path) -> None:
+        """Write the rows of a seed."""
+        if seed not in self._ahead:
+            spark = self._run.spark
+            count = -(-ENOUGH * cores_of(spark) // len(self._points))
+            with watched(spark, self._run.progress.tasks):
+                some = [each for each in self._seeds if each >= seed][:count]
+                self._ahead |= swept(spark, self._study, self._points, some)
+        write_rows(self._ahead.pop(seed), path / "rows.parquet")
 
 
-def swept(spark: SparkSession, study: Study, points: Sequence[GridPoint], seed: int) -> list[dict[str, Any]]:
-    """A row for each point, in their order: a Spark task each, the longest first, so that no core is last by far.
+def swept(
+    spark: SparkSession, study: Study, points: Sequence[GridPoint], seeds: Sequence[int]
+) -> dict[int, list[dict[str, Any]]]:
+    """By seed a row for each point, in their order: a Spark task each, the longest first, so that cores end together.
 
     RuntimeError if a row is missing, comes back twice, or has other metrics than the rest.
     """
     measure = study.measure
 
-    def one(task: tuple[int, dict[str, Any]]) -> tuple[int, dict[str, float]]:
-        number, point = task
+    def one(task: tuple[int, int, dict[str, Any]]) -> tuple[int, int, dict[str, float]]:
+        seed, number, point = task
         try:
-            return number, dict(measure(point, seed))
+            return seed, number, dict(measure(point, seed))
         except Exception as error:
             error.add_note(f"measuring {point} with seed {seed}")
             raise
 
-    tasks = sorted(enumerate(map(dict, points)), key=lambda task: -study.cost(task[1]))
+    tasks = [(seed, number, dict(point)) for seed in seeds for number, point in enumerate(points)]
+    tasks.sort(key=lambda task: -study.cost(task[2]))
     found = spark.sparkContext.parallelize(tasks, len(tasks)).map(one).collect()
-    return together(points, seed, found)
+    return {
+        seed: together(points, seed, [(number, metrics) for of, number, metrics in found if of == seed])
+        for seed in seeds
+    }
 
 
 def together(

@@ -98,7 +98,7 @@ def broken(point: GridPoint, seed: int) -> dict[str, float]:
 
 def test_an_error_says_at_which_point_and_seed(spark: SparkSession) -> None:
     with pytest.raises(Exception, match=r"(?s)no half of that.*measuring \{'n': 2\} with seed 5"):
-        swept(spark, replace(TOY, measure=broken), grid(n=[2]), 5)
+        swept(spark, replace(TOY, measure=broken), grid(n=[2]), [5])
 
 
 POINTS = grid(n=[1, 2])
