@@ -26,15 +26,16 @@ def draw(report: EngineReport, folder: Path) -> list[Path]:
     """Write the figures that the report can fill; their paths."""
     written = []
     if report.rows is not None:
-        written.append(_rows(report.rows, folder / "fig_5_6.png"))
+        written.append(draw_rows(report.rows, folder / "fig_5_6.png"))
     if report.subscriptions is not None:
-        written.append(_subscriptions(report.subscriptions, folder / "fig_5_7.png"))
+        written.append(draw_subscriptions(report.subscriptions, folder / "fig_5_7.png"))
     if report.throughput is not None:
         written.append(_throughput(report.throughput, folder / "throughput.png"))
     return written
 
 
-def _rows(section: RowsSection, path: Path) -> Path:
+def draw_rows(section: RowsSection, path: Path) -> Path:
+    """Figure 5.6."""
     lines = section.lines
     figure, axes = pyplot().subplots(figsize=SIZE, dpi=DPI, layout="constrained")
     xs = [line.rows for line in lines]
@@ -51,7 +52,8 @@ def _rows(section: RowsSection, path: Path) -> Path:
     return _finish(figure, axes, xs, path)
 
 
-def _subscriptions(section: SubscriptionsSection, path: Path) -> Path:
+def draw_subscriptions(section: SubscriptionsSection, path: Path) -> Path:
+    """Figure 5.7."""
     lines = section.lines
     figure, axes = pyplot().subplots(figsize=SIZE, dpi=DPI, layout="constrained")
     xs = [line.subscriptions for line in lines]

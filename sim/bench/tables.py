@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from hullcast.sim.bench.baselines import ceiling_subject, per_subscriber_rate, requery_us
 from hullcast.sim.bench.subjects import engine_subject, kernel_subject
-from hullcast.sim.bench.timing import in_turns, messages_per_update, ratio, us
+from hullcast.sim.bench.timing import Spread, in_turns, messages_per_update, ratio, us
 from hullcast.sim.traces.table51 import SPIKES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.sim.bench.engine import EngineSettings
-    from hullcast.sim.bench.timing import Run, Spread, Subject
+    from hullcast.sim.bench.timing import Run, Subject
 
 #: Figures of Xie (2007): messages per non-ignorable update, (S-CN, unicast).
 TABLE_5_2 = {

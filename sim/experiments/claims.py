@@ -1,9 +1,17 @@
-"""What a paper says of a figure, what we find, and whether the one agrees with the other: judged from data."""
+"""What a paper says of a figure, what we find, and whether the one agrees with the other: judged from data.
+
+Where chance has a part (which network, which workload), a statement is judged for each draw, and `over_draws` makes one
+claim of these verdicts: what the middle draw shows, from where to where the draws go, and in how many it holds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import isnan, nan
 from pathlib import Path
+
+from hullcast.sim.output.text import number
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +27,9 @@ class Claim:
     workload: str = ""  # where a section has several
     construction: str = ""  # why it could not be otherwise: what holds for that reason is not a finding
     unknown: str = ""  # why it cannot be judged
+    value: float = nan  # the number that the verdict depends on: draws are ordered by it
+    form: Callable[[float], str] = number  # how that number is written
+    draws: tuple[int, int] | None = None  # in how many draws it holds, and of how many; None: there is one
 
     @property
     def counted(self) -> bool:
@@ -37,10 +48,37 @@ class Claim:
             return f"not measurable here: {self.unknown}"
         if self.given:
             return f"by construction: {self.construction}"
+        held, of = self.draws or (int(self.holds), 1)
         if self.holds:
-            return "holds"
+            return "holds" if of == 1 else f"holds in all {of} draws"
+        told = "does not hold" if of == 1 else f"does not hold in any of {of} draws"
+        if held:
+            told = f"holds in {held} of {of} draws, and not in the others"
         detail = f" ({self.detail})" if self.detail else ""
-        return f"does not hold, because {self.because}{detail}" if self.because else "does not hold"
+        return f"{told}, because {self.because}{detail}" if self.because else told
+
+
+def over_draws(draws: Sequence[Sequence[Claim]]) -> list[Claim]:
+    """One claim of each statement, from the same statements judged for each draw; it holds if it does in all draws."""
+    return [same[0] if len(same) == 1 else _together(same) for same in zip(*draws, strict=True)]
+
+
+def _together(same: Sequence[Claim]) -> Claim:
+    first = same[0]
+    about = {(claim.subject, claim.statement, claim.workload) for claim in same}
+    assert len(about) == 1, f"draws are judged by the same statements in the same order, but here by {about}"
+    judged = sorted((claim for claim in same if not claim.unknown), key=lambda claim: claim.value)
+    if not judged:
+        return first
+    middle = judged[(len(judged) - 1) // 2]
+    failing = [claim for claim in judged if not claim.holds]
+    speaker = failing[(len(failing) - 1) // 2] if failing else middle
+    ours = middle.ours
+    ends = [middle.form(claim.value) for claim in (judged[0], judged[-1]) if not isnan(claim.value)]
+    if len(set(ends)) > 1:
+        ours += f" [{ends[0]} .. {ends[-1]}]"
+    held = (len(judged) - len(failing), len(judged))
+    return replace(speaker, ours=ours, holds=not failing, value=middle.value, draws=held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +87,8 @@ class Section:
 
     name: str
     title: str
-    workload: str  # what was replayed, in a sentence
-    paper: str  # what the paper says, in a sentence
+    workload: str  # what was run, in a sentence
+    paper: str  # what the paper says, in a sentence; empty where there is none
     claims: list[Claim]
     tables: list[Path] = field(default_factory=list)
     pictures: dict[str, Path] = field(default_factory=dict)  # by what they show, for readers who cannot see them
@@ -60,10 +98,15 @@ class Section:
     @property
     def told(self) -> str:
         """How many statements hold, in a clause; what could not be otherwise is not counted."""
-        counted = [claim.holds for claim in self.claims if claim.counted]
+        counted = [claim for claim in self.claims if claim.counted]
+        held = sum(claim.holds for claim in counted)
+        of = max((claim.draws[1] for claim in counted if claim.draws), default=1)
+        some = sum(not claim.holds and bool(claim.draws and claim.draws[0]) for claim in counted)
         given = sum(claim.given for claim in self.claims)
         unknown = sum(bool(claim.unknown) for claim in self.claims)
-        parts = [f"{sum(counted)} of {len(counted)} statements hold"] if counted else []
+        everywhere = f" in all {of} draws" if of > 1 else ""
+        parts = [f"{held} of {len(counted)} statements hold{everywhere}"] if counted else []
+        parts += [f"{some} more in some draws"] if some else []
         parts += [f"{given} more by construction"] if given else []
         parts += [f"{unknown} not measurable here"] if unknown else []
         return "; ".join(parts)

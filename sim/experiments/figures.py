@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Section
 from hullcast.sim.experiments.data import RealData
-from hullcast.sim.experiments.report import goals_text, write_report
+from hullcast.sim.experiments.report import goals_text, write_report, write_reports
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
-from hullcast.sim.experiments.steps import RunFolder, write_text
+from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.output.goals import Goal
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, reaching
@@ -34,10 +34,10 @@ class Paper(Generic[S]):
     sections: Mapping[str, str]  # what `--only` takes, and what it means, in the order of the report
     full: S  # the sizes of the paper
     quick: S  # smaller ones, for a first look
-    seeded: Callable[[S, int], S]  # the same settings with another seed
+    seeded: Callable[[S, int, int | None], S]  # the same settings with another seed, and so many draws (None: as many)
     plain: Callable[[S], dict[str, object]]  # the settings as names and values, to be compared and written down
     steps: Callable[[S, Sequence[str], RealData | None], int]  # how many steps the sections asked for take
-    measure: Callable[[ExperimentRun, S, Sequence[str], RealData | None], tuple[list[Section], list[Goal]]]
+    measure: Callable[[ExperimentRun, S, Sequence[str], RealData | None, bool], tuple[list[Section], list[Goal]]]
     begin: Callable[[S, RunFolder], list[str]]  # how the report begins: what was run, and its words
     effort: tuple[str, ...]  # aims of a whole run, such as its time
     no_goals: str  # said where no section that goals are judged from was asked for
@@ -74,20 +74,19 @@ def run_figures(
     data: RealData | None = None,
     options: SparkOptions = DEFAULT,
     resume: bool = False,
+    keep: bool = False,
     spark: SparkSession | None = None,
 ) -> FiguresFound:
-    """Make the sections asked for, and write the report about them."""
+    """Make the sections asked for, and write the report about them. `keep`: per-event tables, in the steps' folders."""
     with (
         reaching([place_of(out)], options, app="hullcast sim"),
         RunFolder(out, paper.plain(settings), resume=resume) as folder,
         ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
-        sections, goals = paper.measure(run, settings, asked, data)
+        sections, goals = paper.measure(run, settings, asked, data, keep)
         left_out = [f"{name}: {about} (not asked for)" for name, about in paper.sections.items() if name not in asked]
         left_out += [told for part, told in paper.no_data.items() if getattr(data, part, None) is None]
         told = goals_text(goals, paper.effort) if goals else [paper.no_goals]
-        write_text(
-            folder.folder / "report.md",
-            write_report(paper.begin(settings, folder), sections, told, left_out, paper.cited),
-        )
+        text = write_report(paper.begin(settings, folder), sections, told, left_out, paper.cited)
+        write_reports(folder.folder, text, sections)
         return FiguresFound(sections, goals, folder.place / "report.md", folder.reused)

@@ -1,8 +1,17 @@
-"""`report.md`: words, goals, each figure with the paper's claims and ours. Every verdict is computed."""
+"""`report.md`: words, goals, each figure with the paper's claims and ours; `report.html`: the same, with its pictures.
+
+Every verdict is computed. The page is made from the text of `report.md`, so the two say the same; it needs no other
+file and nothing from the network.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.output.goals import Goal, summary
@@ -14,11 +23,18 @@ def glossary(words: Mapping[str, str]) -> str:
     return markdown([["word", "meaning"], *([f"**{word}**", meaning] for word, meaning in words.items())])
 
 
+def write_reports(folder: Path, text: str, sections: Sequence[Section]) -> None:
+    """Write the text as `report.md` and as `report.html`."""
+    pictures = {path.name: path.read_bytes() for section in sections for path in section.pictures.values()}
+    (folder / "report.html").write_bytes(page(text, pictures).encode())
+    (folder / "report.md").write_bytes(text.encode())
+
+
 def write_report(
     begin: Sequence[str], sections: Sequence[Section], goals: Sequence[str], left_out: Sequence[str], cited: str
 ) -> str:
     """The text of the report: the paper's own beginning, its goals, what is left out, and a part for each section."""
-    parts = [*begin, "## Goals", *goals]
+    parts = [*begin, *(["## Goals", *goals] if goals else [])]
     if left_out:
         parts += ["## Left out", *(f"- {why}" for why in left_out)]
     for section in sections:
@@ -40,7 +56,8 @@ def goals_text(goals: Sequence[Goal], effort: Sequence[str] = ()) -> list[str]:
         for goal in goals
         if goal.aim in effort
     ]
-    return [summary(goals), markdown(rows), *(["; ".join(rest) + "."] if rest else [])]
+    told = ["In brackets: the worst and the best draw."] if any(goal.draws for goal in goals) else []
+    return [summary(goals), markdown(rows), *(["; ".join(rest) + "."] if rest else []), *told]
 
 
 def _marked(text: str, good: bool, given: bool) -> str:
@@ -48,9 +65,11 @@ def _marked(text: str, good: bool, given: bool) -> str:
 
 
 def _section(section: Section, cited: str) -> list[str]:
-    parts = [f"## {section.title}", section.workload, f"{cited}: {section.paper}", f"Ours: {section.told}."]
+    parts = [f"## {section.title}", section.workload]
+    parts += [f"{cited}: {section.paper}"] if section.paper else []
+    parts += [f"Ours: {section.told}."] if section.claims else []
     parts += [f"![{alt}]({path.name})" for alt, path in section.pictures.items()]
-    parts.append(_statements(section.claims))
+    parts += [_statements(section.claims)] if section.claims else []
     parts += _reasons(section.claims)
     parts += [markdown(figures) for figures in section.figures]
     parts += [f"- {note}" for note in section.notes]
@@ -69,12 +88,16 @@ def _statements(claims: Sequence[Claim]) -> str:
     rows = [["statement" if workloads == [""] else f"statement ({' / '.join(workloads)})", *columns]]
     for statement in dict.fromkeys(claim.statement for claim in claims):
         mine = [claim for claim in claims if claim.statement == statement]
-        cells = [
-            " / ".join(_marked(claim.ours, claim.holds, claim.given) for claim in mine if claim.subject == column)
-            for column in columns
-        ]
+        cells = [" / ".join(_cell(claim) for claim in mine if claim.subject == column) for column in columns]
         rows.append([statement, *cells])
     return markdown(rows)
+
+
+def _cell(claim: Claim) -> str:
+    """What was found, marked; where draws disagree, in how many it holds."""
+    held, of = claim.draws or (1, 1)
+    split = f" ({held} of {of})" if 0 < held < of else ""
+    return _marked(claim.ours, claim.holds, claim.given) + split
 
 
 def _reasons(claims: Sequence[Claim]) -> list[str]:
@@ -88,8 +111,13 @@ def _reasons(claims: Sequence[Claim]) -> list[str]:
             found.append(f"- By construction: *{statement}* ({_who(given)}): {given[0].construction}.")
         failing = [claim for claim in mine if not claim.holds]
         if failing:
-            found.append(f"- Does not hold: *{statement}*, because " + "; ".join(_because(failing)) + ".")
+            told = "Holds in some draws only" if all(_in_some(claim) for claim in failing) else "Does not hold"
+            found.append(f"- {told}: *{statement}*, because " + "; ".join(_because(failing)) + ".")
     return found
+
+
+def _in_some(claim: Claim) -> bool:
+    return claim.draws is not None and claim.draws[0] > 0
 
 
 def _because(failing: Sequence[Claim]) -> list[str]:
@@ -117,3 +145,32 @@ def _joined(parts: Iterable[str]) -> list[str]:
         else:
             found.append(part)
     return found
+
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .3rem; }
+img { max-width: 100%; height: auto; }
+.table { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; }
+th, td { border: 1px solid #ddd; padding: .3rem .55rem; text-align: left; vertical-align: top; }
+th { background: #f5f5f5; } code { background: #f5f5f5; padding: 0 .2rem; }
+"""
+
+
+def page(text: str, pictures: Mapping[str, bytes]) -> str:
+    """A report's Markdown as one HTML page; `pictures` are PNG files by the names that the text has for them."""
+    markdown_it = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown_it.parse(text)
+    for token in tokens:
+        for child in token.children or ():
+            if child.type == "image":
+                content = pictures[str(child.attrs["src"])]
+                child.attrs["src"] = f"data:image/png;base64,{b64encode(content).decode()}"
+    body = markdown_it.renderer.render(tokens, markdown_it.options, {})
+    body = body.replace("<table>", '<div class="table"><table>').replace("</table>", "</table></div>")
+    title = escape(text.partition("\n")[0].lstrip("# "))
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        f'<meta name="viewport" content="width=device-width">\n<style>{_STYLE}</style>\n</head>\n'
+        f"<body>\n{body}</body>\n</html>\n"
+    )

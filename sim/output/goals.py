@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.table import Table
@@ -21,6 +21,7 @@ class Goal:
     share: float
     where: str = ""  # such as workload and placement
     construction: str = ""  # why it could not be missed: what holds for that reason is not counted as reached
+    draws: tuple[int, int] | None = None  # in how many draws it is reached, and of how many; None: there is one
 
     @property
     def name(self) -> str:
@@ -42,6 +43,21 @@ class Goal:
         return {name: getattr(self, name) for name in ("name", "target", "measured", "share", "passed")}
 
 
+def goals_over_draws(draws: Sequence[Sequence[Goal]]) -> list[Goal]:
+    """One goal of each aim, from the same aims judged for each draw: reached if it is in all of them."""
+    return [same[0] if len(same) == 1 else _together(same) for same in zip(*draws, strict=True)]
+
+
+def _together(same: Sequence[Goal]) -> Goal:
+    ordered = sorted(same, key=lambda goal: goal.share)
+    worst, middle = ordered[0], ordered[(len(ordered) - 1) // 2]
+    # Of the ends the figure alone, without what stands beside it in brackets.
+    ends = list(dict.fromkeys(goal.measured.partition(" (")[0] for goal in (ordered[0], ordered[-1])))
+    measured = middle.measured + (f" [{ends[0]} .. {ends[1]}]" if len(ends) > 1 else "")
+    reached = (sum(goal.passed for goal in same), len(same))
+    return replace(middle, measured=measured, share=worst.share, construction=worst.construction, draws=reached)
+
+
 def share_under(value: float, limit: float) -> float:
     """The share reached, of an aim to stay strictly below a limit."""
     return limit / value if value > 0 and value != limit else (0.999 if value == limit else float("inf"))
@@ -60,7 +76,9 @@ def goals_table(goals: Sequence[Goal]) -> Table:
 def summary(goals: Sequence[Goal]) -> str:
     """How many are reached, which are missed and which could not be, in few sentences."""
     counted = [goal for goal in goals if not goal.given]
-    parts = [f"{sum(goal.passed for goal in counted)} of {len(counted)} goals are reached."]
+    of = max((goal.draws[1] for goal in goals if goal.draws), default=1)
+    everywhere = f" in all {of} draws" if of > 1 else ""
+    parts = [f"{sum(goal.passed for goal in counted)} of {len(counted)} goals are reached{everywhere}."]
     missed = [goal for goal in counted if not goal.passed]
     if missed:
         aims = dict.fromkeys(goal.aim for goal in missed)
@@ -83,4 +101,6 @@ def _grouped(aim: str, missed: Sequence[Goal], goals: Sequence[Goal]) -> str:
     ends = list(dict.fromkeys((mine[0].measured, mine[-1].measured)))
     asked = sum(goal.aim == aim for goal in goals)
     who = f"all {asked}" if len(mine) == asked else ", ".join(goal.where for goal in mine)
-    return f"{aim}: {' to '.join(ends)} instead of {mine[0].target}" + (f", {who}" if asked > 1 else "")
+    some = [goal.draws for goal in mine if goal.draws is not None and goal.draws[0]]
+    reached = f" (reached in {', '.join(f'{held} of {of}' for held, of in some)} draws)" if some else ""
+    return f"{aim}: {' to '.join(ends)} instead of {mine[0].target}" + (f", {who}" if asked > 1 else "") + reached

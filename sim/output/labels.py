@@ -56,7 +56,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class NamePlace:
     """Where a name goes, and the point of the line it belongs to."""
 
     box: Box
@@ -75,14 +75,14 @@ def dense(course: Points) -> Points:
     return np.concatenate(parts)
 
 
-def place_names(lines: Sequence[Named], bounds: Box, others: Sequence[Points] = ()) -> list[Spot]:
+def place_names(lines: Sequence[Named], bounds: Box, others: Sequence[Points] = ()) -> list[NamePlace]:
     """A place for each line's name: right of its end, moved up or down where needed, or at its start.
 
     The flattest line chooses first. `others` are courses that have no name, but that names keep away from as well.
     """
     courses = [dense(line.course) for line in lines]
     obstacles = np.concatenate([*courses, *(dense(course) for course in others)])
-    chosen: dict[int, Spot] = {}
+    chosen: dict[int, NamePlace] = {}
     for i in sorted(range(len(lines)), key=lambda i: float(np.ptp(lines[i].course[:, 1]))):
         rest = [j for j in range(len(lines)) if j != i]
         # Another line begins, or ends, here too and is named here or may be: a name here could be of either.
@@ -95,7 +95,7 @@ def place_names(lines: Sequence[Named], bounds: Box, others: Sequence[Points] = 
             for at_start in (False, True)
         }
 
-        def cost(option: tuple[float, Spot], unclear: dict[bool, bool] = unclear) -> float:
+        def cost(option: tuple[float, NamePlace], unclear: dict[bool, bool] = unclear) -> float:
             moved, place = option
             box = place.box
             found = moved + (_AT_START if place.at_start else 0.0) + (_UNCLEAR if unclear[place.at_start] else 0.0)
@@ -118,7 +118,7 @@ def _beside(one: Box, other: Box) -> bool:
     return one.left <= other.right and other.left <= one.right
 
 
-def _options(line: Named) -> list[tuple[float, Spot]]:
+def _options(line: Named) -> list[tuple[float, NamePlace]]:
     """Places to choose from, each with how far it is from where a name goes best."""
     (start_x, start_y), (end_x, end_y) = line.course[0], line.course[-1]
     half = line.height / 2
@@ -126,14 +126,14 @@ def _options(line: Named) -> list[tuple[float, Spot]]:
     for right in (GAP, 2 * GAP, 4 * GAP, 8 * GAP):
         for up in range(-_FAR, _FAR + 1, 3):
             box = Box(end_x + right, end_y + up - half, end_x + right + line.width, end_y + up + half)
-            found.append((abs(up) + right - GAP, Spot(box, (float(end_x), float(end_y)), at_start=False)))
+            found.append((abs(up) + right - GAP, NamePlace(box, (float(end_x), float(end_y)), at_start=False)))
     for up in range(-_FAR, _FAR + 1, 3):
         box = Box(start_x, start_y + up - half, start_x + line.width, start_y + up + half)
-        found.append((float(abs(up)), Spot(box, (float(start_x), float(start_y)), at_start=True)))
+        found.append((float(abs(up)), NamePlace(box, (float(start_x), float(start_y)), at_start=True)))
     return found
 
 
-def name_lines(axes: Any) -> list[Spot]:
+def name_lines(axes: Any) -> list[NamePlace]:
     """Write the names of all lines in a panel that have one; when all else in it has its place."""
     figure = axes.figure
     renderer = figure.canvas.get_renderer()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import median
 
 from rich import box
 from rich.table import Table
@@ -41,6 +42,12 @@ def span(values: Sequence[float]) -> str:
 def factor_span(ratios: Sequence[float]) -> str:
     """The same for factors."""
     return _ends(factor(min(ratios)), factor(max(ratios)))
+
+
+def middle(values: Sequence[float], form: Callable[[float], str] = number) -> str:
+    """The median, and where values differ from where to where they go: `50.0 [45.1 .. 52.0]`."""
+    ends = [form(min(values)), form(max(values))]
+    return form(median(values)) + (f" [{ends[0]} .. {ends[1]}]" if ends[0] != ends[1] else "")
 
 
 def _ends(low: str, high: str) -> str:

@@ -3,11 +3,17 @@
 from hullcast.sim import XIE
 
 ABOUT = (
-    "Figures 5.8 (ignorable updates), 5.9 (affected subscriptions) and 5.10 (a stock market), and node "
-    f"stress, of {XIE}, for four ways of placing subscriptions at brokers."
+    "Tables 5.2 and 5.3 and Figures 5.6 and 5.7 (the server), 5.8 (ignorable updates), 5.9 (affected subscriptions) "
+    f"and 5.10 (a stock market), and node stress, of {XIE}; traffic for four ways of placing subscriptions at brokers, "
+    "on several networks."
 )
 #: What `--only` takes, and what it means. The order is the report's.
 SECTIONS = {
+    "5.2": "messages of the server by the number of rows",
+    "5.6": "time of the server by the number of rows",
+    "5.3": "messages of the server by the number of subscriptions",
+    "5.7": "time of the server by the number of subscriptions",
+    "networks": "where the server is in each of the networks drawn",
     "5.8": "traffic by the share of ignorable updates",
     "5.9": "traffic by the number of affected subscriptions",
     "5.10": "traffic of a stock market by the number of subscriptions",

@@ -10,9 +10,25 @@ from typing import Any
 import numpy as np
 
 from hullcast.sim.experiments.traffic.judging import AGGREGATED, NET, SERVER_NET, UNICAST, curve, placements_of
+from hullcast.sim.experiments.traffic.networks import Draw
 from hullcast.sim.experiments.traffic.summary import Stress, TrafficLine
-from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, INK, ORANGE, PINK, pyplot, save
-from hullcast.sim.output.labels import name_lines
+from hullcast.sim.output.charts import (
+    BLUE,
+    DPI,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PINK,
+    BandCurve,
+    Panel,
+    draw_panels,
+    finish,
+    format_axes,
+    panels,
+    pyplot,
+    save,
+)
 from hullcast.sim.output.text import short
 
 # A mark each, for readers who print in grey.
@@ -29,7 +45,6 @@ TITLES = {
     "tree-nearest": "tree, nearest gateway",
     "tree-random": "tree, random gateway",
 }
-PANEL = (3.7, 3.3)
 LEFT = 0.8  # where an axis of whole numbers begins
 
 
@@ -49,94 +64,66 @@ def draw_curves(
 ) -> Path:
     """A row of panels for each workload: `value` against `x`, both axes shared, y logarithmic; below all its source."""
     columns = [name for name in placements_of([line for _, lines in rows for line in lines]) if name != "can-greedy"]
-    figure, grid = _panels(len(rows), len(columns))
+    grid = []
     for i, (name, lines) in enumerate(rows):
-        for j, placement in enumerate(columns):
-            axes = grid[i][j]
-            _curves(axes, lines, placement, x, value)
-            if i == 0:
-                axes.set_title(TITLES.get(placement, placement), fontsize=10, color=INK)
-            if goal is not None:
-                _goal(axes, *goal, told=j == len(columns) - 1)
-        grid[i][0].set_ylabel(f"{name}\n{y_label}" if name else y_label)
-    for axes in grid[-1]:
-        axes.set_xlabel(x_label)
-    _scales(grid, [x(line) for _, lines in rows for line in lines], x_log)
-    _formats(grid, x_format, short)
-    for axes in grid.flat:
-        axes.tick_params(colors=INK, labelsize=8.5)
-    if source:
-        figure.supxlabel(fill(source, 50 * len(columns)), fontsize=7.5, color=GREY)
-    return _finish(figure, grid, title, path)
-
-
-def _panels(rows: int, columns: int) -> tuple[Any, Any]:
-    size, shared = (PANEL[0] * columns, PANEL[1] * rows + 0.7), {"sharex": True, "sharey": True, "squeeze": False}
-    figure, grid = pyplot().subplots(rows, columns, figsize=size, dpi=DPI, layout="constrained", **shared)
-    return figure, grid
-
-
-def _formats(grid: Any, x_format: Callable[[float], str], y_format: Callable[[float], str]) -> None:
-    for axes in grid.flat:
-        axes.xaxis.set_major_formatter(lambda value, _: x_format(value))
-        axes.yaxis.set_major_formatter(lambda value, _: y_format(value))
-        axes.grid(alpha=0.22, lw=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-
-
-def _finish(figure: Any, grid: Any, title: str, path: Path) -> Path:
-    """With each line's name beside it, when all else has its place."""
-    figure.suptitle(title, fontsize=12, color=INK)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the panels stay where they are, and layout is not done once more for the names
-    for axes in grid.flat:
-        axes.autoscale(False)
-        name_lines(axes)
-    return save(figure, path)
+        grid.append(
+            [
+                Panel(
+                    TITLES.get(placement, placement) if i == 0 else "",
+                    _curves(lines, placement, x, value),
+                    (f"{fill(name, 32)}\n{y_label}" if name else y_label) if j == 0 else "",
+                    (goal[0], goal[1] if j == len(columns) - 1 else "") if goal is not None else None,
+                )
+                for j, placement in enumerate(columns)
+            ]
+        )
+    return draw_panels(grid, path, title=title, x_label=x_label, x_log=x_log, x_format=x_format, source=source)
 
 
 def _curves(
-    axes: Any,
     lines: Sequence[TrafficLine],
     placement: str,
     x: Callable[[TrafficLine], float],
     value: Callable[[TrafficLine], float],
-) -> None:
+) -> list[BandCurve]:
     """Each approach; with the CAN also S-CN as it is where rectangles enter greedily, if that was measured."""
 
-    def plot(of: str, approach: str, **style: Any) -> None:
-        points = sorted((x(line), value(line)) for line in curve(lines, of, approach))
-        if points:
-            axes.plot(*zip(*points, strict=True), **style)
+    def points(of: str, approach: str) -> list[tuple[float, list[float]]]:
+        found: dict[float, list[float]] = {}
+        for line in curve(lines, of, approach):
+            found.setdefault(x(line), []).append(value(line))
+        return list(found.items())
 
-    for approach, (colour, mark, name) in STYLES.items():
-        plot(placement, approach, marker=mark, ms=4, color=colour, lw=1.6, label=name)
+    curves = [BandCurve(name, points(placement, of), colour, mark) for of, (colour, mark, name) in STYLES.items()]
     if placement == "can":
-        plot("can-greedy", SERVER_NET, marker="o", ms=3, color=GREEN, lw=1.0, ls="--", label="S-CN, greedy")
+        curves.append(BandCurve("S-CN, greedy", points("can-greedy", SERVER_NET), GREEN, "o", thin=True))
+    return curves
 
 
-def _scales(grid: Any, xs: Sequence[float], x_log: bool) -> None:
-    """Room for the names at the right."""
-    axes, low, high = grid[0][0], min(xs), max(xs)
-    axes.set_yscale("log")
-    if x_log:
-        axes.set_xscale("log")
-        axes.set_xlim(low * (low / high) ** 0.06, high * (high / low) ** 0.42)
-    else:
-        axes.set_xlim(low - 0.05 * (high - low), high + 0.42 * (high - low))
-        ticks = sorted(set(xs))
-        axes.set_xticks(ticks if len(ticks) <= 5 else ticks[:: -(-len(ticks) // 5)])
-    low, high = axes.get_ylim()
-    axes.set_ylim(low / 1.5, high * 1.5)
-
-
-def _goal(axes: Any, level: float, words: str, *, told: bool) -> None:
-    axes.axhline(level, color=GREY, ls=":", lw=1.2)
-    if told:
+def draw_servers(draws: Sequence[Draw], path: Path) -> Path:
+    """For each draw how far its brokers are from all others, as a line of quantiles, and where the server is on it."""
+    figure, axes = pyplot().subplots(figsize=(8.0, 1.6 + 0.34 * len(draws)), dpi=DPI, layout="constrained")
+    for row, draw in enumerate(draws):
+        low, q1, middle, q3, high = draw.quantiles
+        axes.plot((low, high), (row, row), color="#dddddd", lw=2, zorder=1)
+        axes.plot((q1, q3), (row, row), color=GREY, lw=6, solid_capstyle="butt", zorder=2)
+        axes.plot(middle, row, "|", color=INK, ms=12, zorder=3)
+        axes.plot(draw.distance, row, "o", color=ORANGE, ms=8, zorder=4)
         axes.annotate(
-            words, (0.985, level), xycoords=("axes fraction", "data"), xytext=(0, -3), textcoords="offset points",
-            fontsize=8, color=GREY, va="top", ha="right", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            f"{draw.rank:.0%}", (draw.distance, row), xytext=(0, 7), textcoords="offset points", ha="center",
+            fontsize=8, color=ORANGE,
         )  # fmt: skip
+    axes.set_yticks(range(len(draws)), [f"seed {draw.seed}" for draw in draws])
+    axes.set_ylim(len(draws) - 0.4, -0.7)
+    axes.set_xlabel("mean latency to all brokers")
+    axes.set_title(
+        "Where the server is (dot): the share of brokers that are nearer to all others than it is", fontsize=10
+    )
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(colors=INK, length=0)
+    told = "Grey: all brokers of the draw, from the least to the greatest, with quartiles and median"
+    figure.supxlabel(told, fontsize=7.5, color=GREY)
+    return save(figure, path)
 
 
 def draw_stress(stress: Sequence[Stress], path: Path, *, title: str, goal: float, fanout: int) -> Path:
@@ -146,7 +133,7 @@ def draw_stress(stress: Sequence[Stress], path: Path, *, title: str, goal: float
     """
     there = {entry.placement for entry in stress}
     columns = [name for name in TITLES if name in there and name != "can-greedy"]
-    figure, grid = _panels(1, len(columns))
+    figure, grid = panels(1, len(columns))
     for axes, placement in zip(grid[0], columns, strict=True):
         for approach, (colour, _, name) in STYLES.items():
             values, share = at_least(stress, placement, approach)
@@ -162,8 +149,8 @@ def draw_stress(stress: Sequence[Stress], path: Path, *, title: str, goal: float
     first.set_ylim(first.get_ylim()[0] / 2, 2)
     first.annotate(f"goal: below {goal:g}", (goal, 0.96), xycoords=("data", "axes fraction"), xytext=(4, 0),
                    textcoords="offset points", fontsize=8, color=GREY)  # fmt: skip
-    _formats(grid, short, lambda value: f"{100 * value:g} %")
-    return _finish(figure, grid, title, path)
+    format_axes(grid, short, lambda value: f"{100 * value:g} %")
+    return finish(figure, grid, title, path)
 
 
 def stairs(values: Any, share: Any) -> tuple[Any, Any]:
@@ -172,15 +159,14 @@ def stairs(values: Any, share: Any) -> tuple[Any, Any]:
 
 
 def at_least(stress: Sequence[Stress], placement: str, approach: str) -> tuple[Any, Any]:
-    """Values of node stress above 0, rising, and the share of all events that has at least each."""
-    mine = sorted(
-        (entry.node_stress, entry.events)
-        for entry in stress
-        if entry.placement == placement and entry.approach == approach
-    )
+    """Values of node stress above 0, rising, and the share of all events of all draws that has at least each."""
+    mine: dict[int, int] = {}
+    for entry in stress:
+        if entry.placement == placement and entry.approach == approach:
+            mine[entry.node_stress] = mine.get(entry.node_stress, 0) + entry.events
     if not mine:
         return np.empty(0), np.empty(0)
-    values, counts = np.array(mine, np.float64).T
+    values, counts = np.array(sorted(mine.items()), np.float64).T
     share = counts[::-1].cumsum()[::-1] / counts.sum()
     return values[values > 0], share[values > 0]
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
-from hullcast.sim.experiments.claims import Section
+from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.data import RealData
 from hullcast.sim.experiments.figures import Paper
 from hullcast.sim.experiments.report import glossary
 from hullcast.sim.experiments.run import ExperimentRun
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic import SECTIONS
+from hullcast.sim.experiments.traffic.charts import draw_servers
 from hullcast.sim.experiments.traffic.goals import EFFORT, goals
 from hullcast.sim.experiments.traffic.inputs import check_prices, check_topology
 from hullcast.sim.experiments.traffic.market import (
@@ -25,15 +27,22 @@ from hullcast.sim.experiments.traffic.market import (
     measure_market,
     stress_section,
 )
-from hullcast.sim.experiments.traffic.networks import frame_sizes
+from hullcast.sim.experiments.traffic.networks import MOST_DRAWS, Draw, frame_sizes
 from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.scaling import STEPS as SCALING_STEPS
 from hullcast.sim.experiments.traffic.scaling import scaling_section
+from hullcast.sim.experiments.traffic.server import server_sections
 from hullcast.sim.experiments.traffic.settings import FULL, QUICK, FigureSettings
-from hullcast.sim.experiments.traffic.shares import affected_section, ignorable_section
+from hullcast.sim.experiments.traffic.shares import affected_section, ignorable_section, shares_steps
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.output.goals import Goal
+from hullcast.sim.output.text import number
+from hullcast.sim.spark.storage import Place
 
+#: A server is an outlier if fewer or more of the brokers than these are nearer to all others than it is.
+USUAL = (0.05, 0.95)
+#: Sections that need no network.
+SERVER = {"5.2", "5.3", "5.6", "5.7"}
 #: The words of the report, for readers who have seen nothing else.
 WORDS = {
     "event": "a change of one row of a table, here a new price of a stock; x is the column that ranges are about, y "
@@ -57,6 +66,7 @@ WORDS = {
     "can-greedy": "the same, but a message reaches its first zone from neighbour to neighbour instead of directly",
     "tree-content": "brokers form a tree below the server; the gateway is the owner of the range's zone, as in `can`",
     "tree-nearest, tree-random": "the same tree; the gateway is the broker nearest to the user, or any broker",
+    "draw": "one of the networks: which nodes are brokers, which of them is the server, and where gateways are",
     "fanout": "how many children a broker of a tree has at most",
     "node stress, link stress": "the most frames that one broker sends, or that cross one physical link, for one event",
     "bytes x links": "the bytes of every frame, times the physical links on its path",
@@ -68,18 +78,28 @@ def steps(settings: FigureSettings, asked: Sequence[str], data: RealData | None)
     """How many steps the sections take: the network, Spark, and each section's own."""
     market = market_steps(settings, data.prices if data is not None else None)
     count = {
-        "5.8": 2 * len(settings.ignorable),
-        "5.9": 2 * len(settings.spikes),
+        "5.2": 1,
+        "5.6": 0 if "5.2" in asked else 1,
+        "5.3": 1,
+        "5.7": 0 if "5.3" in asked else 1,
+        "networks": 1,
+        "5.8": shares_steps(len(settings.ignorable)),
+        "5.9": shares_steps(len(settings.spikes)),
         "5.10": market,
         "stress": 0 if "5.10" in asked else market,
         "control": 3 if data is not None and data.topology is not None else 0,
         "scaling": SCALING_STEPS,
     }
-    return 2 + sum(count[name] for name in asked)
+    return (2 if _replayed(asked) else 0) + sum(count[name] for name in asked)
+
+
+def _replayed(asked: Sequence[str]) -> bool:
+    """Whether any section needs the network."""
+    return not set(asked) <= SERVER
 
 
 def measure(
-    run: ExperimentRun, settings: FigureSettings, asked: Sequence[str], data: RealData | None
+    run: ExperimentRun, settings: FigureSettings, asked: Sequence[str], data: RealData | None, keep: bool
 ) -> tuple[list[Section], list[Goal]]:
     """The sections, and the goals that Figure 5.10 or node stress let us judge."""
     prices, topology = (data.prices, data.topology) if data is not None else (None, None)
@@ -88,11 +108,14 @@ def measure(
         check_topology(topology, settings.network)
     if prices is not None and of_market and prices.is_local:
         check_prices(prices)
-    replays = Replays(run, settings.network)
-    replays.prepare()
+    replays = Replays(run, settings.network, draws=settings.seeds, keep=keep)
+    if _replayed(asked):
+        replays.prepare()
     inputs = market_inputs(replays, settings, prices) if of_market else []
     found: dict[str, Section] = {}
     judged: list[Goal] = []
+    if "networks" in asked:
+        found["networks"] = networks_section(replays)
     if "5.8" in asked:
         found["5.8"] = ignorable_section(replays, settings)
     if "5.9" in asked:
@@ -106,9 +129,46 @@ def measure(
             found["stress"] = stress_section(replays, market)
     if "control" in asked and topology is not None:
         found["control"] = control_section(replays, settings, topology)
+    found |= server_sections(run, settings.engine, asked)  # last, without Spark beside it
     if "scaling" in asked:
         found["scaling"] = scaling_section(replays, settings)
     return [found[name] for name in asked if name in found], judged
+
+
+def networks_section(replays: Replays) -> Section:
+    """Where the server of each draw is among its brokers: a remote one makes S-UN expensive, and every tree deep."""
+
+    def make(path: Place) -> None:
+        drawn = [asdict(replays.network(draw=draw).draw()) for draw in range(replays.draws)]
+        (path / "draws.json").write_bytes(json.dumps(drawn, indent=1).encode())
+
+    place = replays.run.step("networks", {}, make, what="where the servers are")
+    draws = [Draw(**told) for told in json.loads((place / "draws.json").read_bytes())]
+    picture = draw_servers(draws, replays.run.folder.folder / "networks.png")
+    rows = [["seed", "mean latency to a broker", "of the median broker", "brokers that are nearer", "links to a broker",
+             "of the median broker"]]  # fmt: skip
+    for draw in draws:
+        latency = [number(draw.distance), number(draw.quantiles[2])]
+        rows.append([str(draw.seed), *latency, f"{draw.rank:.1%}", number(draw.links), number(draw.links_median)])
+    return Section(
+        "networks",
+        "Networks: where the server is",
+        f"{replays.settings.brokers:,} of {replays.settings.nodes:,} nodes are brokers, one of them is the server, all "
+        "drawn with equal chance. The latency between two brokers is that of the shortest path; a server that is far "
+        "from all others makes more bytes cross more links, above all with S-UN, which sends everything itself.",
+        "",
+        over_draws([[_usual(draw)] for draw in draws]),
+        pictures={"Mean latency of the server to all brokers, among that of all brokers, a row for each draw": picture},
+        figures=[rows],
+    )
+
+
+def _usual(draw: Draw) -> Claim:
+    low, high = USUAL
+    statement = f"(ours) the server is no outlier: {low:.0%} to {high:.0%} of the brokers are nearer to all others"
+    because, far = "it was drawn so", f"{draw.rank:.1%}"
+    holds = low <= draw.rank <= high
+    return Claim("", statement, far, holds, because, far, value=draw.rank, form="{:.1%}".format)
 
 
 def begin(settings: FigureSettings, folder: RunFolder) -> list[str]:
@@ -119,7 +179,7 @@ def begin(settings: FigureSettings, folder: RunFolder) -> list[str]:
         "# What a workload costs on the wire",
         f"The traffic figures of {XIE}, chapter 5, reproduced by simulation; below it is called Xie (2007). This is "
         f"{form}: {network.nodes:,} nodes of a network like the Internet (INET), {network.brokers:,} brokers, trees "
-        f"with fanout {network.fanout}, seed {network.seed}. All replays together took {_minutes(folder):.1f} minutes.",
+        f"with fanout {network.fanout}. {_drawn(settings)} All replays together took {_minutes(folder):.1f} minutes.",
         *([] if settings.full else _small(settings)),
         "## Words",
         glossary(WORDS),
@@ -127,6 +187,18 @@ def begin(settings: FigureSettings, folder: RunFolder) -> list[str]:
         "the tables **bold** is what misses its goal or does not hold, *italic* what holds by construction and is not "
         "counted. How it is simulated: sim/SIMULATION.md.",
     ]
+
+
+def _drawn(settings: FigureSettings) -> str:
+    first, draws = settings.network.seed, settings.seeds
+    if draws == 1:
+        return f"One network was drawn (seed {first}); how much depends on the draw cannot be seen."
+    return (
+        f"{draws} networks were drawn (seeds {first} to {first + draws - 1}), each with brokers, server and gateways "
+        f"of its own; workload and subscriptions are the same on all (seed {first}). Figures are those of the draw in "
+        "the middle; in brackets from where to where the draws go, in a statement with several figures for the one "
+        "that decides. A statement *holds* if it does in every draw."
+    )
 
 
 def _small(settings: FigureSettings) -> list[str]:
@@ -156,12 +228,19 @@ def _minutes(folder: RunFolder) -> float:
     return seconds / 60
 
 
+def _seeded(settings: FigureSettings, seed: int, seeds: int | None) -> FigureSettings:
+    draws = settings.seeds if seeds is None else seeds
+    if draws > MOST_DRAWS:
+        raise UsageError(f"--seeds {draws}: one pass replays at most {MOST_DRAWS} networks")
+    return replace(settings, network=replace(settings.network, seed=seed), seeds=draws)
+
+
 PAPER = Paper(
     cited="Xie (2007)",
     sections=SECTIONS,
     full=FULL,
     quick=QUICK,
-    seeded=lambda settings, seed: replace(settings, network=replace(settings.network, seed=seed)),
+    seeded=_seeded,
     plain=lambda settings: asdict(settings) | frame_sizes(),
     steps=steps,
     measure=measure,

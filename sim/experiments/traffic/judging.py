@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.claims import Claim, over_draws
 from hullcast.sim.experiments.traffic.summary import EventCost, TrafficLine
-from hullcast.sim.output.text import growth, number
+from hullcast.sim.output.text import growth, middle, number
 from hullcast.sim.traffic.sizes import wire_sizes
 
 SERVER_NET, UNICAST, AGGREGATED, NET = "S-CN", "S-UN", "S-UN aggregated", "CN"
@@ -24,6 +24,27 @@ BY_CONTENT = ("can", "tree-content")
 #: Why some statements could not fail, and why some do.
 FLOODS = "a CAN sends to all zones that a message meets, whether or not a subscription there is affected"
 DEAR = "a change takes many frames to reach all gateways with an affected subscription"
+
+
+def by_draw(lines: Iterable[TrafficLine]) -> list[list[TrafficLine]]:
+    """The lines of each drawn network."""
+    found: dict[int, list[TrafficLine]] = {}
+    for line in lines:
+        found.setdefault(line.draw, []).append(line)
+    return [found[draw] for draw in sorted(found)]
+
+
+def judged(
+    lines: Sequence[TrafficLine], claims: Callable[[Sequence[TrafficLine]], list[Claim]], workload: str = ""
+) -> list[Claim]:
+    """The statements about these lines, judged for each drawn network."""
+    found = over_draws([claims(mine) for mine in by_draw(lines)])
+    return [replace(claim, workload=workload) for claim in found] if workload else found
+
+
+def grew(value: float) -> str:
+    """A growth, such as 1.04x: two decimals, for it is compared with 1.25 and the like."""
+    return f"{value:.2f}x"
 
 
 def curve(lines: Iterable[TrafficLine], placement: str, approach: str) -> list[TrafficLine]:
@@ -53,20 +74,27 @@ def spread_of(cost: EventCost) -> str:
 def flat_net(placement: str, net: Sequence[float]) -> Claim:
     """That CN is flat."""
     varies, why = growth(net), "what CN sends depends on a row's x alone"
-    told = f"varies by {varies:.2f}x"
-    return Claim(placement, "CN is flat", told, varies <= FLAT, f"it varies by more than {FLAT}x", construction=why)
+    because, told = f"it varies by more than {FLAT}x", f"varies by {grew(varies)}"
+    return Claim(placement, "CN is flat", told, varies <= FLAT, because, construction=why, value=varies, form=grew)
 
 
 def figures_of(lines: Sequence[TrafficLine], show: Callable[[TrafficLine], str]) -> list[list[str]]:
-    """Bytes per event of each approach by placement, at the first point and at the last; all are in the Parquet."""
+    """Bytes per event of each approach by placement, at the first point and at the last; all are in the Parquet.
+
+    Of several draws it is the median, and in brackets from where to where they go.
+    """
     rows: list[list[str]] = []
     for placement in placements_of(lines):
+        points = curve(lines, placement, SERVER_NET)
         if not rows:
-            points = curve(lines, placement, SERVER_NET)
             ends = " and at ".join(dict.fromkeys(show(points[i]) for i in (0, -1)))
             rows.append([f"bytes at {ends}", *APPROACHES])
-        along = bytes_along(lines, placement, *APPROACHES)
-        rows.append([placement, *(", ".join(map(number, [values[0], *values[1:][-1:]])) for values in along)])
+        cells = []
+        for approach in APPROACHES:
+            mine = curve(lines, placement, approach)
+            ends_x = dict.fromkeys((mine[0].x, mine[-1].x))
+            cells.append(", ".join(middle([line.cost.bytes for line in mine if line.x == x]) for x in ends_x))
+        rows.append([placement, *cells])
     return rows
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 from hullcast.sim import XIE
 from hullcast.sim.experiments.claims import Claim, Section
@@ -28,6 +30,8 @@ from hullcast.sim.experiments.traffic.judging import (
     bytes_along,
     curve,
     figures_of,
+    grew,
+    judged,
     lean_note,
     lean_share,
     leaner,
@@ -38,7 +42,7 @@ from hullcast.sim.experiments.traffic.networks import WITH_GREEDY, Law
 from hullcast.sim.experiments.traffic.replays import Measured, Point, Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings
 from hullcast.sim.experiments.traffic.summary import Stress, TrafficLine, write_lines, write_stress
-from hullcast.sim.output.text import factor, factor_span, growth, number, short, span, times
+from hullcast.sim.output.text import factor, factor_span, growth, middle, number, short, span, times
 
 EVENTS, STOCKS, NOT_IGNORABLE = 338_415, 3_053, 0.117  # of the trace of Xie (2007)
 ORDERS = 100.0  # "orders of magnitude" are two at least
@@ -95,7 +99,7 @@ def market_section(replays: Replays, found: MarketRun) -> Section:
     table, picture, links = folder / "fig_5_10.parquet", folder / "fig_5_10.png", folder / "fig_5_10_links.png"
     write_lines(lines, table)
     rows = [(given.workload, found.of(given)) for given in inputs]
-    source = f"reproduces Figure 5.10 of {XIE}, with another workload: the original one is not available"
+    source = f"Reproduces Figure 5.10 of {XIE}, with another workload: the original one is not available"
     draw_curves(
         rows,
         picture,
@@ -116,7 +120,11 @@ def market_section(replays: Replays, found: MarketRun) -> Section:
         value=lambda line: line.cost.byte_links,
     )
     real, lean = (
-        [claim for given in inputs for claim in market_claims(found.of(given, those), given.workload)]
+        [
+            claim
+            for given in inputs
+            for claim in judged(found.of(given, those), partial(market_claims, workload=given.workload))
+        ]
         for those in (lines, leaner(lines))
     )
     shown: list[list[str]] = []
@@ -172,16 +180,19 @@ def market_claims(lines: Sequence[TrafficLine], workload: str) -> list[Claim]:
                 f"{most.changing / most.events:.1%} of the events are not ignorable, and {DEAR}",
                 spread_of(most),
                 workload,
+                value=max(ours),
             ),
             Claim(
                 placement,
                 f"S-CN does not depend on the number of subscriptions (at most {FLAT}x)",
-                f"{growth(ours):.2f}x",
+                grew(growth(ours)),
                 growth(ours) <= FLAT,
                 "more subscriptions are at more gateways, so a change takes more frames",
                 f"{number(costs[0].messages_changing)} to {number(costs[-1].messages_changing)}",
                 workload,
                 FLOODS if placement.startswith("can") else "",
+                value=growth(ours),
+                form=grew,
             ),
             Claim(
                 placement,
@@ -191,6 +202,8 @@ def market_claims(lines: Sequence[TrafficLine], workload: str) -> list[Claim]:
                 DEAR,
                 spread_of(most),
                 workload,
+                value=min(below_net),
+                form=factor,
             ),
             Claim(
                 placement,
@@ -200,6 +213,8 @@ def market_claims(lines: Sequence[TrafficLine], workload: str) -> list[Claim]:
                 f"S-UN grows with the number of subscriptions, and {ORDERS:.0f}x needs many",
                 _reached(lines, below_unicast),
                 workload,
+                value=min(below_unicast),
+                form=factor,
             ),
         ]
     return found
@@ -228,7 +243,7 @@ def stress_section(replays: Replays, found: MarketRun) -> Section:
         "event sends none). With S-UN the server sends all frames. The Parquet has the distributions, that of 5.10 "
         "link stress.",
         "Node stress of S-CN never rises above 10.",
-        [stress_claim(line, fanout) for line in lines if line.cost.approach == SERVER_NET],
+        judged(lines, lambda mine: [stress_claim(line, fanout) for line in mine if line.cost.approach == SERVER_NET]),
         [table],
         {"Share of events by node stress, a panel for each placement": picture},
         [_stress_table(lines)],
@@ -236,14 +251,19 @@ def stress_section(replays: Replays, found: MarketRun) -> Section:
 
 
 def _stress_table(lines: Sequence[TrafficLine]) -> list[list[str]]:
-    """Mean, p99 and most of the node stress of each approach; of S-CN and CN also the link stress."""
+    """Mean, p99 and most of the node stress of each approach; of S-CN and CN also the link stress.
+
+    Of several draws: the median of the means, the greatest p99 and the most of all.
+    """
     links = (SERVER_NET, NET)
     rows = [["mean / p99 / most", *APPROACHES, *(f"links: {name}" for name in links)]]
     for placement in placements_of(lines):
-        cost = {line.cost.approach: line.cost for line in lines if line.cost.placement == placement}
-        node = [(c.node_stress, c.node_stress_p99, c.node_stress_max) for c in map(cost.__getitem__, APPROACHES)]
-        link = [(c.link_stress, c.link_stress_p99, c.link_stress_max) for c in map(cost.__getitem__, links)]
-        rows.append([placement, *(f"{number(mean)} / {p99:,} / {most:,}" for mean, p99, most in (*node, *link))])
+        cells = []
+        for kind, approach in (*(("node", name) for name in APPROACHES), *(("link", name) for name in links)):
+            costs = [line.cost for line in curve(lines, placement, approach)]
+            mean, p99, most = ([getattr(c, f"{kind}_stress{end}") for c in costs] for end in ("", "_p99", "_max"))
+            cells.append(f"{number(median(mean))} / {max(p99):,} / {max(most):,}")
+        rows.append([placement, *cells])
     return rows
 
 
@@ -260,6 +280,8 @@ def stress_claim(line: TrafficLine, fanout: int) -> Claim:
         DEAR if cost.node_stress >= STRESS else once,
         spread_of(cost),
         construction=bounded(cost.placement, fanout, most),
+        value=most,
+        form="{:,.0f}".format,
     )
 
 
@@ -277,18 +299,24 @@ def control_section(replays: Replays, settings: FigureSettings, file: NetworkFil
     compared = APPROACHES[:3]
     figures = [[f"bytes x links: {', '.join(dict.fromkeys(line.topology for line in lines))}", *compared]]
     for placement in placements_of(lines):
-        pairs = [_byte_links(lines, placement, name) for name in compared]
-        figures.append([placement, *(", ".join(map(number, pair)) for pair in pairs)])
+        cells = [[_byte_links(mine, placement, name) for mine in _by_topology(lines)] for name in compared]
+        figures.append([placement, *(", ".join(map(middle, pair)) for pair in cells)])
     return Section(
         "control",
         f"Control: {file.label}",
         f"{given.workload}, {short(count)} subscriptions, the same number of brokers, over both topologies. "
         "Nodes without places in the file are placed at random in the same plane.",
         "uses INET only. What it says should not depend on the generator.",
-        control_claims(lines),
+        judged(lines, control_claims),
         [table],
         figures=[figures],
     )
+
+
+def _by_topology(lines: Sequence[TrafficLine]) -> list[list[TrafficLine]]:
+    return [
+        [line for line in lines if line.topology == name] for name in dict.fromkeys(line.topology for line in lines)
+    ]
 
 
 def control_claims(lines: Sequence[TrafficLine]) -> list[Claim]:
@@ -302,7 +330,8 @@ def control_claims(lines: Sequence[TrafficLine]) -> list[Claim]:
             apart = growth(ratio)
             statement = f"{approach} / S-CN in bytes x links is similar on both (at most {ALIKE}x apart)"
             told = ", ".join(factor(value) for value in ratio)
-            found.append(Claim(placement, statement, told, apart <= ALIKE, f"the two differ by {apart:.2f}x"))
+            because = f"the two differ by {apart:.2f}x"
+            found.append(Claim(placement, statement, told, apart <= ALIKE, because, value=apart, form=grew))
     return found
 
 

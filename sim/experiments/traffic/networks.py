@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from hullcast.network.wire.arrays import Floats
+from hullcast.network.wire.arrays import Floats, Narrow
 from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.overlay.placement import Placement, choose_brokers, place
@@ -89,10 +89,63 @@ class Network:
 
     def world(self, law: Law, ranges: RangeColumns, names: Sequence[str] = PLACEMENTS) -> World:
         """These subscriptions on each of the placements."""
+        return World.of(ranges.low, ranges.high, self.populated(law, ranges, names), self.sizes)
+
+    def populated(self, law: Law, ranges: RangeColumns, names: Sequence[str]) -> list[tuple[Placement, Narrow]]:
+        """The placements, each with the gateways of these subscriptions."""
         points = np.stack((ranges.low, ranges.high), axis=1)
         placed = [self.placement(name, law) for name in names]
-        gateways = [placement.gateways(points, self.settings.seed) for placement in placed]
-        return World.of(ranges.low, ranges.high, list(zip(placed, gateways, strict=True)), self.sizes)
+        return [(placement, placement.gateways(points, self.settings.seed)) for placement in placed]
+
+    def draw(self) -> Draw:
+        """Where its server is."""
+        latency, links = self.routes.latency, np.diff(self.routes.starts).reshape(2 * (len(self.routes.nodes),))
+        others = max(len(self.routes.nodes) - 1, 1)
+        far, hops = latency.sum(axis=1) / others, links.sum(axis=1) / others
+        quantiles = tuple(np.quantile(far, (0.0, 0.25, 0.5, 0.75, 1.0)).tolist())
+        return Draw(
+            self.settings.seed, float(far[0]), float((far[1:] < far[0]).mean()), quantiles, float(hops[0]),
+            float(np.median(hops)),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Where the server of one drawn network is, by its mean distance to the other brokers."""
+
+    seed: int
+    distance: float  # latency
+    rank: float  # the share of the brokers that are nearer to all others than the server is
+    quantiles: tuple[float, ...]  # of that distance over all brokers: least, quartiles, greatest
+    links: float  # physical links to a broker, mean
+    links_median: float  # the same of the broker in the middle
+
+
+def drawn_world(networks: Sequence[Network], law: Law, ranges: RangeColumns, names: Sequence[str]) -> World:
+    """The same subscriptions on several networks at a time: what an event affects is then found once for all.
+
+    Placements are named with the number of the network where there are several, as in `2/can` (so they are in tables of
+    events); `undrawn` takes such a name apart.
+    """
+    if len(networks) == 1:
+        return networks[0].world(law, ranges, names)
+    placed = [
+        (replace(placement, name=f"{number}{_OF_DRAW}{placement.name}"), gateways)
+        for number, network in enumerate(networks)
+        for placement, gateways in network.populated(law, ranges, names)
+    ]
+    return World.of(ranges.low, ranges.high, placed, networks[0].sizes)
+
+
+def undrawn(name: str) -> tuple[int, str]:
+    """The number of the network, and the name of the placement."""
+    number, _, placement = name.rpartition(_OF_DRAW)
+    return int(number or 0), placement
+
+
+_OF_DRAW = "/"
+#: Placements of a world are numbered in one byte, and there are up to five for each draw.
+MOST_DRAWS = 25
 
 
 def frame_sizes() -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -11,7 +11,7 @@ import numpy as np
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.run import ExperimentRun, PeakMemory, cores_of, kept
 from hullcast.sim.experiments.steps import file_mark
-from hullcast.sim.experiments.traffic.networks import Law, Network, build_network
+from hullcast.sim.experiments.traffic.networks import Law, Network, build_network, drawn_world, undrawn
 from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.experiments.traffic.summary import (
     Stress,
@@ -60,17 +60,27 @@ class Measured:
 class Replays:
     """Replays of one run. Networks are made when a step first needs them, and kept."""
 
-    def __init__(self, run: ExperimentRun, settings: NetworkSettings, *, chunks: int | None = None) -> None:
-        self.run, self.settings = run, settings
-        self._chunks = chunks
+    def __init__(
+        self,
+        run: ExperimentRun,
+        settings: NetworkSettings,
+        *,
+        chunks: int | None = None,
+        draws: int = 1,
+        keep: bool = False,
+    ) -> None:
+        """`draws`: networks, all replayed in one pass. `keep`: the per-event table of every step."""
+        self.run, self.settings, self.draws = run, settings, draws
+        self._chunks, self._keep = chunks, keep
         self._warm = False
-        self._networks: dict[Path | None, Network] = {}
+        self._networks: dict[tuple[Path | None, int], Network] = {}
 
-    def network(self, topology: Path | None = None) -> Network:
-        """The network over INET's topology, or over the one in a file."""
-        if topology not in self._networks:
-            self._networks[topology] = build_network(self.settings, topology)
-        return self._networks[topology]
+    def network(self, topology: Path | None = None, draw: int = 0) -> Network:
+        """A network over INET's topology, or over the one in a file; each draw has a seed of its own."""
+        if (topology, draw) not in self._networks:
+            drawn = replace(self.settings, seed=self.settings.seed + draw)
+            self._networks[topology, draw] = build_network(drawn, topology)
+        return self._networks[topology, draw]
 
     def prepare(self, topology: Path | None = None) -> None:
         """Make the network and start Spark for a new run, so that what is missing is reported before the first step."""
@@ -86,7 +96,9 @@ class Replays:
 
         UsageError, and no step, if the result does not hold every event of the trace.
         """
-        settings = {
+        keep = keep or self._keep
+        settings: dict[str, object] = {
+            **({"events": "kept"} if keep else {}),
             "workload": point.workload,
             "trace": asdict(read_info(point.trace)),
             "law": asdict(point.law),
@@ -107,12 +119,13 @@ class Replays:
         return world
 
     def _measure(self, point: Point, path: Place, keep: bool) -> None:
-        info, network, spark = read_info(point.trace), self.network(point.topology), self.run.spark
+        info, spark = read_info(point.trace), self.run.spark
+        networks = [self.network(point.topology, draw) for draw in range(self.draws)]
         if info.events < 1:
             raise UsageError(f"the trace {point.trace} has no events")
         begun = perf_counter()
         ranges = point.law.ranges(point.subscriptions, root=self.settings.seed)
-        world = network.world(point.law, ranges, point.placements)
+        world = drawn_world(networks, point.law, ranges, point.placements)
         seconds = perf_counter() - begun
         self.warmed(world)
         begun = perf_counter()
@@ -126,8 +139,12 @@ class Replays:
                 sums = replay_sums(spark, events, given, chunks=chunks, expected=expected)
             found, stress = summarize(verified(sums.toArrow(), given.names, info.events))
         seconds += perf_counter() - begun
-        about = (point.workload, network.topology.name, point.x, point.subscriptions, info.start)
+        about = (point.workload, networks[0].topology.name, point.x, point.subscriptions, info.start)
         measured = (self.settings.brokers, seconds, memory.peak_bytes)
-        lines = [TrafficLine(*about, *measured, cost, cores_of(spark)) for cost in found]
+        lines = []
+        for cost in found:
+            draw, name = undrawn(cost.placement)
+            lines.append(TrafficLine(*about, *measured, replace(cost, placement=name), cores_of(spark), draw))
+        entries = [(entry, *undrawn(entry.placement)) for entry in stress]
         write_lines(lines, path / "lines.parquet")
-        write_stress(stress, path / "stress.parquet")
+        write_stress([replace(e, placement=name, draw=draw) for e, draw, name in entries], path / "stress.parquet")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hullcast.sim.bench.engine import FULL as ENGINE
+from hullcast.sim.bench.engine import EngineSettings
 from hullcast.sim.overlay.tree import FANOUT
 
 
@@ -22,7 +24,8 @@ class NetworkSettings:
 class FigureSettings:
     """All that decides what the figures show."""
 
-    network: NetworkSettings = NetworkSettings()
+    network: NetworkSettings = NetworkSettings()  # the first; its seed is that of workload and subscriptions, too
+    seeds: int = 5  # networks drawn: topology, brokers, server and gateways, of the seeds from the first one's on
     subscriptions: int = 500_000  # of 5.8 and 5.9
     rows: int = 50_000  # of 5.8 and 5.9
     events: int = 200_000  # of 5.8 and 5.9, each point; Table 5.1's
@@ -31,6 +34,7 @@ class FigureSettings:
     growing: tuple[int, ...] = (100_000, 200_000, 300_000, 400_000, 500_000)  # subscriptions of 5.10
     stocks: int = 3_053
     days: int = 60
+    engine: EngineSettings = ENGINE  # of 5.2, 5.3, 5.6 and 5.7
     full: bool = True  # the sizes that goals speak of
 
 
@@ -44,5 +48,15 @@ QUICK = FigureSettings(
     spikes=(0.005, 0.02, 0.05),
     growing=(10_000, 30_000, 50_000),
     days=4,
+    seeds=3,
+    engine=EngineSettings(
+        rows=(10_000, 20_000, 100_000),
+        sweep=(100_000, 200_000, 400_000),
+        rounds=5,
+        updates=10_000,
+        unicast_updates=1_500,
+        curve=(),
+        requeries=10,
+    ),
     full=False,
 )

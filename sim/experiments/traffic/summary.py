@@ -59,6 +59,7 @@ class TrafficLine:
     memory_bytes: int  # peak of all processes
     cost: EventCost
     cores: int = 0  # that Spark had
+    draw: int = 0  # which of the drawn networks, from 0 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Stress:
     approach: str
     node_stress: int
     events: int
+    draw: int = 0
 
 
 def verified(sums: pa.Table, names: Sequence[str], events: int) -> pa.Table:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.experiments.traffic.charts import STYLES, at_least, draw_curves, draw_stress, draw_summary, stairs
+from hullcast.sim.experiments.traffic.charts import (
+    STYLES,
+    _curves,
+    at_least,
+    draw_curves,
+    draw_servers,
+    draw_stress,
+    draw_summary,
+    stairs,
+)
+from hullcast.sim.experiments.traffic.networks import Draw
 from hullcast.sim.experiments.traffic.summary import Stress
+from hullcast.sim.output.charts import BandCurve, Panel, band_of, band_words, draw_panels
 from tests.sim.experiments.builders import lines_of
 
 if TYPE_CHECKING:
@@ -60,3 +72,34 @@ def test_pictures_are_written(tmp_path: Path) -> None:
 def test_a_picture_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write"):
         draw_summary(lines_of({"CN": [1.0, 2]}, [1.0, 2.0]), tmp_path / "nowhere" / "d.png")
+
+
+def test_a_band_goes_from_the_least_to_the_greatest_and_with_many_draws_leaves_out_the_ends() -> None:
+    assert band_of([3.0, 1.0, 2.0]) == (1.0, 2.0, 3.0)
+    assert band_of([5.0]) == (5.0, 5.0, 5.0)
+    low, middle, high = band_of([float(i) for i in range(101)])
+    assert (low, middle, high) == (10.0, 50.0, 90.0)
+    assert band_words([BandCurve("a", [(1.0, [2.0])])]) == ""
+    assert "median of 3 draws; bands: from the least" in band_words([BandCurve("a", [(1.0, [2.0, 3.0, 4.0])])])
+    assert "10th to the 90th" in band_words([BandCurve("a", [(1.0, [2.0] * 10)])])
+
+
+def test_the_lines_of_a_chart_have_the_values_of_all_draws() -> None:
+    lines = [
+        replace(line, draw=draw) for draw in (0, 1) for line in lines_of({"CN": [10.0 + draw, 20.0 + draw]}, [1.0, 2.0])
+    ]
+    curves = {curve.label: curve for curve in _curves(lines, "can", lambda line: line.x, lambda line: line.cost.bytes)}
+    assert curves["CN"].points == [(1.0, [10.0, 11.0]), (2.0, [20.0, 21.0])]
+    assert curves["S-CN"].points == []
+
+
+def test_stress_is_pooled_over_the_draws() -> None:
+    stress = [Stress("can", "CN", 2, 10), Stress("can", "CN", 2, 30, draw=1), Stress("can", "CN", 0, 40, draw=1)]
+    values, share = at_least(stress, "can", "CN")
+    assert (values.tolist(), share.tolist()) == ([2], [0.5])
+
+
+def test_a_chart_of_one_point_and_a_chart_of_servers_are_pictures(tmp_path: Path) -> None:
+    one = draw_panels([[Panel("p", [BandCurve("a", [(1.0, [2.0, 3.0])])])]], tmp_path / "a.png", title="t", x_label="x")
+    draws = [Draw(seed, 5.0 + seed, 0.5, (1.0, 4.0, 5.0, 6.0, 9.0), 3.0, 3.5) for seed in (0, 1)]
+    assert all(path.read_bytes().startswith(PNG) for path in (one, draw_servers(draws, tmp_path / "b.png")))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hullcast.sim.experiments.claims import Claim
+from hullcast.sim.experiments.claims import Claim, over_draws
 from hullcast.sim.experiments.traffic.goals import goals
 from hullcast.sim.experiments.traffic.judging import lean_note, lean_share, leaner
 from hullcast.sim.experiments.traffic.market import control_claims, market_claims
@@ -14,7 +14,7 @@ from hullcast.sim.experiments.traffic.scaling import Timing, scaling_claims
 from hullcast.sim.experiments.traffic.settings import FULL
 from hullcast.sim.experiments.traffic.shares import affected_claims, ignorable_claims
 from hullcast.sim.experiments.traffic.summary import TrafficLine
-from hullcast.sim.output.goals import summary
+from hullcast.sim.output.goals import Goal, goals_over_draws, summary
 from hullcast.sim.output.text import factor, factor_span, growth, number, times
 from tests.sim.experiments.builders import a_line, lines_of
 
@@ -257,3 +257,51 @@ def test_small_arithmetic() -> None:
     assert [number(value) for value in (0, 0.421, 8.06, 9.997, 97.4, 99.97, 12_345.6)] == [
         *("0", "0.42", "8.06", "10.0", "97.4", "100", "12,346"),
     ]
+
+
+def draw(value: float, subject: str = "can", **other: str) -> Claim:
+    told = f"{value:.1f}x on average"
+    return Claim(subject, "small", told, value < 3, f"it is {value:g}", value=value, form=factor, **other)  # type: ignore[arg-type]  # texts only
+
+
+def test_over_draws_the_middle_one_speaks_with_the_range_and_in_how_many_it_holds() -> None:
+    (claim,) = over_draws([[draw(value)] for value in (2.0, 9.0, 1.5, 2.5, 4.0)])
+    assert (claim.ours, claim.holds, claim.draws) == ("2.5x on average [1.5x .. 9.0x]", False, (3, 5))
+    assert claim.verdict == "holds in 3 of 5 draws, and not in the others, because it is 4"
+    (none,) = over_draws([[draw(value)] for value in (4.0, 5.0, 6.0)])
+    assert none.verdict == "does not hold in any of 3 draws, because it is 5"
+    (all_,) = over_draws([[draw(value)] for value in (1.0, 1.0)])
+    assert (all_.ours, all_.verdict) == ("1.0x on average", "holds in all 2 draws"), "nothing to tell of a range"
+    assert over_draws([[draw(1.0)]]) == [draw(1.0)], "one draw is as it was"
+
+
+def test_what_holds_by_construction_does_so_in_all_draws_or_is_said_to_fail() -> None:
+    (given,) = over_draws([[draw(value, construction="it must")] for value in (1.0, 2.0)])
+    assert (given.given, given.verdict) == (True, "by construction: it must")
+    (failing,) = over_draws([[draw(value, construction="it must")] for value in (1.0, 5.0)])
+    assert failing.verdict == "holds in 1 of 2 draws, and not in the others, because it is 5"
+    assert failing.counted
+
+
+def test_draws_that_cannot_be_judged_do_not_count() -> None:
+    (claim,) = over_draws([[draw(1.0, unknown="noise")], [draw(2.0)], [draw(5.0)]])
+    assert claim.draws == (1, 2)
+    (unknown,) = over_draws([[draw(1.0, unknown="noise")], [draw(2.0, unknown="noise")]])
+    assert unknown.verdict == "not measurable here: noise"
+
+
+def test_draws_are_judged_by_the_same_statements() -> None:
+    with pytest.raises(AssertionError, match="the same statements in the same order"):
+        over_draws([[draw(1.0)], [draw(1.0, "tree-random")]])
+
+
+def test_goals_are_reached_if_they_are_in_every_draw() -> None:
+    def goal(share: float) -> Goal:
+        return Goal("bytes", "< 100", f"{100 / share:.0f} (p99 3)", share)
+
+    (found,) = goals_over_draws([[goal(share)] for share in (2.0, 0.8, 4.0)])
+    assert (found.measured, found.passed, found.draws) == ("50 (p99 3) [125 .. 25]", False, (2, 3))
+    assert summary([found]) == (
+        "0 of 1 goals are reached in all 3 draws. Missed: bytes: 50 (p99 3) [125 .. 25] instead of < 100 "
+        "(reached in 2 of 3 draws)."
+    )

@@ -118,7 +118,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(tmp_path: Path, capsys: pytest.
         "figures whole has 3 nodes, so it can have": ("figures", "--topology", str(whole), "--only", "control"),
         "figures line 1: it has no column 9": ("figures", "--topology", str(whole), "--columns", "1,9"),
         "figures --columns is about the file of a network": ("figures", "--columns", "1,9"),
-        "no section '5.7'; sections: 5.8, 5.9, 5.10": ("figures", "--only", "5.7"),
+        "no section '5.5'; sections: 5.2, 5.6, 5.3, 5.7": ("figures", "--only", "5.5"),
     }
     for told, words in refused.items():
         assert main(["sim", *words, "--out", str(out)]) == FAILED

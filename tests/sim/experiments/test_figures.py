@@ -20,7 +20,7 @@ SECTIONS = {"1": "how doubling grows", "2": "how it does not"}
 
 
 def measure(
-    run: ExperimentRun, start: int, asked: Sequence[str], data: RealData | None
+    run: ExperimentRun, start: int, asked: Sequence[str], data: RealData | None, keep: bool
 ) -> tuple[list[Section], list[Goal]]:
     def double(path: Place) -> None:
         (path / "n").write_text(str(2 * start))
@@ -37,7 +37,7 @@ PAPER = Paper[int](
     sections=SECTIONS,
     full=1_000,
     quick=3,
-    seeded=lambda start, seed: start + seed,
+    seeded=lambda start, seed, seeds: start + seed,
     plain=lambda start: {"start": start},
     steps=lambda start, asked, data: 1,
     measure=measure,

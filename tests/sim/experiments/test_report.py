@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from hullcast.sim.bench.engine import EngineSettings
+from hullcast.sim.bench.tables import TABLE_5_2, RowsSection, UpdateCost
+from hullcast.sim.bench.timing import Spread
 from hullcast.sim.experiments.claims import Claim, Section
-from hullcast.sim.experiments.report import goals_text, write_report
+from hullcast.sim.experiments.report import goals_text, write_report, write_reports
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic.figures import WORDS, begin
 from hullcast.sim.experiments.traffic.goals import goals
 from hullcast.sim.experiments.traffic.inputs import Input
-from hullcast.sim.experiments.traffic.judging import figures_of
+from hullcast.sim.experiments.traffic.judging import figures_of, judged
 from hullcast.sim.experiments.traffic.market import MarketRun, stress_claim, workloads_table
+from hullcast.sim.experiments.traffic.server import messages_by_rows
 from hullcast.sim.experiments.traffic.settings import FULL, QUICK
-from hullcast.sim.experiments.traffic.shares import affected_claims
+from hullcast.sim.experiments.traffic.shares import STEP, VARIANTS, affected_claims, differences
 from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.spark.storage import Place
+from hullcast.sim.traces.table51 import Mix
 from tests.sim.experiments.builders import a_line, lines_of
 
 CURVES = {"S-CN": [50.0, 60], "CN": [9_000.0, 9_000], "S-UN": [2_000.0, 9_000], "S-UN aggregated": [900.0, 4_000]}
@@ -30,7 +37,7 @@ def a_section(claims: list[Claim]) -> Section:
 
 
 def report(*parts: str, section: Section | None = None) -> str:
-    return write_report(parts, [section or a_section([])], [], [], "Xie (2007)")
+    return write_report(parts, [section or a_section([])], ["None."], [], "Xie (2007)")
 
 
 def test_the_report_begins_with_its_source_and_a_glossary_and_a_small_one_with_what_it_cannot_show() -> None:
@@ -136,3 +143,126 @@ def test_node_stress_is_below_10_and_in_a_tree_it_must_be(placement: str, most: 
 def test_a_claim_that_cn_s_lean_frame_would_break_shows_both_ratios() -> None:
     found = affected_claims(lines_of(CURVES | {"CN": [900.0, 900]}, [1.0, 2.0]))
     assert found[-1].ours == "15.0x to 18.0x (lean 5.8x to 7.0x)"
+
+
+VOID = ("meta", "img", "br", "hr")
+
+
+class Page(HTMLParser):
+    """What a page has: pictures, cells, and whatever it would fetch from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.images: list[dict[str, str | None]] = []
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+        assert not self.open, f"left open: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "img":
+            self.images.append(found)
+        self.fetched += [value for name, value in attrs if name in ("src", "href") and value is not None]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag in VOID or self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_is_the_report_with_its_pictures_in_it_and_needs_nothing_else(tmp_path: Path) -> None:
+    png = b"\x89PNG\r\n\x1a\nbytes"
+    picture = tmp_path / "a.png"
+    picture.write_bytes(png)
+    claims = [Claim("can", "a <b> | c", "5 & more", holds=True), Claim("tree", "a <b> | c", "**", holds=False)]
+    section = Section("x", "A figure", "A workload.", "It is so.", claims, [], {'what "it" shows': picture})
+    write_reports(tmp_path, write_report(["# What it <costs>"], [section], [], [], "Xie (2007)"), [section])
+    assert (tmp_path / "report.md").read_text().startswith("# What it <costs>\n")
+    page = Page((tmp_path / "report.html").read_text())
+    (image,) = page.images
+    assert image["alt"] == 'what "it" shows'
+    assert image["src"] == "data:image/png;base64," + b64encode(png).decode()
+    assert all(target.startswith("data:") for target in page.fetched)
+    assert "url(" not in page.text, "styles fetch nothing either"
+    for part in ("What it <costs>", "A figure", "Xie (2007): It is so.", "a <b> | c", "5 & more"):
+        assert part in page.text
+
+
+def test_tables_give_the_median_of_the_draws_and_where_they_go() -> None:
+    lines = [
+        replace(line, draw=draw)
+        for draw, more in enumerate((0.0, 5.0, 20.0))
+        for line in lines_of(CURVES | {"S-CN": [50.0 + more, 60.0]}, [1.0, 2.0])
+    ]
+    assert figures_of(lines, lambda line: f"{line.x:g}")[1][:3] == [
+        "can",
+        "55.0 [50.0 .. 70.0], 60.0",
+        "9,000, 9,000",
+    ]
+
+
+def test_statements_of_several_networks_are_judged_for_each() -> None:
+    lines = [
+        replace(line, draw=draw)
+        for draw, net in enumerate((900.0, 300.0, 950.0))
+        for line in lines_of(CURVES | {"CN": [net, net]}, [1.0, 2.0])
+    ]
+    found = judged(lines, affected_claims, "a workload")
+    close = next(claim for claim in found if "close to 10x" in claim.statement)
+    assert (close.draws, close.holds, close.workload) == ((2, 3), False, "a workload")
+    assert close.ours == "15.0x to 18.0x (lean 5.8x to 7.0x) [5.0x .. 15.8x]"
+    text = report(section=a_section(found))
+    assert "**15.0x to 18.0x (lean 5.8x to 7.0x) [5.0x .. 15.8x]** (2 of 3)" in text
+    assert "- Holds in some draws only: *S-CN is close to 10x below CN (at least 8x)*, because" in text
+
+
+def test_the_time_of_a_pass_is_shared_by_its_networks() -> None:
+    curves = {"S-CN": [50.0], "CN": [900.0], "S-UN": [9_000.0]}
+    lines = lines_of(curves, [500_000.0], events=338_415, brokers=1_000, seconds=900.0)
+    lines += [replace(line, draw=1) for line in lines]
+    (time,) = (goal for goal in goals(lines) if goal.aim == "time")
+    assert (time.measured, time.passed) == ("7.5 min for each of 2 networks", True)
+
+
+def test_both_variants_of_the_workload_are_valid_at_every_share_and_the_report_says_what_differs() -> None:
+    ours, walk = VARIANTS
+    for share in FULL.ignorable:
+        mix = Mix(spikes=0.0, ignorable=share)
+        assert ours.mix(mix) == mix
+        walking = walk.mix(mix)
+        assert (walking.ignorable, walking.step) == (share, STEP)
+        assert walking.inserts == pytest.approx(0.05 * (1 - share))
+    lines = lines_of(CURVES, [1.0, 2.0])
+    fewer = [replace(line, cost=replace(line.cost, rectangles=0.1, affected=7.0)) for line in lines]
+    assert [row[1:] for row in differences({ours: lines, walk: fewer})[1:]] == [
+        ["2.00", "50.0", "10%"],
+        ["1.00", "7.00", "10%"],
+    ]
+
+
+def test_the_tables_of_the_server_stand_beside_the_published_ones(tmp_path: Path) -> None:
+    even = Spread(1.0, 1.0, 1.0)
+
+    def line(rows: int, messages: float, told: float, grown: Spread = even) -> UpdateCost:
+        ratio = Spread(3.0, 3.1, 3.2)
+        return UpdateCost(
+            rows, 500_000, messages, told, None, None, 1.0, 3.1, ratio, grown, None, None, TABLE_5_2.get(rows)
+        )
+
+    settings = EngineSettings()
+    good = RowsSection((line(20_000, 2.08, 700), line(100_000, 2.2, 660)), ())
+    section = messages_by_rows(good, settings, tmp_path)
+    assert [claim.verdict for claim in section.claims] == ["holds"] * 3
+    assert section.figures[0][1:] == [
+        ["20,000", "2.08", "2.10", "700", "726"],
+        ["100,000", "2.20", "2.22", "660", "654"],
+    ]
+    bad = RowsSection((line(20_000, 1.0, 90), line(100_000, 2.2, 660)), ())
+    assert not any(claim.holds for claim in messages_by_rows(bad, settings, tmp_path).claims)
+    few = messages_by_rows(good, replace(settings, subscriptions=1_000), tmp_path).claims[1]
+    assert few.verdict.startswith("not measurable here: the table has 500,000, and this run 1,000")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no t
 import pytest
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.engine import EngineSettings
 from hullcast.sim.experiments.data import NetworkFile, Prices, RealData, collected
 from hullcast.sim.experiments.figures import run_figures
 from hullcast.sim.experiments.run import ExperimentRun, kept
@@ -22,6 +24,7 @@ from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.experiments.traffic.workload import TrafficSettings, run_traffic
+from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.columns import reading_of
 from hullcast.sim.traces.synthetic import table51_trace
@@ -42,6 +45,19 @@ TINY = FigureSettings(
     growing=(50, 100),
     stocks=30,
     days=2,
+    seeds=2,
+    engine=EngineSettings(
+        rows=(200, 400),
+        subscriptions=300,
+        fewest_rows=200,
+        sweep=(100, 400),
+        rounds=2,
+        updates=200,
+        unicast_updates=100,
+        batch=50,
+        curve=(),
+        requeries=5,
+    ),
     full=False,
 )
 
@@ -65,28 +81,39 @@ class Told:
 def test_a_run_that_was_broken_off_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run_figures(PAPER, TINY, ["5.8"], out, Told("5.8-0.80"), spark=spark)
+        run_figures(PAPER, TINY, ["5.8"], out, Told("5.8-0.80"), keep=True, spark=spark)
     told = Told()
-    found = run_figures(PAPER, TINY, ["5.8"], out, told, resume=True, spark=spark)
+    found = run_figures(PAPER, TINY, ["5.8"], out, told, resume=True, keep=True, spark=spark)
     assert found.reused == ["trace-ignorable-0.00", "5.8-0.00", "trace-ignorable-0.80"]
+    assert "5.8-walk-0.80" in told.begun
     assert len(told.begun) == PAPER.steps(TINY, ["5.8"], None)
     lines = read_lines(out / "fig_5_8.parquet")
-    assert len(lines) == 2 * 4 * 4
+    assert len(lines) == 2 * 2 * 2 * 4 * 4, "points, variants, draws, placements and approaches"
+    assert Counter(line.draw for line in lines) == {0: 64, 1: 64}
     assert {line.cores for line in lines} == {2}
     shares = {line.x: 1 - line.cost.changing / line.cost.events for line in lines}
     assert shares[0.0] == 0.0
     assert shares[0.8] > 0.6
     (out / "steps" / "5.8-0.00" / "lines.parquet").write_bytes(b"PAR1")
-    again = run_figures(PAPER, TINY, ["5.8"], out, Told(), resume=True, spark=spark)
+    again = run_figures(PAPER, TINY, ["5.8"], out, Told(), resume=True, keep=True, spark=spark)
     assert "5.8-0.00" not in again.reused
     assert "5.8-0.80" in again.reused
     assert "nor --data was given" in again.report.read_text()
+    # The events that were kept are those that were counted.
+    for step in ("5.8-0.80", "5.8-walk-0.00"):
+        table = pq.read_table(out / "steps" / step / "events").to_pandas()
+        assert len(table) == 60 * 2 * 4 * 4
+        assert set(table["placement"]) == {f"{draw}/{name}" for draw in (0, 1) for name in PLACEMENTS}
+        of = {(line.draw, line.cost.placement, line.cost.approach): line.cost.bytes
+              for line in read_lines(out / "steps" / step / "lines.parquet")}  # fmt: skip
+        mine = table[(table["placement"] == "1/can") & (table["approach"] == "CN")]
+        assert mine["bytes"].mean() == pytest.approx(of[1, "can", "CN"])
 
 
 @pytest.mark.slow
 def test_a_whole_run_reports_everything(spark: SparkSession, tmp_path: Path) -> None:
-    out, asked = tmp_path / "out", ["5.8", "5.9", "5.10", "stress"]
-    told = Told()
+    asked = ["5.2", "5.6", "5.3", "5.7", "networks", "5.8", "5.9", "5.10", "stress"]
+    out, told = tmp_path / "out", Told()
     found = run_figures(PAPER, TINY, asked, out, told, spark=spark)
     assert len(told.begun) == PAPER.steps(TINY, asked, None)
     report = found.report.read_text()
@@ -96,7 +123,16 @@ def test_a_whole_run_reports_everything(spark: SparkSession, tmp_path: Path) -> 
         assert pq.read_table(out / table).num_rows
     assert "## Goals" in report
     assert "nor --data was given" in report
-    assert len(found.sections) == 4
+    assert [section.name for section in found.sections] == asked
+    for part in (
+        "2 networks were drawn (seeds 0 to 1)",
+        "random walk (as Xie 2007",
+        "of 2 draws",
+        "Times are those of this",
+    ):
+        assert part in report
+    page = (out / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(re.findall(r"^!\[", report, re.MULTILINE)) == 8
 
 
 def own_files(folder: Path, recommendations: list[str]) -> tuple[Place, Place]:
@@ -290,4 +326,24 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path
 
 def test_sections_come_in_the_order_of_the_report() -> None:
     assert PAPER.asked(["stress", "5.8"], None) == ["5.8", "stress"]
-    assert PAPER.asked([], None)[0] == "5.8"
+    assert PAPER.asked([], None)[0] == "5.2"
+
+
+def test_tables_and_figures_of_the_server_need_neither_network_nor_spark_and_are_measured_once(tmp_path: Path) -> None:
+    asked, told = ["5.2", "5.6", "5.3", "5.7"], Told()
+    found = run_figures(PAPER, TINY, asked, tmp_path / "out", told)
+    assert told.begun == ["server, by rows", "server, by subscriptions"]
+    assert len(told.begun) == PAPER.steps(TINY, asked, None)
+    assert [section.name for section in found.sections] == asked
+    report = found.report.read_text()
+    assert "Measured on " in report
+    assert "other work on it disturbs" in report
+    again = run_figures(PAPER, TINY, ["5.7"], tmp_path / "out", Told(), resume=True)
+    assert again.reused == ["server-subscriptions"]
+    assert again.sections[0] == found.sections[3], "what is read back is what was measured"
+
+
+def test_more_draws_than_fit_in_a_pass_are_refused() -> None:
+    assert PAPER.seeded(TINY, 7, None).seeds == 2
+    with pytest.raises(UsageError, match="at most 25 networks"):
+        PAPER.seeded(TINY, 0, 26)

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from hullcast.sim.output.labels import Box, Named, Spot, dense, name_lines, place_names
+from hullcast.sim.output.labels import Box, Named, NamePlace, dense, name_lines, place_names
 
 BOUNDS = Box(0, 0, 400, 300)
 
@@ -15,7 +15,7 @@ def named(*points: tuple[float, float]) -> Named:
     return Named(np.array(points, np.float64), 60, 14)
 
 
-def check(lines: list[Named], places: list[Spot]) -> None:
+def check(lines: list[Named], places: list[NamePlace]) -> None:
     for one, other in combinations(places, 2):
         assert not one.box.meets(other.box)
     for place in places:

@@ -1,4 +1,4 @@
-"""`hullcast sim topology`, `trace`, `traffic`, `scale`, `figures`: what a workload costs on the wire, by Spark."""
+"""`hullcast sim topology`, `trace`, `traffic`, `scale`, `figures`, studies: what a workload costs, by Spark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.arguments import place, whole
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.studies import studies
 
 if TYPE_CHECKING:
     import argparse
@@ -25,16 +26,17 @@ SIMULATIONS: tuple[tuple[str, str, str], ...] = (
     ("traffic", "replay a trace over brokers: messages, bytes, stress", "hullcast.clients.cli.commands.sim.traffic"),
     ("scale", "measure how replays grow, for larger ones", "hullcast.clients.cli.commands.sim.scale"),
     ("figures", "reproduce published traffic figures, with a report", "hullcast.clients.cli.commands.sim.figures"),
+    *((name, about, "hullcast.clients.cli.commands.sim.study") for name, about in studies().items()),
 )
+ON_SPARK = ("markdown_it", "networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil")
 #: Packages that a simulation cannot do without; of traces it depends on their kind.
 NEEDED: dict[str, tuple[str, ...]] = {
     "topology": ("networkx", "scipy"),
     "trace yahoo": ("pyarrow", "pandas", "pyspark"),
     "trace market": ("pyarrow", "pandas", "pyspark"),
     "trace table51": ("pyarrow",),
-    "traffic": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
     "scale": ("networkx", "scipy", "pyspark", "pyarrow", "psutil"),
-    "figures": ("networkx", "scipy", "pyspark", "pyarrow", "pandas", "matplotlib", "psutil"),
+    **dict.fromkeys(("traffic", "figures", *studies()), ON_SPARK),
 }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.sim import (
     add_columns_argument,
     add_prices_arguments,
@@ -15,7 +15,7 @@ from hullcast.clients.cli.commands.sim import (
     spark_options,
 )
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim import experiments
+from hullcast.sim.experiments.traffic import ABOUT, SECTIONS
 
 if TYPE_CHECKING:
     import argparse
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.sim.experiments.data import RealData
+    from hullcast.sim.experiments.figures import FiguresFound
+    from hullcast.sim.experiments.study import StudyFound
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    about = {name: import_module(f"{experiments.__name__}.{name}") for name in experiments.papers()}
     parser.description = (
-        f"Reproduces the figures of a paper. {' '.join(f'{name}: {paper.ABOUT}' for name, paper in about.items())} "
-        "Each section gives a Parquet table, a PNG and a part of report.md with the claims and what was measured. The "
-        "exit code is 0 also if goals are missed."
+        f"Reproduces {ABOUT} Each section gives a Parquet table, a PNG and a part of report.md and report.html with "
+        "the claims and what was measured. The exit code is 0 also if goals are missed."
     )
-    sections = "; ".join(f"{name}: {', '.join(paper.SECTIONS)}" for name, paper in about.items())
-    parser.add_argument("--paper", choices=about, default="traffic", help="whose figures (default traffic)")
-    only = f"one section; may be repeated (default: all). {sections}"
+    only = f"one section; may be repeated (default: all). {', '.join(SECTIONS)}"
     parser.add_argument("--only", action="append", default=[], metavar="SECTION", help=only)
+    draws = "networks drawn, with brokers and server of their own, for medians and bands (default 5, quick: 3)"
+    parser.add_argument("--seeds", type=whole(1), metavar="N", help=draws)
+    kept = "keep the per-event table of every replay, as Parquet in the folders of the steps (large)"
+    parser.add_argument("--keep-events", action="store_true", help=kept)
     real = parser.add_argument_group("real data (default: do without)")
     real.add_argument("--prices", metavar="PLACE", help="a folder of SYMBOL.csv[.gz], or one long file")
     real.add_argument("--fundamentals", metavar="FILE", help="a CSV with symbol, EPS and RECO")
@@ -52,24 +54,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the experiments, and say what was found."""
     from hullcast.clients.cli.commands.progress import continuable, steps_bar
-    from hullcast.sim.experiments.figures import Paper, run_figures
+    from hullcast.sim.experiments.figures import run_figures
+    from hullcast.sim.experiments.traffic.figures import PAPER
+
+    settings = PAPER.seeded(PAPER.quick if arguments.quick else PAPER.full, arguments.seed, arguments.seeds)
+    data, out = real_data(arguments), arguments.out
+    asked = PAPER.asked(arguments.only, data)
+    how = {"data": data, "keep": arguments.keep_events, "options": spark_options(arguments), "resume": arguments.resume}
+    with continuable(out), steps_bar(console, PAPER.steps(settings, asked, data)) as progress:
+        found = run_figures(PAPER, settings, asked, out, progress, **how)
+    show(found, console)
+    return 0
+
+
+def show(found: FiguresFound | StudyFound, console: Console) -> None:
+    """What was found, in a few lines."""
     from hullcast.sim.output.goals import summary
 
-    paper: Paper[object] = import_module(f"{experiments.__name__}.{arguments.paper}.figures").PAPER
-    settings = paper.seeded(paper.quick if arguments.quick else paper.full, arguments.seed)
-    data, out = real_data(arguments), arguments.out
-    asked = paper.asked(arguments.only, data)
-    how = {"data": data, "options": spark_options(arguments), "resume": arguments.resume}
-    with continuable(out), steps_bar(console, paper.steps(settings, asked, data)) as progress:
-        found = run_figures(paper, settings, asked, out, progress, **how)
     if found.reused:
         console.print(f"{len(found.reused)} steps were done before and not repeated", style="dim")
     for section in found.sections:
-        console.print(f"[bold]{section.title}[/]: {section.told}")
-    if found.goals:
-        console.print(f"[bold]Goals[/]: {summary(found.goals)}", soft_wrap=True)
+        if section.claims:
+            console.print(f"[bold]{section.title}[/]: {section.told}")
+    goals = getattr(found, "goals", [])
+    if goals:
+        console.print(f"[bold]Goals[/]: {summary(goals)}")
     console.print(f"report: {found.report}", soft_wrap=True)
-    return 0
+    console.print("beside it: report.html, the same in one file with its pictures", style="dim")
 
 
 def real_data(arguments: argparse.Namespace) -> RealData | None:

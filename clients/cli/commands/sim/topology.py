@@ -93,8 +93,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if "paths" in figures:
         console.print(
             "paths between {brokers:,} brokers: {mean_links:.2f} links and latency {mean_latency:,.0f} on average, "
-            "{total_links:,} links in all; found in {seconds:.1f} s".format(**figures["paths"]),
-            soft_wrap=True,
+            "{total_links:,} links in all; found in {seconds:.1f} s".format(**figures["paths"])
         )
     if arguments.out is not None:
         console.print(f"written: {arguments.out} ({topology.nodes:,} nodes, {topology.links:,} links)", soft_wrap=True)

@@ -1,0 +1,44 @@
+"""`hullcast sim NAME`: any study in `sim/experiments/studies`, measured, drawn, judged and reported."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hullcast.clients.cli.commands.arguments import whole
+from hullcast.clients.cli.commands.sim import add_run_arguments, spark_options
+from hullcast.sim.experiments import studies
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from hullcast.sim.experiments.study import Study
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    name = parser.prog.rpartition(" ")[2]
+    parser.description = (
+        f"Studies {studies.studies()[name]}. Gives a Parquet table of all rows, charts, and report.md and report.html "
+        "with what is claimed and what was measured. The exit code is 0 also if a statement does not hold."
+    )
+    parser.add_argument("--seeds", type=whole(1), metavar="N", help="draws of everything that is random")
+    add_run_arguments(parser, out=name, quick="few and small points: a minute or so")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run the study, and say what was found."""
+    from hullcast.clients.cli.commands.progress import continuable, steps_bar
+    from hullcast.clients.cli.commands.sim.figures import show
+    from hullcast.sim.experiments.study import run_study, seeds_of
+
+    study: Study = import_module(f"{studies.__name__}.{arguments.simulation}").STUDY
+    how = {name: getattr(arguments, name) for name in ("quick", "seed", "seeds", "resume")}
+    how["options"] = spark_options(arguments)
+    count = seeds_of(study, arguments.quick, arguments.seeds)
+    with continuable(arguments.out), steps_bar(console, count) as progress:
+        found = run_study(study, arguments.out, progress, **how)
+    show(found, console)
+    return 0

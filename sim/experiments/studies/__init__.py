@@ -1,0 +1,22 @@
+"""Studies, a file or a folder each, found by name: `hullcast sim NAME` runs the `STUDY` in `NAME.py` (../STUDIES.md).
+
+The first sentence of such a file is its help: `hullcast sim --help` reads it without importing the study.
+"""
+
+import ast
+from pathlib import Path
+from pkgutil import iter_modules
+
+
+def studies() -> dict[str, str]:
+    """Their names, each with a line about it."""
+    return {module.name: _about(module.name) for module in iter_modules(__path__)}
+
+
+def _about(name: str) -> str:
+    folder = Path(next(iter(__path__)))
+    path = folder / f"{name}.py"
+    source = path if path.exists() else folder / name / "__init__.py"
+    told = ast.get_docstring(ast.parse(source.read_text("utf-8"))) or name
+    line = told.partition("\n")[0].rstrip(".")
+    return line[0].lower() + line[1:]
