@@ -45,6 +45,7 @@ def main(folder: Path) -> None:
 
     async def run() -> None:
         app = web.Application(client_max_size=1 << 30)
+        app.on_response_prepare.append(_without_type)
         app.router.add_route("*", PREFIX + "{path:.*}", handle)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -54,6 +55,11 @@ def main(folder: Path) -> None:
         await asyncio.Event().wait()
 
     asyncio.run(run())
+
+
+async def _without_type(request: web.Request, response: web.StreamResponse) -> None:
+    """Say nothing of the type of an answer: to read it, the client in Spark's jars needs a class that is not there."""
+    response.headers.pop("Content-Type", None)
 
 
 def _refused(status: int, java: str, message: str) -> web.Response:
