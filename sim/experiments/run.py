@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
+from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.steps import RunFolder
-from hullcast.sim.spark.needs import check_shared
+from hullcast.sim.spark.needs import check_shared, is_local
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, spark_session
 from hullcast.sim.spark.storage import Place
@@ -48,7 +49,7 @@ class ExperimentRun:
         self.folder, self.progress, self._options = folder, progress, options
         self._reads = tuple(reads)
         self._ends = ExitStack()
-        self._spark = spark
+        self._spark, self._is_given = spark, spark is not None
 
     def __enter__(self) -> Self:
         return self
@@ -62,9 +63,7 @@ class ExperimentRun:
     def spark(self) -> SparkSession:
         """The session, started when first asked for."""
         if self._spark is None:
-            # Plans as they are: chunks have partitions of their own already, and a job for each stage would cost more.
-            session = spark_session(self._options, app="hullcast sim", spark_sql_adaptive_enabled="false")
-            spark = self._ends.enter_context(session)
+            spark = self._ends.enter_context(spark_session(self._options, app="hullcast sim"))
             check_shared(spark, write=[self.folder.place / "steps"], read=self._reads)
             self._spark = spark
         return self._spark
@@ -73,6 +72,11 @@ class ExperimentRun:
         """End the session, for an experiment that opens its own; it starts again when somebody asks for it."""
         self._ends.close()
         self._ends, self._spark = ExitStack(), None
+        if SparkSession.getActiveSession() is not None and not self._is_given:
+            raise UsageError(
+                f"sessions of one core and of all cores of this machine cannot be timed while {self.folder.place} is "
+                "reached through Spark; give --out a folder of this machine, or leave out this section with --only"
+            )
 
     def step(
         self, name: str, settings: Mapping[str, object], make: Callable[[Place], object], *, what: str = ""
@@ -102,6 +106,9 @@ class PeakMemory:
     Looks every half second. Counted is the proportional share (PSS) where the system tells it: a page that three
     workers share counts once, not three times. Elsewhere it is the resident size, which counts shared pages often and
     so says too much.
+
+    On a cluster the executors are added: the most that each had since it started, resident sizes as Spark measures
+    them every few seconds, summed over all. They may not have had it at the same time, so that it is an upper bound.
     """
 
     def __init__(self) -> None:
@@ -118,6 +125,9 @@ class PeakMemory:
         self._done.set()
         self._thread.join()
         self._look()
+        spark = SparkSession.getActiveSession()
+        if spark is not None and not is_local(spark.sparkContext.master or ""):
+            self.peak_bytes += executors_bytes(spark)
 
     def _watch(self) -> None:
         while not self._done.wait(INTERVAL_S):
@@ -126,6 +136,21 @@ class PeakMemory:
     def _look(self) -> None:
         here = psutil.Process()
         self.peak_bytes = max(self.peak_bytes, sum(map(_bytes, [here, *here.children(recursive=True)])))
+
+
+def executors_bytes(spark: SparkSession) -> int:
+    """The most memory that each of a cluster's executors had, JVM, Python and all that they started; their sum."""
+    java: Any = spark.sparkContext._jsc
+    found = java.sc().statusStore().executorList(False)  # with those that are gone
+    total = 0
+    for number in range(found.size()):
+        peak = found.apply(number).peakMemoryMetrics()
+        if found.apply(number).id() != "driver" and peak.isDefined():
+            total += sum(int(peak.get().getMetricValue(f"ProcessTree{part}RSSMemory")) for part in _PARTS)
+    return total
+
+
+_PARTS = ("JVM", "Python", "Other")
 
 
 def _bytes(process: psutil.Process) -> int:

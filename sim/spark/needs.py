@@ -225,7 +225,8 @@ def _asked(spark: SparkSession, look: Callable[[Iterable[int]], Iterator[Any]]) 
 
 def _executors(spark: SparkSession) -> int:
     java: Any = spark.sparkContext._jsc
-    return int(java.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
+    others = int(java.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
+    return others or int(is_local(spark.sparkContext.master or ""))  # and the only one of a local session
 
 
 def _wait_for_executors(spark: SparkSession) -> None:

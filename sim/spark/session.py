@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 DEFAULT = SparkOptions()
+#: Partitions of a shuffle for each core, before adaptive execution joins the small ones.
+PARTITIONS, SHUFFLED = 2, "spark.sql.shuffle.partitions"
 #: How long a JVM may take to stop before it is killed.
 STOP_S = 20.0
 #: How often the progress of tasks is asked for.
@@ -45,6 +47,7 @@ def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **s
     those of `options` win over them.
     Executors of a cluster get this package and what it needs (shipping.py), and are asked whether it works there.
     """
+    import pyspark
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -73,13 +76,17 @@ def spark_session(options: SparkOptions = DEFAULT, *, app: str = "hullcast", **s
                 context.setLogLevel("ERROR")
                 session = SparkSession(context)
             except Exception as error:
-                raise UsageError(f"no Spark session on {wanted}: {_cause(error)}") from error
+                hint = "" if is_local(wanted) else f"; does Spark {pyspark.__version__} run there, the version of here?"
+                told = "its master did not take us" if "stopped SparkContext" in str(error) else _cause(error)
+                raise UsageError(f"no Spark session on {wanted}: {told}{hint}") from error
             if options.ui:
                 print(f"Spark's pages: {context.uiWebUrl}", file=sys.stderr, flush=True)
             try:
                 with told_in_a_line():
                     if not is_local(wanted):
                         check_workers(session)
+                        if SHUFFLED not in options.conf:  # Spark's own 200 know nothing of this cluster
+                            session.conf.set(SHUFFLED, PARTITIONS * context.defaultParallelism)
                     yield session
             finally:
                 context.stop()
@@ -191,6 +198,7 @@ def _settings(master: str, app: str, options: SparkOptions) -> dict[str, str]:
         "spark.ui.enabled": str(options.ui).lower(),
         "spark.ui.port": "0",  # the system's choice
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "true",  # partitions follow the data
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is a type that Parquet gave up
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # "0000" is a name, not the number 0
@@ -205,8 +213,13 @@ def _settings(master: str, app: str, options: SparkOptions) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",  # ports are the system's choice
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(2 * cores),  # the default of 200 is for clusters
-            "spark.default.parallelism": str(2 * cores),
+            "spark.sql.shuffle.partitions": str(PARTITIONS * cores),
+            "spark.default.parallelism": str(PARTITIONS * cores),
+        }
+    else:
+        settings |= {
+            "spark.executor.processTreeMetrics.enabled": "true",  # with Python's memory, for PeakMemory
+            "spark.executor.heartbeatInterval": "2s",  # which carry it
         }
     return settings
 

@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-GROUP = "spark"
+#: Fixtures that start once: a session, and a cluster.
+SHARED = ("spark", "one_worker")
 _MOUNT = "spark.hadoop.fs.viewfs.mounttable.tests.link./elsewhere"
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Whoever uses the session goes to the same worker, so that it starts once."""
+    """Whoever uses one of them goes to the same worker, so that it starts once."""
     if not config.pluginmanager.has_plugin("xdist"):
         return  # one process, and the mark is unknown
     for item in items:
-        if GROUP in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(GROUP))
+        for name in SHARED:
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-import venv
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +21,9 @@ from hullcast.clients.cli.main import main
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.needs import Interpreter, check_java, check_master, check_workers, differences, worker_trouble
 from hullcast.sim.spark.options import SparkOptions, settings_of
-from hullcast.sim.spark.session import path_to_read, spark_session, told_in_a_line, watched
+from hullcast.sim.spark.session import spark_session, told_in_a_line, watched
+from hullcast.sim.spark.storage import Place
+from tests.support.spark_cluster import SparkCluster, spark_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,9 +114,9 @@ def test_masters_that_can_be_are_let_through(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_error_of_the_jvm_is_told_in_a_line_and_one_of_ours_stays(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(UsageError, match=r"x\.parquet.*not a Parquet file"), told_in_a_line():
-        spark.read.schema("a LONG").parquet(path_to_read(tmp_path)).count()
+        spark.read.schema("a LONG").parquet(Place(tmp_path).to_read).count()
     with pytest.raises(UsageError, match="Path does not exist"), spark_session() as same:
-        same.read.parquet(path_to_read(tmp_path / "gone"))
+        same.read.parquet(Place(tmp_path / "gone").to_read)
     with pytest.raises(ZeroDivisionError), told_in_a_line():
         raise ZeroDivisionError
 
@@ -223,69 +223,95 @@ def test_an_error_of_a_worker_can_still_be_read_when_spark_has_ended(
         assert kind is RuntimeError or "\n" not in str(again)
 
 
-@contextmanager
-def standalone_cluster(folder: Path) -> Iterator[str]:
-    """A Spark master with one worker, on loopback, started without our PYTHONPATH: the address of the master."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"  # it would take port 6066
-    environment.pop("PYTHONPATH", None)
-    common = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(kind: str, *arguments: str) -> Path:
-        log = folder / f"{kind}.log"
-        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *common, *arguments]
-        with log.open("wb") as file:
-            started.append(subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=file))
-        return log
-
-    try:
-        log = start("master.Master")
-        master = _wait_for(log, r"Starting Spark master at (spark://\S+)")
-        log = start("worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), master)
-        _wait_for(log, f"Successfully registered with master ({re.escape(master)})")
-        yield master
-    finally:
-        for process in reversed(started):
-            process.terminate()
-            process.wait(60)
-
-
-def _wait_for(log: Path, words: str) -> str:
-    for _ in range(1200):
-        found = re.search(words, log.read_text())
-        if found:
-            return found[1]
-        time.sleep(0.1)
-    raise AssertionError(f"not in {log}: {words}; it says: {log.read_text()[-2000:]}")
+@pytest.fixture(scope="module")
+def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A cluster that shares our disk, with a Python that has nothing installed."""
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=1, hidden=False) as found:
+        yield found
 
 
 @pytest.mark.slow
-def test_a_cluster_whose_workers_lack_the_package_is_refused_in_a_line_before_anything_runs(tmp_path: Path) -> None:
-    venv.create(tmp_path / "bare", with_pip=False)
-    python = tmp_path / "bare" / "bin" / "python"
-    lacking = r"the Spark worker on \S+ cannot import hullcast, numpy, numba, pyarrow \(No module named 'hullcast'\)"
-    with standalone_cluster(tmp_path) as master:
-        for program, message in ((python, lacking), (tmp_path / "gone", "a Spark worker has no Python")):
-            done = subprocess.run(
-                [sys.executable, "-m", "hullcast", "sim", "traffic", "--quick", "--master", master, "--out", "out"],
-                cwd=tmp_path,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(program)},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=300,
-            )
-            assert done.returncode == 2
-            last = done.stderr.splitlines()[-1]
-            assert re.match(f"hullcast: {message}", last)
-            assert str(program) in last
-            assert "and 'hullcast[sim]" in last
-            assert "Traceback" not in done.stdout + done.stderr
-            assert not (tmp_path / "out").exists()  # nothing to go on with
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        (
+            "bare",
+            r"the Spark worker on \S+ cannot import hullcast, numpy, numba, pyarrow \(No module named 'hullcast'\)",
+        ),
+        ("gone", "a Spark worker has no Python .*gone"),
+        ("other", r"a Spark worker runs Python 3\.\d+, here it is 3\.\d+"),
+    ],
+)
+def test_a_cluster_whose_workers_cannot_run_it_is_refused_in_a_line_before_anything_runs(
+    one_worker: SparkCluster, python: str, message: str
+) -> None:
+    minor = f"python3.{sys.version_info.minor}"
+    places = (Path("/usr/bin"), *Path(sys.base_prefix).parent.glob("3.1*/bin"))
+    others = [path for place in places for path in place.glob("python3.1[0-9]") if path.name != minor]
+    if python == "other" and not others:
+        pytest.skip("no other Python here")
+    used = {"bare": one_worker.python, "gone": one_worker.folder / "gone", "other": next(iter(others), Path())}[python]
+    done = replace(one_worker, python=used).hullcast("traffic", "--quick", "--env", "none", "--out", "out")
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert re.match(f"hullcast: {message}", last)
+    assert "with --env none they need 'hullcast[sim]" in last
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (one_worker.folder / "out").exists(), "nothing to go on with"
+
+
+@pytest.mark.slow
+def test_workers_with_nothing_installed_get_what_they_need_and_their_memory_counts(one_worker: SparkCluster) -> None:
+    script = """
+        import sys
+        from pathlib import Path
+        import psutil
+        from hullcast.sim.experiments.run import PeakMemory, executors_bytes
+        from hullcast.sim.spark.needs import check_shared
+        from hullcast.sim.spark.options import SparkOptions
+        from hullcast.sim.spark.session import spark_session
+
+        def grown(_):
+            import time
+            import hullcast.sim.traffic.replay, numpy
+            from hullcast.network.compiled import load
+            load()
+            block = numpy.ones(60_000_000)  # 480 MB
+            time.sleep(7)
+            loaded = {name.partition(".")[0] for name in sys.modules}
+            return block.sum(), hullcast.__file__, sorted(loaded & {"scipy", "pandas", "networkx"})
+
+        conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        with spark_session(SparkOptions(sys.argv[1], conf)) as spark:
+            check_shared(spark, write=[Path("new")], read=[Path("."), Path(sys.executable)])
+            with PeakMemory() as memory:
+                [(total, file, needless)] = spark.sparkContext.parallelize([0], 1).map(grown).collect()
+            assert total == 60_000_000
+            assert "hullcast-code/hullcast/__init__.py" in file, file
+            assert needless == []
+            assert int(spark.conf.get("spark.sql.shuffle.partitions")) == 4
+            assert memory.peak_bytes > executors_bytes(spark) > 600e6, executors_bytes(spark)
+        print("fine")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), one_worker.master],
+        cwd=one_worker.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(one_worker.python)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.stdout == "fine\n", done.stderr
+    assert list(one_worker.folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_cluster_with_nothing_to_give_is_refused(one_worker: SparkCluster) -> None:
+    words = ("traffic", "--quick", "--env", "none", "--out", "out", "--conf", "spark.executor.memory=99g")
+    done = one_worker.hullcast(*words)
+    assert done.returncode == 2
+    assert "has given us no executor within" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow

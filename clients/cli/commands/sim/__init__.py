@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_run_arguments(parser: argparse.ArgumentParser, *, out: str, quick: str) -> None:
     """Declare what every run of steps takes."""
     parser.add_argument("--quick", action="store_true", help=quick)
-    where = f"for results: a folder, or a URL that Spark can write to (default ./{out})"
+    where = f"for results: a folder, or a URL that Spark can write to (default {out})"
     parser.add_argument("--out", type=place, default=out, metavar="DIR", help=where)
     parser.add_argument("--resume", action="store_true", help="continue the run that was interrupted in --out")
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
