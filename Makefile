@@ -39,6 +39,10 @@ test: lint ## what CI runs: lint, then all tests but the slow ones
 test-slow: venv ## only the tests marked slow
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m slow
 
+.PHONY: test-cluster
+test-cluster: venv ## a Spark cluster of two workers that share no disk, compared with this machine
+	$(BIN)/pytest -m cluster
+
 .PHONY: test-soak
 test-soak: venv ## minutes of load and faults on a cluster (HULLCAST_SOAK_MINUTES=4)
 	$(BIN)/pytest -m soak -s
