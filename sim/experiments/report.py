@@ -151,7 +151,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .3rem; }
 img { max-width: 100%; height: auto; }
-.table { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; }
+.table { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-size: .88rem; }
 th, td { border: 1px solid #ddd; padding: .3rem .55rem; text-align: left; vertical-align: top; }
 th { background: #f5f5f5; } code { background: #f5f5f5; padding: 0 .2rem; }
 """

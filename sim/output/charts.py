@@ -143,7 +143,17 @@ def format_axes(grid: Any, x_format: Callable[[float], str], y_format: Callable[
         axes.tick_params(colors=INK, labelsize=8.5, which="both")
         for axis, form in ((axes.xaxis, x_format), (axes.yaxis, y_format)):
             if axis.get_scale() == "log":
-                axis.set_minor_formatter(lambda value, _, form=form: form(value) if f"{value:.0e}"[0] in "25" else "")
+                axis.set_minor_formatter(_between(axis, form))
+
+
+def _between(axis: Any, form: Callable[[float], str]) -> Callable[[float, int], str]:
+    """Names for 2 and 5 between the powers of ten, where the axis is so short that there is room."""
+
+    def name(value: float, _: int) -> str:
+        low, high = axis.get_view_interval()
+        return form(value) if high < 1_000 * low and f"{value:.0e}"[0] in "25" else ""
+
+    return name
 
 
 def _scales(grid: Any, xs: Sequence[float], x_log: bool, y_log: bool, share_y: bool) -> None:

@@ -177,7 +177,7 @@ def begin(settings: FigureSettings, folder: RunFolder) -> list[str]:
     form = "full size" if settings.full else "a small run (`--quick`)"
     return [
         "# What a workload costs on the wire",
-        f"The traffic figures of {XIE}, chapter 5, reproduced by simulation; below it is called Xie (2007). This is "
+        f"The tables and figures of {XIE}, chapter 5, reproduced by simulation; below it is called Xie (2007). This is "
         f"{form}: {network.nodes:,} nodes of a network like the Internet (INET), {network.brokers:,} brokers, trees "
         f"with fanout {network.fanout}. {_drawn(settings)} All replays together took {_minutes(folder):.1f} minutes.",
         *([] if settings.full else _small(settings)),
