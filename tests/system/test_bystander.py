@@ -78,6 +78,21 @@ async def many_groups(hc: Client) -> None:
         await sub.close()
 
 
+async def all_history(hc: Client) -> None:
+    """Four readers of all changes, and four of the table in parts, as of a moment that nobody has asked for."""
+
+    async def changes() -> None:
+        async for part in hc.changes("T", timeout=MINUTES_S):
+            assert part.last
+
+    async def rows(part: int) -> None:
+        seq = (await hc.history("T")).last - CHANCE.integers(1, 1000)
+        async for portion in hc.table_at("T", int(seq), part=part, parts=4, timeout=MINUTES_S):
+            assert portion.seq
+
+    await asyncio.gather(*(changes() for _ in range(4)), *map(rows, range(4)))
+
+
 CHANCE = np.random.default_rng(0)
 LOWS = CHANCE.random(50_000) * 900
 #: A million are entered in 2.8 s, but the index they are in is built anew now and then: 0.2 to 0.4 s on a busy machine.
@@ -103,6 +118,7 @@ ATTACKS: dict[str, Attack] = {
     "SUM ranges": many("SELECT SUM(Y) FROM T WHERE X BETWEEN ? AND ?", LOWS[:10_000], LOWS[:10_000] + 10),
     "texts that nobody knows": many_texts,
     "two hundred subscriptions": many_groups,
+    "all of the change history": all_history,
     "explain": lambda hc: hc.explain("SELECT MAX(ID) FROM T WHERE X BETWEEN ? AND ? AND S = 's1'", 1, 5),
 }
 
@@ -110,7 +126,7 @@ ATTACKS: dict[str, Attack] = {
 async def test_nobody_waits_for_what_somebody_else_asks(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(MINUTES_S),
-        cluster(0, processes=tmp_path, link=PATIENT, query_s=2.0, channel_linger_s=0.0) as made,
+        cluster(0, tmp_path / "data", processes=tmp_path, link=PATIENT, query_s=2.0, channel_linger_s=0.0) as made,
         made.client() as hc,
     ):
         await hc.execute("CREATE TABLE T (ID INTEGER PRIMARY KEY, X REAL, Y REAL, S TEXT, G INTEGER)")
