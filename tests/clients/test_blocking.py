@@ -13,10 +13,6 @@ import pytest
 
 import hullcast
 from hullcast import Change, testing
-from hullcast.broker.server.service import Server
-from hullcast.broker.server.settings import ServerSettings
-from hullcast.clients.sdk.blocking import run_in_thread
-from hullcast.network.security.rights import Rights
 
 CREATE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL, RISK REAL)"
 MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
@@ -57,9 +53,7 @@ def test_everything_works_without_an_event_loop_and_leaves_no_thread() -> None:
 
 
 def test_the_change_history_is_read_a_portion_at_a_time(tmp_path: Path) -> None:
-    settings = ServerSettings(listen="inproc://history-blocking", data=tmp_path)
-    server = Server(settings, Rights.everything())
-    with run_in_thread(testing.serving(server), "test server"), hullcast.connect_blocking(server.endpoint) as hc:
+    with testing.blocking_cluster(data=tmp_path) as endpoint, hullcast.connect_blocking(endpoint) as hc:
         hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)")
         hc.publish("T", {"K": np.arange(120_000), "V": np.arange(120_000) / 2})
         assert hc.history("T") == hullcast.History(1, 120_000, 0)

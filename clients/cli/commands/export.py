@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
 from hullcast.clients.cli.commands.progress import Lines, written
-from hullcast.network.wire.errors import UnknownTable, UsageError
+from hullcast.network.wire.errors import NotPermitted, UnknownTable, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="T",
         dest="tables",
-        help="this table only; may be repeated (default: all tables that this key may see)",
+        help="this table only; may be repeated (default: all tables that this key may query)",
     )
     add_connection_arguments(parser, "print what was written as JSON, for programs")
 
@@ -86,9 +86,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.file.write(as_json(done) + "\n")
     else:
         for name, table in done["tables"].items():
-            console.print(f"{name}: {table['rows']:,} rows, {table['changes']:,} changes", markup=False)
+            console.print(
+                f"{name}: {_several(table['rows'], 'row')}, {_several(table['changes'], 'change')}", markup=False
+            )
+        for name in done["skipped"]:
+            console.print(f"{name}: skipped; this key does not have the right to query it", markup=False)
         console.print(f"{arguments.parquet} has everything up to update {done['seq']:,}", markup=False)
     return 0
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 async def _export(arguments: argparse.Namespace, folder: _Folder, advance: Advance) -> dict[str, Any]:
@@ -97,11 +105,18 @@ async def _export(arguments: argparse.Namespace, folder: _Folder, advance: Advan
         known = await client.tables()
         folded = {name.lower(): name for name in known}
         names = [folded.get(name.lower(), "") or _unknown(name, known) for name in arguments.tables or known]
-        spans = {name: await client.history(name) for name in names}
+        spans, skipped = {}, []
+        for name in names:
+            try:
+                spans[name] = await client.history(name)
+            except NotPermitted:
+                if arguments.tables:
+                    raise
+                skipped.append(name)
         seq = min((span.last for span in spans.values()), default=0)
         for name, span in spans.items():
             _check(folder, name, span.created, span.first)
-        done: dict[str, Any] = {"seq": seq, "tables": {}}
+        done: dict[str, Any] = {"seq": seq, "tables": {}, "skipped": skipped}
         for name, span in spans.items():
             state = folder.tables.get(name)
             if state is None:
