@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from hullcast.clients.sdk.blocking import connect as connect_blocking
     from hullcast.clients.sdk.client import Client, ClientStatistics, Receipt, connect
+    from hullcast.clients.sdk.history import ChangePart, History, TablePart
     from hullcast.clients.sdk.publisher import Publisher, RowsRefused, WindowFull
     from hullcast.clients.sdk.publishing import PartlyPublished
     from hullcast.clients.sdk.subscription import LiveSubscription
@@ -47,10 +48,12 @@ if TYPE_CHECKING:
         ConnectionLost,
         DirectoryInUse,
         DuplicateTable,
+        HistoryGone,
         HullcastError,
         InvariantBroken,
         LogBroken,
         LogDamaged,
+        NoHistory,
         NotPermitted,
         OutOfTurn,
         Overloaded,
@@ -87,6 +90,7 @@ __all__ = [
     "BlockingSubscription",
     "BlockingSubscriptions",
     "Change",
+    "ChangePart",
     "Changed",
     "ChannelStatistics",
     "CheckpointFailed",
@@ -101,6 +105,8 @@ __all__ = [
     "DuplicateTable",
     "Engine",
     "Event",
+    "History",
+    "HistoryGone",
     "HullcastError",
     "InvariantBroken",
     "LinkLimits",
@@ -109,6 +115,7 @@ __all__ = [
     "LogBroken",
     "LogDamaged",
     "Messages",
+    "NoHistory",
     "NotPermitted",
     "OutOfTurn",
     "Overflow",
@@ -132,6 +139,7 @@ __all__ = [
     "Superseded",
     "Table",
     "TableInUse",
+    "TablePart",
     "TimedOut",
     "TooLarge",
     "Unavailable",
@@ -156,6 +164,7 @@ _HOMES = {
     "BlockingSubscription": "clients.sdk.blocking",
     "BlockingSubscriptions": "clients.sdk.blocking",
     "Change": "network.answers.events",
+    "ChangePart": "clients.sdk.history",
     "Changed": "clients.sdk.subscriptions",
     "ChannelStatistics": "broker.reformulate.channel",
     "Client": "clients.sdk.client",
@@ -165,6 +174,7 @@ _HOMES = {
     "DialerStatistics": "network.link.dialer",
     "Engine": "broker.engine.engine",
     "Event": "network.answers.events",
+    "History": "clients.sdk.history",
     "LinkLimits": "network.link.limits",
     "LiveSubscription": "clients.sdk.subscription",
     "LiveSubscriptions": "clients.sdk.subscriptions",
@@ -181,6 +191,7 @@ _HOMES = {
     "Subscription": "broker.engine.subscription",
     "Subscriptions": "broker.engine.subscriptions",
     "Table": "broker.tables.schema",
+    "TablePart": "clients.sdk.history",
     "WindowFull": "clients.sdk.publisher",
     "blocking": "clients.sdk.blocking:",
     "connect": "clients.sdk.client",

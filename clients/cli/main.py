@@ -31,6 +31,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("delete", "delete rows by primary key"),
     ("query", "run a SELECT once"),
     ("subscribe", "print the answer of a SELECT, then each change of it"),
+    ("export", "write tables and their change history as Parquet, and go on later"),
     ("explain", "show how a subscription would be served, and its traffic"),
     ("replay", "publish a recorded or made-up trace at a given rate, and measure"),
     ("demo", "run a cluster, kill a gateway, check every answer against SQL"),

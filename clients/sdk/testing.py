@@ -28,6 +28,7 @@ from hullcast.network.security.rights import Rights
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 _numbers = itertools.count(1)
 
@@ -47,15 +48,16 @@ def memory() -> ServedEngine:
 
 
 @asynccontextmanager
-async def cluster(nodes: int = 0) -> AsyncIterator[str]:
+async def cluster(nodes: int = 0, data: Path | None = None) -> AsyncIterator[str]:
     """A running server with `nodes` nodes; gives the endpoint of the last node, or of the server if there is none.
 
-    The nodes form a tree: the first one connects to the server, the others connect to the first.
+    The nodes form a tree: the first one connects to the server, the others connect to the first. With `data`, a folder,
+    the rows are kept there, and their change history can be read.
     """
     name = f"inproc://hullcast-{os.getpid()}-{next(_numbers)}"
     everybody = Rights.everything()
     async with AsyncExitStack() as stack:
-        server = Server(ServerSettings(listen=name), everybody)
+        server = Server(ServerSettings(listen=name, data=data), everybody)
         await stack.enter_async_context(serving(server))
         endpoint, parent = server.endpoint, server.endpoint
         for i in range(nodes):
@@ -106,9 +108,9 @@ async def _reach(endpoint: str) -> None:
 
 
 @contextmanager
-def blocking_cluster(nodes: int = 0) -> Iterator[str]:
+def blocking_cluster(nodes: int = 0, data: Path | None = None) -> Iterator[str]:
     """A running cluster for tests without asyncio; connect with `hullcast.connect_blocking`."""
-    with run_in_thread(cluster(nodes), "hullcast testing") as endpoint:
+    with run_in_thread(cluster(nodes, data), "hullcast testing") as endpoint:
         yield endpoint
 
 

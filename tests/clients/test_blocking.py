@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable
 from inspect import signature
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +50,20 @@ def test_everything_works_without_an_event_loop_and_leaves_no_thread() -> None:
         with pytest.raises(hullcast.UnknownTable):
             hc.publish("BONDS", {"SYMBOL": "a"})
     assert threading.active_count() == before
+
+
+def test_the_change_history_is_read_a_portion_at_a_time(tmp_path: Path) -> None:
+    with testing.blocking_cluster(data=tmp_path) as endpoint, hullcast.connect_blocking(endpoint) as hc:
+        hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)")
+        hc.publish("T", {"K": np.arange(120_000), "V": np.arange(120_000) / 2})
+        assert hc.history("T") == hullcast.History(1, 120_000, 0)
+        parts = list(hc.changes("T", 10))
+        assert sum(map(len, parts)) == 119_990
+        assert len(parts) > 1
+        for part in hc.table_at("T"):
+            assert len(part) > 1
+            break  # and leave
+        assert sum(len(part) for part in hc.table_at("T", 50)) == 50
 
 
 def test_several_threads_may_share_a_client() -> None:

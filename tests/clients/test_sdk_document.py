@@ -13,7 +13,7 @@ import hullcast
 from hullcast import testing
 from hullcast.broker.queries import sqlite_copy
 from hullcast.broker.reformulate import first
-from hullcast.broker.server import queries
+from hullcast.broker.server import history, queries
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.sql import create, subscription, text
 from hullcast.broker.tables.values import EXACT, LONGEST_TEXT_BYTES
@@ -39,10 +39,10 @@ def pieces() -> list[Any]:
 
 
 @pytest.mark.parametrize("code", pieces())
-async def test_an_example_runs(code: str) -> None:
+async def test_an_example_runs(code: str, tmp_path: Path) -> None:
     names: dict[str, Any] = {"hullcast": hullcast}
     exec(compile(f"async def example(hc):\n{textwrap.indent(code, '    ')}", str(DOCUMENT), "exec"), names)
-    async with testing.cluster(nodes=1) as endpoint, hullcast.connect(endpoint) as hc:
+    async with testing.cluster(nodes=1, data=tmp_path) as endpoint, hullcast.connect(endpoint) as hc:
         await hc.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, PER REAL)")
         await names["example"](hc)
 
@@ -75,6 +75,8 @@ LIMITS = {
     "one-time queries that run at once": SERVER.query_processes,
     "one-time queries that wait for their turn": queries.WAITING,
     "one-time queries of one key that wait": queries.WAITING_PER_OWNER,
+    "reads of the change history that wait for their turn": history.WAITING,
+    "reads of the change history of one key that wait": history.WAITING_PER_OWNER,
     "clients and nodes connected to one server or node": SERVER.max_children,
     "clients in one process": MOST_SOCKETS // SOCKETS_PER_DIALER,
     "what a gateway holds for a client that does not read, bytes": LinkSettings().queue_bytes,

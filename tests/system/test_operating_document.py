@@ -68,7 +68,7 @@ class Sandbox:
             return f"127.0.0.1:{self._ports.setdefault(found[0], free_port())}"
 
         line = re.sub(r"\b\d+\.\d+\.\d+\.\d+:\d+", port, line)
-        return re.sub(r"(?<=\s)/(var|backup)/", rf"{self._folder}/\1/", line)
+        return re.sub(r"(?<=\s)/(var|backup|archive)/", rf"{self._folder}/\1/", line)
 
     async def _start(self, line: str) -> asyncio.subprocess.Process:
         variables = {name: value for name, value in os.environ.items() if not name.startswith("HULLCAST_")}
@@ -115,9 +115,9 @@ def free_port() -> int:
 
 async def test_the_commands_of_operating_run_word_for_word(tmp_path: Path) -> None:
     blocks = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", OPERATING, re.DOTALL | re.MULTILINE)]
-    assert len(blocks) == 4, "keys, cluster, client, copy"
+    assert len(blocks) == 5, "keys, cluster, client, copy, export"
     async with sandbox(tmp_path) as here:
-        keys, cluster, client, copy = [await here.run(block) for block in blocks]
+        keys, cluster, client, copy, export = [await here.run(block) for block in blocks]
         assert "cluster may: node" in keys
         assert cluster.count(" ready at ") == 2
         assert "ACME" in client
@@ -128,6 +128,8 @@ async def test_the_commands_of_operating_run_word_for_word(tmp_path: Path) -> No
         for name, family in (server | node).items():
             assert family.type == ("counter" if name.endswith("_total") else "gauge"), name
         assert copy.count("the last good record is 2 (update 1)") == 2
+        assert "STOCK: 1 row, 1 change\n" in export
+        assert "STOCK: 1 row, 0 changes\n" in export
         place = "tcp://10.0.0.9:7600"
         await here.run([f"hullcast server --data /backup/monday --listen {place} --key keys/cluster.key --open"])
         assert "ACME" in await here.run([f'hullcast query "SELECT * FROM STOCK" --url {place} --key keys/desk.key'])

@@ -59,7 +59,7 @@ class Secured:
 
 
 @asynccontextmanager
-async def secured(folder: Path) -> AsyncIterator[Secured]:
+async def secured(folder: Path, data: Path | None = None) -> AsyncIterator[Secured]:
     pairs = {name: make_pair(name) for name in NAMES}
     for pair in pairs.values():
         write_pair(pair, folder)
@@ -70,6 +70,7 @@ async def secured(folder: Path) -> AsyncIterator[Secured]:
         server = Server(
             ServerSettings(
                 listen="tcp://127.0.0.1:0",
+                data=data,
                 security=SecuritySettings(key=folder / "server.key", allow=folder / "allow.toml"),
             ),
             rights,

@@ -34,7 +34,7 @@ LEAST_S, MOST_S = 2.0, 10.0
 def steps_bar(console: Console, total: int | None) -> Iterator[StepProgress]:
     """Show so many steps (None: the number is not known)."""
     if not console.is_terminal:
-        with _written(Lines(total, monotonic())) as lines:
+        with written(Lines(total, monotonic())) as lines:
             yield lines
         return
     count = () if total is None else (MofNCompleteColumn(),)
@@ -135,7 +135,7 @@ class Lines:
 
 
 @contextmanager
-def _written(lines: Lines) -> Iterator[Lines]:
+def written(lines: Lines) -> Iterator[Lines]:
     """Write lines to stderr while the block runs, from a thread: the block may be busy for minutes."""
     finished = threading.Event()
 

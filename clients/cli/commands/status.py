@@ -150,7 +150,7 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
         kept = "rows in memory only, no commit log"
     else:
         kept = f"commit log {size(log['written_bytes'])} written, {size(log['pending_bytes'])} not yet on disk"
-        kept += f", {log['checkpoints']} checkpoints"
+        kept += f", {log['checkpoints']} checkpoints, history readable from update {log['readable_from']:,} on"
     retention = f"{size(status['retention_bytes'])} kept for clients that reconnect"
     refused = f", {status['refused']:,} requests refused" if status["refused"] else ""
     failed = f", {status['failed']:,} failed by a fault of the server" if status["failed"] else ""

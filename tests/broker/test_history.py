@@ -1,0 +1,415 @@
+"""The change history and tables as of a sequence number, read from a data directory, agree with a dict of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hullcast.broker.log.history import ChangePortion, HistoryReader, Life, PortionLimits, readable_from
+from hullcast.broker.log.record import RecordKind
+from hullcast.broker.log.recovery import DataDirectory, open_directory
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.server.attendance import Attendance
+from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.changing import apply_record
+from hullcast.broker.server.retention import Retention
+from hullcast.broker.server.subscribing import Limits
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire import bodies
+from hullcast.network.wire.errors import HistoryGone, LogDamaged
+from hullcast.network.wire.frames import Origin, Request
+from hullcast.network.wire.values import keys_to_column, rows_of, rows_to_columns
+from tests.support.durable import captured
+
+CREATE = "CREATE TABLE T (K TEXT PRIMARY KEY, I INTEGER, R REAL, W TIMESTAMP, S TEXT)"
+OTHER = "CREATE TABLE U (K INTEGER PRIMARY KEY, V REAL)"
+COLUMNS = ("K", "I", "R", "W", "S")
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
+Row = tuple[Any, ...]
+
+
+class Ledger:
+    """A data directory that is written as a server does, and what its table T held after each update."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.path, self.options = path, {"segment_bytes": 2000, "history_bytes": 1 << 40, **options}
+        self.number = 0
+        self.rows: dict[str, Row] = {}
+        self.at: dict[int, dict[str, Row]] = {0: {}}  # T as of each sequence number of its present life
+        self.changes: list[tuple[int, str, Row | None]] = []
+        self.open()
+        self.execute(CREATE)
+        self.execute(OTHER)
+
+    def open(self) -> None:
+        self.data: DataDirectory = open_directory(self.path, apply_record, **self.options)
+        engine = self.data.engine
+        self.brain = Brain(
+            engine,
+            bytes(16),
+            self.data.publishers,
+            Rights.everything,
+            Attendance(engine, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_)),
+            Retention(1 << 20),
+            dict,
+            set,
+            limits=Limits(rows=1000, subscriptions=100, groups=50, channels=3),
+        )
+
+    def reopen(self) -> None:
+        self.data.close()
+        self.open()
+
+    def checkpoint(self) -> None:
+        self.data.write_checkpoint(captured(self.data))
+
+    def ask(self, make: Callable[[int], bodies.Body]) -> bodies.Done:
+        self.number += 1
+        body = make(self.number)
+        request = Request(1, (1,), Origin("", ""), bodies.encode(body))
+        outcome = finish(self.brain.work(body, request, "", lambda: 0.0))
+        assert isinstance(outcome.reply, bodies.Done), outcome.reply
+        kind, payload, first, count, publisher, number = outcome.entry
+        self.data.log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
+        self.data.log.write_and_sync()
+        return outcome.reply
+
+    def execute(self, sql: str) -> None:
+        self.ask(lambda number: bodies.Execute(sql, b"p" * 16, number))
+
+    def create_again(self) -> None:
+        self.execute("DROP TABLE T")
+        self.execute(CREATE)
+        self.rows, self.changes = {}, []
+        self.at = {self.seq: {}}
+
+    def publish(self, rows: list[dict[str, Any]]) -> None:
+        columns, absent = rows_to_columns(rows)
+        done = self.ask(lambda number: bodies.Publish("t", columns, absent, b"p" * 16, number))
+        for seq, row in enumerate(rows, done.first):
+            old = self.rows.get(row["K"], (None,) * len(COLUMNS))
+            new = tuple(row.get(name, before) for name, before in zip(COLUMNS, old, strict=True))
+            self._change(seq, row["K"], new)
+
+    def delete(self, keys: list[str]) -> None:
+        done = self.ask(lambda number: bodies.Delete("T", keys_to_column(keys), b"p" * 16, number))
+        for seq, key in enumerate(keys, done.first):
+            self._change(seq, key, None)
+
+    def elsewhere(self) -> None:
+        columns, absent = rows_to_columns([{"K": 1, "V": 1.5}, {"K": 2}])
+        done = self.ask(lambda number: bodies.Publish("U", columns, absent, b"p" * 16, number))
+        for seq in range(done.first, done.last + 1):
+            self.at[seq] = dict(self.rows)
+
+    def _change(self, seq: int, key: str, row: Row | None) -> None:
+        if row is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+        if "\0" not in key:
+            self.changes.append((seq, key, row))
+        self.at[seq] = dict(self.rows)
+
+    @property
+    def seq(self) -> int:
+        return self.data.engine.seq
+
+    @property
+    def life(self) -> Life:
+        store = self.data.engine.store_of("T")
+        return Life(store.table, store.created)
+
+
+def small(rows: int = 3, size_bytes: int = 1 << 20, enough: Callable[[], bool] = lambda: False) -> PortionLimits:
+    return PortionLimits(rows, size_bytes, enough)
+
+
+def changes_of(
+    readers: Iterator[HistoryReader], life: Life, after: int, through: int, limits: PortionLimits
+) -> list[tuple[int, str, Row | None]]:
+    """All changes, portion by portion, each by the next reader."""
+    found: list[tuple[int, str, Row | None]] = []
+    while after < through:
+        portion = next(readers).changes(life, after, through, limits)
+        assert after < portion.last <= through
+        assert tuple(portion.columns) == COLUMNS
+        after = portion.last
+        found += listed(portion)
+    return found
+
+
+def listed(portion: ChangePortion) -> list[tuple[int, str, Row | None]]:
+    rows = rows_of(tuple(portion.columns.values()))
+    for row, deleted in zip(rows, portion.deleted, strict=True):
+        assert not deleted or row[1:] == (None,) * 4
+    marked = zip(portion.seq.tolist(), rows, portion.deleted, strict=True)
+    return [(seq, row[0], None if deleted else row) for seq, row, deleted in marked]
+
+
+def rows_as_of(
+    readers: Iterator[HistoryReader], life: Life, seq: int, part: int, parts: int, limits: PortionLimits
+) -> list[Row]:
+    """All rows of a part, portion by portion, each by the next reader."""
+    found: list[Row] = []
+    start: int | None = None
+    while True:
+        portion = next(readers).rows(life, seq, part, parts, start, limits)
+        found += rows_of(tuple(portion.columns.values()))
+        if portion.next is None:
+            return found
+        start = portion.next
+
+
+def one_reader(path: Path) -> Iterator[HistoryReader]:
+    reader = HistoryReader(path)
+    while True:
+        yield reader
+
+
+def new_readers(path: Path) -> Iterator[HistoryReader]:
+    while True:
+        yield HistoryReader(path)
+
+
+keys = st.sampled_from(["a", "b", "c", "é", "", "a longer key"])
+row = st.fixed_dictionaries(
+    {"K": keys},
+    optional={
+        "I": st.sampled_from([None, 0, -1, 2**53]),
+        "R": st.sampled_from([None, 0.5, -1e300]),
+        "W": st.sampled_from([None, NOON]),
+        "S": st.sampled_from([None, "", "x", "ü" * 40]),
+    },
+)
+steps = st.one_of(
+    st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=5)),
+    st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=1)),
+    st.tuples(st.just("delete"), st.lists(st.one_of(keys, st.just("n\0")), min_size=1, max_size=3, unique=True)),
+    st.tuples(st.sampled_from(["elsewhere", "checkpoint", "reopen", "create_again"])),
+)
+
+
+@given(st.lists(steps, max_size=14), st.integers(1, 4), st.booleans(), st.integers(1, 5))
+@settings(deadline=None, max_examples=60)
+def test_tables_and_changes_are_those_of_a_dict_of_rows(
+    history: list[tuple[Any, ...]], parts: int, fresh: bool, portion: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "data")
+        for step, *arguments in history:
+            getattr(ledger, step)(*arguments)
+        readers = (new_readers if fresh else one_reader)(ledger.path)
+        life, last = ledger.life, ledger.data.log.synced_seq
+        limits = small(portion)
+        assert max(readable_from(ledger.path), life.created) == min(ledger.at)
+        for seq, expected in ledger.at.items():
+            divided = [rows_as_of(readers, life, seq, part, parts, limits) for part in range(parts)]
+            together = [row for rows in divided for row in rows]
+            assert {row[0]: row for row in together} == expected
+            assert len(together) == len(expected)
+        for after in ledger.at:
+            found = changes_of(readers, life, after, last, limits)
+            assert found == [change for change in ledger.changes if change[0] > after]
+            replayed = dict(ledger.at[after])
+            for _, key, changed in found:
+                if changed is None:
+                    replayed.pop(key, None)
+                else:
+                    replayed[key] = changed
+            assert replayed == ledger.rows
+        ledger.data.close()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger(tmp_path / "data")
+    yield made
+    made.data.close()
+
+
+def batches(ledger: Ledger, count: int, rows: int = 20) -> None:
+    for at in range(count):
+        ledger.publish([{"K": f"k{at}-{i}", "R": float(i), "S": "s" * 50} for i in range(rows)])
+
+
+def test_a_part_does_not_depend_on_the_checkpoint_it_is_read_from(ledger: Ledger) -> None:
+    """Between two portions checkpoints come and go; what was read and what is read then fit together."""
+    batches(ledger, 6)
+    seq, expected = ledger.seq, dict(ledger.rows)
+    first = HistoryReader(ledger.path).rows(ledger.life, seq, 0, 1, None, small(7))
+    assert first.next is not None
+    ledger.checkpoint()
+    batches(ledger, 2)
+    ledger.checkpoint()
+    rest = rows_as_of_from(ledger, seq, first.next)
+    assert {row[0]: row for row in [*rows_of(tuple(first.columns.values())), *rest]} == expected
+    assert len(rest) + 7 == len(expected)
+
+
+def rows_as_of_from(ledger: Ledger, seq: int, start: int | None) -> list[Row]:
+    found: list[Row] = []
+    while start is not None:
+        portion = HistoryReader(ledger.path).rows(ledger.life, seq, 0, 1, start, small(11))
+        found += rows_of(tuple(portion.columns.values()))
+        start = portion.next
+    return found
+
+
+def test_a_checkpoint_that_is_removed_under_way_is_replaced_by_another(ledger: Ledger) -> None:
+    batches(ledger, 3)
+    ledger.checkpoint()
+    batches(ledger, 1)
+    ledger.checkpoint()
+    seq, reader = ledger.seq, HistoryReader(ledger.path)
+    steps = iter([True, False])
+    assert reader.rows(ledger.life, seq, 0, 1, None, small(enough=lambda: next(steps))).next == 0  # it has begun
+    newest = max(ledger.path.glob("checkpoint-*.sqlite"))
+    newest.rename(newest.with_suffix(".gone"))
+    found = rows_as_of(iter(lambda: reader, None), ledger.life, seq, 0, 1, small(1000))
+    assert {row[0]: row for row in found} == ledger.rows
+
+
+def test_a_table_that_takes_long_is_prepared_in_several_calls(ledger: Ledger) -> None:
+    batches(ledger, 5)
+    ledger.checkpoint()
+    batches(ledger, 5)
+    reader, calls, found, start = HistoryReader(ledger.path), 0, [], None
+    while True:
+        portion = reader.rows(ledger.life, ledger.seq, 0, 1, start, small(1000, enough=lambda: True))
+        calls += 1
+        found += rows_of(tuple(portion.columns.values()))
+        if portion.next is None:
+            break
+        start = portion.next
+    assert calls > 2
+    assert {row[0]: row for row in found} == ledger.rows
+
+
+def test_portions_are_bounded_by_bytes(ledger: Ledger) -> None:
+    ledger.publish([{"K": f"k{i}", "S": f"{i}" * 3000} for i in range(200)])
+    limits = small(10_000, 20_000)
+    sizes = []
+    after = 0
+    while after < ledger.seq:
+        portion = HistoryReader(ledger.path).changes(ledger.life, after, ledger.seq, limits)
+        after = portion.last
+        sizes.append(len(portion.seq))
+    assert sum(sizes) == 200
+    assert max(sizes) < 20
+    reader = HistoryReader(ledger.path)
+    assert len(rows_as_of(iter(lambda: reader, None), ledger.life, ledger.seq, 0, 1, limits)) == 200
+    assert reader.rows(ledger.life, ledger.seq, 0, 1, None, limits).next is not None
+
+
+def test_a_range_at_the_end_reads_only_the_segments_that_hold_it(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches(ledger, 30)
+    assert len(list((ledger.path / "log").glob("*.log"))) > 10
+    read = 0
+    pread = os.pread
+
+    def counted(descriptor: int, size: int, offset: int) -> bytes:
+        nonlocal read
+        content = pread(descriptor, size, offset)
+        read += len(content)
+        return content
+
+    monkeypatch.setattr(os, "pread", counted)
+    portion = HistoryReader(ledger.path).changes(ledger.life, ledger.seq - 5, ledger.seq, small(100))
+    assert portion.seq.tolist() == list(range(ledger.seq - 4, ledger.seq + 1))
+    assert 0 < read < 10_000
+
+
+def test_what_is_no_longer_kept_says_from_where_on_history_is_there(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "data", history_bytes=0)
+    batches(ledger, 3)
+    ledger.checkpoint()
+    kept = ledger.seq
+    batches(ledger, 3)
+    ledger.checkpoint()
+    batches(ledger, 3)
+    ledger.checkpoint()
+    assert ledger.data.readable_from == readable_from(ledger.path) > kept
+    with pytest.raises(HistoryGone, match="history_bytes keeps more") as refused:
+        HistoryReader(ledger.path).changes(ledger.life, 0, ledger.seq, small())
+    assert refused.value.first == ledger.data.readable_from + 1
+    with pytest.raises(HistoryGone):
+        HistoryReader(ledger.path).rows(ledger.life, kept, 0, 1, None, small())
+    ledger.data.close()
+
+
+def test_history_bytes_keeps_so_much_log_and_few_checkpoints(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "data", history_bytes=40_000)
+    for _ in range(60):
+        batches(ledger, 1)
+        ledger.checkpoint()
+        sizes = [path.stat().st_size for path in (ledger.path / "log").glob("*.log")]
+        assert sum(sizes) < 40_000 + 4000
+        assert len(list(ledger.path.glob("checkpoint-*.sqlite"))) <= 10
+    assert sum(sizes) > 30_000
+    first = ledger.data.readable_from
+    assert 0 < first < ledger.seq - 200
+    readers = one_reader(ledger.path)
+    for seq in (first, first + 1, (first + ledger.seq) // 2, ledger.seq):
+        found = rows_as_of(readers, ledger.life, seq, 0, 1, small(1000))
+        assert {row[0]: row for row in found} == ledger.at[seq]
+    ledger.reopen()
+    assert ledger.data.readable_from == first
+    ledger.data.close()
+
+
+def test_records_of_earlier_versions_that_lack_columns_are_refused_as_changes_and_right_as_rows(ledger: Ledger) -> None:
+    ledger.publish([{"K": "a", "I": 1, "R": 0.5}])
+    columns, absent = rows_to_columns([{"K": "a", "S": "later"}])
+    body = bodies.Publish("T", columns, absent, b"p" * 16, 99)
+    batch = ledger.data.engine.upsert_columns("T", columns, absent)
+    ledger.data.log.append(RecordKind.BATCH, bodies.encode(body), first=batch.first_seq, count=1)
+    ledger.data.log.write_and_sync()
+    reader = HistoryReader(ledger.path)
+    with pytest.raises(HistoryGone, match="without all columns") as refused:
+        reader.changes(ledger.life, 0, 2, small())
+    assert refused.value.first == 3
+    assert rows_as_of(iter(lambda: reader, None), ledger.life, 2, 0, 1, small()) == [("a", 1, 0.5, None, "later")]
+
+
+def test_the_table_before_it_was_created_again_cannot_be_read(ledger: Ledger) -> None:
+    batches(ledger, 1)
+    ledger.create_again()
+    with pytest.raises(HistoryGone, match="the table was created later") as refused:
+        HistoryReader(ledger.path).changes(ledger.life, 3, ledger.seq, small())
+    assert refused.value.first == 21
+
+
+def test_a_damaged_record_is_named_and_never_passed_over(ledger: Ledger) -> None:
+    batches(ledger, 1)
+    (path,) = (ledger.path / "log").glob("*.log")
+    content = bytearray(path.read_bytes())
+    content[-300] ^= 1
+    path.write_bytes(content)
+    reader = HistoryReader(ledger.path)
+    with pytest.raises(LogDamaged):
+        reader.changes(ledger.life, 0, ledger.seq, small())
+    with pytest.raises(LogDamaged):
+        reader.rows(ledger.life, ledger.seq, 0, 1, None, small())
+
+
+def test_a_change_without_its_rows_names_its_table() -> None:
+    columns, absent = rows_to_columns([{"K": 1}])
+    for name in ("T", "ü" * 20, "x" * 40, "y" * 300, "z" * 70_000):
+        publish = bodies.Publish(name, columns, absent, bytes(16), 1)
+        delete = bodies.Delete(name, keys_to_column([1]), bytes(16), 1)
+        assert bodies.changed_table(bodies.encode(publish)) == name
+        assert bodies.changed_table(memoryview(bodies.encode(replace(delete, number=2**40)))) == name
+    assert bodies.changed_table(bodies.encode(bodies.Execute("DROP TABLE T", bytes(16), 1))) == ""
