@@ -28,7 +28,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A small session on two cores. The JVM's second compiler would cost more than it brings in a minute of tests."""
+    """A small session on two cores. A task may fail three times. The JVM's second compiler would cost more than it
+    brings in a minute of tests."""
     options = {"spark_sql_shuffle_partitions": "4", "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    with spark_session("local[2]", app="tests", memory="1g", **options) as session:
+    with spark_session("local[2,4]", app="tests", memory="1g", **options) as session:
         yield session
