@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from hullcast.clients.sdk.blocking import connect as connect_blocking
     from hullcast.clients.sdk.client import Client, ClientStatistics, Receipt, connect
+    from hullcast.clients.sdk.history import ChangePart, History, TablePart
     from hullcast.clients.sdk.publisher import Publisher, RowsRefused, WindowFull
     from hullcast.clients.sdk.publishing import PartlyPublished
     from hullcast.clients.sdk.subscription import LiveSubscription
@@ -48,10 +49,12 @@ if TYPE_CHECKING:
         ConnectionLost,
         DirectoryInUse,
         DuplicateTable,
+        HistoryGone,
         HullcastError,
         InvariantBroken,
         LogBroken,
         LogDamaged,
+        NoHistory,
         NotPermitted,
         OutOfTurn,
         Overloaded,
@@ -88,6 +91,7 @@ __all__ = [
     "BlockingSubscription",
     "BlockingSubscriptions",
     "Change",
+    "ChangePart",
     "Changed",
     "ChannelStatistics",
     "CheckpointFailed",
@@ -102,6 +106,8 @@ __all__ = [
     "DuplicateTable",
     "Engine",
     "Event",
+    "History",
+    "HistoryGone",
     "HullcastError",
     "InvariantBroken",
     "LinkLimits",
@@ -110,6 +116,7 @@ __all__ = [
     "LogBroken",
     "LogDamaged",
     "Messages",
+    "NoHistory",
     "NotPermitted",
     "OutOfTurn",
     "Overflow",
@@ -133,6 +140,7 @@ __all__ = [
     "Superseded",
     "Table",
     "TableInUse",
+    "TablePart",
     "TimedOut",
     "TooLarge",
     "Unavailable",
@@ -158,6 +166,7 @@ _HOMES = {
     "BlockingSubscription": "clients.sdk.blocking",
     "BlockingSubscriptions": "clients.sdk.blocking",
     "Change": "network.answers.events",
+    "ChangePart": "clients.sdk.history",
     "Changed": "clients.sdk.subscriptions",
     "ChannelStatistics": "broker.reformulate.channel",
     "Client": "clients.sdk.client",
@@ -167,6 +176,7 @@ _HOMES = {
     "DialerStatistics": "network.link.dialer",
     "Engine": "broker.engine.engine",
     "Event": "network.answers.events",
+    "History": "clients.sdk.history",
     "LinkLimits": "network.link.limits",
     "LiveSubscription": "clients.sdk.subscription",
     "LiveSubscriptions": "clients.sdk.subscriptions",
@@ -183,6 +193,7 @@ _HOMES = {
     "Subscription": "broker.engine.subscription",
     "Subscriptions": "broker.engine.subscriptions",
     "Table": "broker.tables.schema",
+    "TablePart": "clients.sdk.history",
     "WindowFull": "clients.sdk.publisher",
     "blocking": "clients.sdk.blocking:",
     "connect": "clients.sdk.client",

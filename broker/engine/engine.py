@@ -105,7 +105,7 @@ class Engine:
                     return
                 raise DuplicateTable(known.name, difference)
             self._catalog[folded] = table
-            self._stores[folded] = TableStore(table)
+            self._stores[folded] = TableStore(table, self._seq)
         elif fold(statement.name) in self._catalog or not statement.if_there:
             store = self._store(statement.name)
             readers = self._channels.reading(store.table.name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.feed import ChangeFeed
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
-    from hullcast.broker.tables.store import TableStore
+    from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
 #: About how long it takes a channel being opened to take in `LOADED_AT_ONCE` rows.
@@ -51,10 +51,17 @@ class ServedEngine(Engine):
         self._check_sound()
         return ingest(self._store(table).table, columns, absent, self._interner)
 
-    def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> Batch:
-        """`upsert` of batches that follow each other, as one."""
+    def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> tuple[Batch, Updates]:
+        """`upsert` of batches that follow each other, as one; and what it did to the rows."""
         self._check_sound()
-        return self._apply(self._store(table), joined(batches))
+        store, encoded = self._store(table), joined(batches)
+        done: list[Updates] = []
+
+        def change() -> Updates:
+            done.append(store.apply(encoded))
+            return done[0]
+
+        return self._publish(store, change), done[0]
 
     def delete_column(self, table: str, keys: Values) -> Batch:
         """`delete` of a column of keys as it travels."""

@@ -3,7 +3,8 @@
 The user's tables stand there under their own names, TIMESTAMPs as microseconds since 1970. Beside them:
 
     hullcast_meta        identity, number and seq of the last record inside, format
-    hullcast_tables      each table's CREATE TABLE, and the name it has in this file (its own, unless that is taken)
+    hullcast_tables      each table's CREATE TABLE, the name it has in this file (its own, unless that is taken),
+                         and the sequence number at which it was created
     hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
     hullcast_forgotten   keys (their digests) that had publishers whose receipts are forgotten
 
@@ -22,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hullcast.broker.log.private import open_private
 from hullcast.broker.log.publishers import KeptReceipt
@@ -32,6 +32,7 @@ from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.values import decode_column
 from hullcast.network.wire.errors import HullcastError, LogDamaged
+from hullcast.network.wire.values import from_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import TableStore
     from hullcast.network.wire.arrays import Booleans, Floats
+    from hullcast.network.wire.value_columns import ValueColumns, Values
 
 
 _FORMAT = 3
@@ -70,7 +72,7 @@ class CapturedState:
 
     number: int
     seq: int
-    tables: tuple[tuple[Table, Floats, Booleans], ...]  # cells and which slots are alive
+    tables: tuple[tuple[Table, Floats, Booleans, int], ...]  # cells, which slots are alive, when it was created
     texts: Texts
     receipts: KeptReceipts
 
@@ -98,7 +100,8 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
             for copy in copies.values():
                 room -= copy.take(room)
             if not any(copy.rows.left for copy in copies.values()):
-                tables = tuple((copy.rows.store.table, *copy.whole()) for copy in copies.values())
+                stores = ((copy, copy.rows.store) for copy in copies.values())
+                tables = tuple((store.table, *copy.whole(), store.created) for copy, store in stores)
                 return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture())
             yield CAPTURE_COST_S
     finally:
@@ -202,7 +205,7 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         database.execute("BEGIN")
         database.execute("CREATE TABLE hullcast_meta (name TEXT, value)")
-        database.execute('CREATE TABLE hullcast_tables (stored TEXT, "create" TEXT)')
+        database.execute('CREATE TABLE hullcast_tables (stored TEXT, "create" TEXT, created INTEGER)')
         database.execute(
             'CREATE TABLE hullcast_receipts (publisher BLOB, number INTEGER, "first" INTEGER, last INTEGER)'
         )
@@ -212,10 +215,10 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
         database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts.entries())
         forgotten = ((key,) for key in sorted(captured.receipts.forgotten))
         database.executemany("INSERT INTO hullcast_forgotten VALUES (?)", forgotten)
-        taken = {*_OWN_TABLES, *(fold(table.name) for table, _, _ in captured.tables)}
-        for table, cells, alive in captured.tables:
+        taken = {*_OWN_TABLES, *(fold(table.name) for table, *_ in captured.tables)}
+        for table, cells, alive, created in captured.tables:
             stored = _stored_name(table.name, taken)
-            database.execute("INSERT INTO hullcast_tables VALUES (?, ?)", (stored, create_text(table)))
+            database.execute("INSERT INTO hullcast_tables VALUES (?, ?, ?)", (stored, create_text(table), created))
             columns = ", ".join(f'"{column.name}" {_AFFINITY[column.type]}' for column in table.columns)
             database.execute(f'CREATE TABLE "{stored}" ({columns})')
             insert = f'INSERT INTO "{stored}" VALUES ({", ".join("?" * len(table.columns))})'
@@ -289,8 +292,8 @@ def check(path: Path, number: int, identity: bytes) -> None:
     """LogDamaged unless the file is as it was written, by this data directory."""
     if not _is_whole(path):
         raise _damaged(path, "its checksum is wrong")
-    with closing(_open(path)) as database:
-        meta = _meta(path, database)
+    with closing(open_checkpoint(path)) as database:
+        meta = meta_of(path, database)
     if meta.get("format") not in _READABLE:
         raise _damaged(path, f"it has format {meta.get('format')}, this program reads {_FORMAT}")
     if meta.get("identity") != identity:
@@ -304,14 +307,16 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
     collecting = gc.isenabled()
     gc.disable()  # millions of values come and none of them is garbage: looking for it takes a quarter of the time
     try:
-        with closing(_open(path)) as database:
-            meta = _meta(path, database)
-            stored = database.execute('SELECT stored, "create" FROM hullcast_tables ORDER BY rowid').fetchall()
-            for name, create in stored:
+        with closing(open_checkpoint(path)) as database:
+            meta = meta_of(path, database)
+            for name, create, *created in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall():
                 before = set(engine.tables)
                 engine.execute(create)
                 (declared,) = set(engine.tables) - before
-                _load_rows(database, name, engine, engine.tables[declared])
+                # checkpoints of earlier versions do not tell: then nothing before them is known of the table
+                engine.store_of(declared).created = created[0] if created else meta["seq"]
+                for rows in _blocks(database, name, engine.tables[declared]):
+                    engine.upsert_columns(declared, rows)
             receipts, forgotten = _load_receipts(database) if meta["format"] == _FORMAT else ([], [])
     except (sqlite3.Error, HullcastError, ValueError) as error:
         raise _damaged(path, f"its content is not what it should be: {error}") from error
@@ -328,18 +333,26 @@ def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], lis
     return list(map(KeptReceipt._make, receipts)), [key for (key,) in forgotten]
 
 
-def _load_rows(database: sqlite3.Connection, stored: str, engine: ServedEngine, table: Table) -> None:
+def stored_rows(database: sqlite3.Connection, table: Table, created: int) -> Iterator[ValueColumns]:
+    """The rows of one table, some at a time; none if that table (created then) is not in the checkpoint."""
+    text = create_text(table)
+    for name, create, *when in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall():
+        if create == text and (not when or when[0] == created):
+            yield from _blocks(database, name, table)
+
+
+def _blocks(database: sqlite3.Connection, stored: str, table: Table) -> Iterator[ValueColumns]:
     cursor = database.execute(f'SELECT * FROM "{stored}"')
     cursor.arraysize = _ROWS_AT_ONCE
     while block := cursor.fetchmany():
         columns = zip(table.columns, zip(*block, strict=True), strict=True)
-        engine.upsert(table.name, {column.name: _column(column.type, values) for column, values in columns})
+        yield {column.name: _column(column.type, values) for column, values in columns}
 
 
-def _column(kind: ColumnType, values: Sequence[Any]) -> list[Any] | NDArray[Any]:
-    """A column as the engine's door takes it."""
+def _column(kind: ColumnType, values: Sequence[Any]) -> Values:
+    """A column as it travels."""
     if kind is not ColumnType.TIMESTAMP:
-        return list(values)
+        return from_list(list(values))
     codes = np.array(values, dtype=np.float64)  # None becomes NaN
     null = np.isnan(codes)
     instants = np.where(null, 0.0, codes).astype(np.int64).astype("datetime64[us]")
@@ -353,12 +366,13 @@ def _is_whole(path: Path) -> bool:
     return len(header) == _CHECKSUM.stop and _checksum(path) == int.from_bytes(header[_CHECKSUM], "big")
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def open_checkpoint(path: Path) -> sqlite3.Connection:
     """Read only, and without looking for a journal beside it."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
 
 
-def _meta(path: Path, database: sqlite3.Connection) -> dict[str, Any]:
+def meta_of(path: Path, database: sqlite3.Connection) -> dict[str, Any]:
+    """What a checkpoint says of itself."""
     try:
         return dict(database.execute("SELECT name, value FROM hullcast_meta"))
     except sqlite3.Error as error:

@@ -156,6 +156,13 @@ class CommitLog:
             sync_directory(self.directory)
         return len(old)
 
+    def segment_sizes(self) -> list[tuple[int, int]]:
+        """The segments, in order: of each the number of the record that the next one begins with, and its bytes."""
+        assert self.directory is not None, "asked by the owner of a directory"
+        found = segments(self.directory)
+        following = [*(number for number, _ in found[1:]), 1 << 63]  # the last has all that is yet to come
+        return [(number, path.stat().st_size) for number, (_, path) in zip(following, found, strict=False)]
+
     def statistics(self) -> LogStatistics:
         """A snapshot."""
         return LogStatistics(

@@ -27,6 +27,7 @@ from hullcast.broker.log.checkpoint import (
 )
 from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog
 from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
+from hullcast.broker.log.history import readable_from
 from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
@@ -75,12 +76,16 @@ class DataDirectory:
         log: CommitLog,
         lock: DirectoryLock,
         recovered: Recovered,
+        history_bytes: int,
     ) -> None:
         """Made by `open_directory`."""
         self.path, self.identity = path, identity
         self.engine, self.publishers, self.log = engine, publishers, log
         self.recovered = recovered
         self._lock = lock
+        self._history_bytes = history_bytes
+        #: Tables can be read as of this sequence number and later ones, and changes behind it.
+        self.readable_from = readable_from(path)
 
     def capturing(self) -> Work:
         """Copy the state, slice by slice; on the thread that owns the engine, between two requests. The result is a
@@ -107,11 +112,27 @@ class DataDirectory:
 
     def _remove_old(self) -> None:
         found = checkpoints(self.path)
-        for _, path in found[:-CHECKPOINTS_KEPT]:
-            path.unlink()
+        kept = self._kept([number for number, _ in found])
+        for number, path in found:
+            if number not in kept:
+                path.unlink()
         sync_directory(self.path)
         if len(found) >= CHECKPOINTS_KEPT:
-            self.log.remove_segments(found[-CHECKPOINTS_KEPT][0])  # D2
+            self.log.remove_segments(min(kept))  # D2
+        self.readable_from = readable_from(self.path)
+
+    def _kept(self, found: list[int]) -> set[int]:
+        """The checkpoints (record numbers) to keep: the newest two, and of the older ones those whose log is within
+        `history_bytes`. An eighth of that lies between them: so they are few, and yet history ends in small steps."""
+        kept = set(found[-CHECKPOINTS_KEPT:])
+        sizes = self.log.segment_sizes()
+        before = None  # bytes of log behind the checkpoint before
+        for number in found[:-CHECKPOINTS_KEPT]:
+            behind = sum(size for following, size in sizes if following > number + 1)
+            if behind <= self._history_bytes and (before is None or before - behind >= self._history_bytes // 8):
+                kept.add(number)
+                before = behind
+        return kept
 
     def close(self) -> None:
         """Write what is pending and let others have the directory."""
@@ -127,12 +148,13 @@ def open_directory(
     *,
     engine: ServedEngine | None = None,
     segment_bytes: int = SEGMENT_BYTES,
+    history_bytes: int = 0,
 ) -> DataDirectory:
     """Open a data directory, made if need be, and bring an engine to the state that its log describes.
 
     `apply` does to the engine what a record says; only the server knows what a payload means. DirectoryInUse if
     another process has it, LogDamaged if acknowledged data is missing, BadDirectory if the directory
-    cannot be used.
+    cannot be used. Beyond what a restart needs, `history_bytes` of the log are kept for readers of the change history.
     """
     path = Path(directory)
     try:
@@ -145,7 +167,7 @@ def open_directory(
         )
         raise BadDirectory(str(path), reason) from error
     try:
-        return _open(path, lock, apply, engine or ServedEngine(), segment_bytes)
+        return _open(path, lock, apply, engine or ServedEngine(), segment_bytes, history_bytes)
     except BaseException as error:
         lock.release()
         if isinstance(error, OSError):
@@ -159,6 +181,7 @@ def _open(
     apply: Callable[[ServedEngine, Record], None],
     engine: ServedEngine,
     segment_bytes: int,
+    history_bytes: int,
 ) -> DataDirectory:
     tighten(path)
     sync_directory(path.absolute().parent)
@@ -202,7 +225,7 @@ def _open(
     for file in (Path(error.file) for error in damaged):  # out of the way: D2 is about checkpoints that are whole
         file.rename(file.with_suffix(".damaged"))
     _report(recovered, replay.end)
-    return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered)
+    return DataDirectory(path, identity, engine, publishers, commit_log, lock, recovered, history_bytes)
 
 
 def _load_newest(path: Path, identity: bytes, engine: ServedEngine) -> tuple[LoadedCheckpoint | None, list[LogDamaged]]:

@@ -89,7 +89,7 @@ def main() -> None:
     reply_path = sys.argv[1]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by themselves
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
-    _prefer_to_lose(500)
+    prefer_to_lose(500)
     compiled.load()  # once here, instead of in every child
     copy = SqliteCopy(step_limit=None)
     schema: dict[str, Table] = {}
@@ -163,7 +163,7 @@ def _limit(ask: Ask) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + ask.memory_bytes, used + ask.memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(NICENESS)
-    _prefer_to_lose(1000)
+    prefer_to_lose(1000)
 
 
 def _answer(copy: SqliteCopy, schema: dict[str, Table], ask: Ask) -> bytes:
@@ -191,7 +191,7 @@ def _address_space_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _prefer_to_lose(score: int) -> None:
+def prefer_to_lose(score: int) -> None:
     """If the machine runs out of memory, the kernel ends queries first, then their process, then others."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(score))

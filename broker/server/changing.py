@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +10,7 @@ from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.sql.create import DropTable, parse_statement
+from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Delete, Done, Execute, Publish
 from hullcast.network.wire.errors import (
@@ -20,6 +21,7 @@ from hullcast.network.wire.errors import (
     TooLarge,
     Unavailable,
 )
+from hullcast.network.wire.limits import LOGGED
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.retention import Retention
     from hullcast.broker.tables.ingest import Encoded
+    from hullcast.broker.tables.interning import Texts
     from hullcast.network.security.rights import Rights
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Request
 
@@ -198,7 +202,8 @@ class Changing:
         """Apply a run as one batch; where the table refuses that, one by one. Returns an empty run."""
         before = self._engine.seq
         try:
-            batch = self._engine.upsert_encoded(run.table, [ready.encoded for ready in run.ready])
+            texts = self._engine.texts  # before a sweep, which may follow the batch
+            batch, updates = self._engine.upsert_encoded(run.table, [ready.encoded for ready in run.ready])
         except Exception as error:
             if self._engine.broken or self._engine.seq != before:
                 raise
@@ -208,7 +213,10 @@ class Changing:
         for ready in run.ready:
             (body, request), last = ready.arrived, first + ready.rows - 1
             self._publishers.applied(ready.publisher, body.number, first, last)
-            entry = LogEntry(RecordKind.BATCH, request.body, first, ready.rows, ready.publisher, body.number)
+            payload = request.body
+            if ready.encoded.partial:
+                payload = self._whole(body, updates.new[:, first - batch.first_seq : last - batch.first_seq + 1], texts)
+            entry = LogEntry(RecordKind.BATCH, payload or request.body, first, ready.rows, ready.publisher, body.number)
             if ready is run.ready[-1]:
                 outcomes[ready.place] = self._told(Done(first, last), entry, batch, now)
             else:
@@ -217,6 +225,15 @@ class Changing:
         if first != batch.last_seq + 1:
             raise InvariantBroken(f"{len(batch)} updates of {run.rows} rows")
         return _Run()
+
+    def _whole(self, body: Publish, cells: Floats, texts: Texts) -> bytes:
+        """A publish of rows that lack columns, with the rows as they are after it: so each record of the log says
+        what its rows became, whatever was there before. Empty if no record can hold that."""
+        rows = published(self._engine.store_of(body.table).table, cells, texts)
+        try:
+            return bodies.encode(replace(body, columns=rows, absent=None), LOGGED)
+        except TooLarge:
+            return b""
 
     def _apply_singly(self, run: _Run, error: Exception, outcomes: list[Outcome | Exception], now: float) -> None:
         """A batch was refused, and nothing changed: whose fault it is shows when they come one by one."""
@@ -303,7 +320,7 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
     if record.kind is RecordKind.STATEMENT:
         engine.execute(record.payload.decode())
         return
-    body = bodies.decode(record.payload)
+    body = bodies.decode(record.payload, LOGGED)
     if not isinstance(body, Publish | Delete):
         raise BadFrame(f"a {type(body).__name__} in the log")
     apply_batch(engine, body)

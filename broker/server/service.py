@@ -15,6 +15,7 @@ from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived, apply_record
+from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.broker.server.queries import Queries
@@ -87,7 +88,12 @@ class Server:
         if settings.data is None:
             self.engine, publishers, self.log = open_memory()
         else:
-            self.directory = data = open_directory(settings.data, apply_record, segment_bytes=settings.segment_bytes)
+            self.directory = data = open_directory(
+                settings.data,
+                apply_record,
+                segment_bytes=settings.segment_bytes,
+                history_bytes=settings.history_bytes,
+            )
             self.engine, publishers, self.log = data.engine, data.publishers, data.log
         try:
             self.listener = Listener(
@@ -132,6 +138,15 @@ class Server:
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
         )
+        self.history = HistoryReads(
+            settings.name,
+            self.engine,
+            self.directory,
+            self.log,
+            lambda origin, tables: self.brain.check(origin, "query", tables),
+            self._refused_query,
+            self._answer_at_once,
+        )
         self.receipts = OwedReceipts(self.children.answer)
         self.pauses = Pauses()
         self._arrived: list[Arrived] = []  # publishes that have been read in this turn of the loop
@@ -160,7 +175,7 @@ class Server:
         try:
             self.listener.start(self.children)
             self._tell_directory()
-            for work in (self._rounds, self.queries.run, self.working.run, self.pauses.run):
+            for work in (self._rounds, self.queries.run, self.history.run, self.working.run, self.pauses.run):
                 tasks.append(asyncio.create_task(work(), name=f"server.{work.__qualname__}"))
             if started is not None:
                 started.set()
@@ -220,6 +235,10 @@ class Server:
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
                 self.queries.put(request, body, owner)
+            elif isinstance(body, bodies.AskHistory):
+                self._put(request, Outcome(self.history.span(body, origin)))
+            elif isinstance(body, bodies.ReadChanges | bodies.ReadTable):
+                self.history.put(request, body, owner)
             else:
                 self._begin(request, self.brain.work(body, request, owner, time.monotonic), owner)
         except HullcastError as error:
@@ -286,9 +305,15 @@ class Server:
         reply = self.brain.refusal(error, request.origin).reply
         return reply if isinstance(reply, bytes) else bodies.encode(reply)
 
+    def _answer_at_once(self, request: Request, body: bytes) -> None:
+        """Answer a read of the history: all in it is on disk, so it need not wait behind what is not."""
+        self.children.answer(Reply(request.id, request.route, (), body))
+        self.listener.flush()
+
     def on_children_changed(self) -> None:
         """Somebody came, or left; nodes report by themselves."""
         self.queries.stay_with(self.children.peers)
+        self.history.stay_with(self.children.peers)
 
     def _put(self, request: Request, outcome: Outcome) -> None:
         assert self.pipeline is not None

@@ -66,6 +66,14 @@ class ServerSettings(ProcessSettings):
         least=64 * KIB,
         most=64 * GIB,
     )
+    history_bytes: int = option(
+        0,
+        "size of the log that is kept for readers of the change history, and the checkpoints in it (ten at most); "
+        "what a restart needs is kept in any case",
+        raised="older changes and tables can be read, but it takes that much disk",
+        least=0,
+        most=1024 * 1024 * GIB,
+    )
     pending_bytes: int = option(
         64 * MIB,
         "requests waiting for the disk before publishers are refused as Overloaded",

@@ -32,6 +32,7 @@ def server_status(server: Server) -> dict[str, object]:
             "written_bytes": log.written_bytes,
             "groups": log.groups,
             "checkpoints": server.checkpoints,
+            "readable_from": None if server.directory is None else server.directory.readable_from,
         },
         "retention_bytes": server.retention.size_bytes,
         "refused": server.brain.refused,
@@ -43,6 +44,11 @@ def server_status(server: Server) -> dict[str, object]:
             "failed": server.queries.failed,
             "running": server.queries.running,
             "waiting": server.queries.waiting,
+        },
+        "history": {
+            "answered": server.history.answered,
+            "failed": server.history.failed,
+            "waiting": server.history.waiting,
         },
         "nodes": server.live_reports(),
     }

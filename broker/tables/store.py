@@ -57,8 +57,9 @@ class TableStore:
     Cost: `apply` and `remove` one hash lookup and O(columns) a row, compiled; growth by doubling.
     """
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
+    def __init__(self, table: Table, created: int = 0) -> None:
+        """An empty table. Updates up to `created` were made before it was, perhaps to another table of its name."""
+        self.table, self.created = table, created
         self.cells: Floats = np.full((len(table.columns), SMALLEST_CAPACITY), np.nan)
         self.alive: Booleans = np.zeros(SMALLEST_CAPACITY, dtype=np.bool_)
         self._keys = KeyMap()

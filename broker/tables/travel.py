@@ -9,11 +9,14 @@ import numpy as np
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.values import decode, decode_column
 from hullcast.network.wire.columns import TextColumn
+from hullcast.network.wire.value_columns import Nullable
 
 if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Interner, Texts
+    from hullcast.broker.tables.schema import Table
     from hullcast.network.wire.arrays import Floats, Narrow
     from hullcast.network.wire.columns import Column
+    from hullcast.network.wire.value_columns import ValueColumns, Values
 
 
 def travelling(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Column:
@@ -26,6 +29,36 @@ def travelling(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Colu
         distinct = distinct[:-1]
         codes_of_words[codes_of_words == len(distinct)] = -1
     return TextColumn(codes_of_words, tuple(texts.decode(distinct).tolist()))
+
+
+def published(table: Table, cells: Floats, texts: Interner | Texts) -> ValueColumns:
+    """Rows of codes, of shape (columns, rows), as whole rows that a client might publish."""
+    if cells.shape[1] == 1:
+        codes = cells[:, 0].tolist()
+        return {column.name: decode(column.type, codes[i], texts) for i, column in enumerate(table.columns)}
+    return dict(valued(table, cells, texts))
+
+
+def valued(table: Table, cells: Floats, texts: Interner | Texts) -> dict[str, Values]:
+    """Rows of codes, of shape (columns, rows), as columns of values: by type float64, int64, datetime64 or texts."""
+    return {column.name: _values(column.type, cells[i], texts) for i, column in enumerate(table.columns)}
+
+
+def _values(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Values:
+    if kind is ColumnType.TEXT:
+        return travelling(kind, codes, texts)
+    null = np.isnan(codes)
+    holes = bool(null.any())
+    if kind is ColumnType.REAL:
+        return Nullable(codes, null) if holes else np.ascontiguousarray(codes)
+    whole = (np.where(null, 0.0, codes) if holes else codes).astype(np.int64)
+    if kind is ColumnType.TIMESTAMP:
+        whole[null] = _NAT
+        return whole.view("M8[us]")
+    return Nullable(whole, null) if holes else whole
+
+
+_NAT = np.iinfo(np.int64).min
 
 
 class Codes:

@@ -23,13 +23,14 @@ from hullcast.clients.sdk.subscriptions import LiveSubscriptions
 from hullcast.network.wire.errors import ClientClosed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
 
     import numpy.typing as npt
 
     from hullcast.clients.sdk.client import ClientStatistics
     from hullcast.clients.sdk.gathering import Row
+    from hullcast.clients.sdk.history import ChangePart, TablePart
     from hullcast.clients.sdk.subscriptions import Changed
     from hullcast.network.answers.events import Event
     from hullcast.network.wire.containers import Nan
@@ -199,6 +200,10 @@ def _describe(call: Any, original: Callable[..., object], returns: str, first_li
     """For `help` and completion: what the original says of its arguments, and nothing of `async` and `await`."""
     call.__signature__ = signature(original).replace(return_annotation=returns)
     call.__doc__ = first_line + "".join((original.__doc__ or "").partition("\n")[1:])
+
+
+async def _closed(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()
 
 
 async def _opened(opening: Callable[[], Awaitable[T]]) -> T:
@@ -456,6 +461,33 @@ class BlockingClient(_Face[Client]):
         finally:
             self.close()
 
+    def changes(
+        self, table: str, after: int | None = None, through: int | None = None, *, timeout: float | None = None
+    ) -> Iterator[ChangePart]:
+        """The changes of a table behind sequence number `after`, in order, each once; a portion at a time.
+
+        Without `after` they begin with the first that the server keeps. They end with `through`, or else with what is
+        on the server's disk when this is asked. Needs the right to query the table, and a server with a data directory;
+        HistoryGone says from where on changes are kept. `timeout` is for each portion.
+        """
+        return self._portions(self._inner.changes(table, after, through, timeout=timeout))
+
+    def table_at(
+        self, table: str, seq: int | None = None, *, part: int = 0, parts: int = 1, timeout: float | None = None
+    ) -> Iterator[TablePart]:
+        """The rows of a table as it was after update `seq`, or else as it is on the server's disk, a portion at a time.
+
+        With `parts`, only one part of the rows: parts 0 to `parts` - 1 of the same `seq` are disjoint and together all
+        rows, whoever reads them, and when. Conditions and `timeout` are those of `changes`.
+        """
+        return self._portions(self._inner.table_at(table, seq, part=part, parts=parts, timeout=timeout))
+
+    def _portions(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        try:
+            yield from self._iterate(items)
+        finally:
+            self._thread.wait(_closed(items))
+
     execute = _waiting(Client.execute)
     publish = _waiting(Client.publish)
     delete = _waiting(Client.delete)
@@ -464,6 +496,7 @@ class BlockingClient(_Face[Client]):
     tables = _waiting(Client.tables)
     status = _waiting(Client.status)
     explain = _waiting(Client.explain)
+    history = _waiting(Client.history)
     sync = _waiting(Client.sync)
     subscribe = _opening(
         Client.subscribe,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hullcast.clients.sdk.connecting import configure, seconds
 from hullcast.clients.sdk.gathering import Gathering, Row, row_or_columns
 from hullcast.clients.sdk.groups import SubscriptionGroup
+from hullcast.clients.sdk.history import History, read_changes, read_table
 from hullcast.clients.sdk.line import Line
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
@@ -35,12 +36,13 @@ from hullcast.network.wire.value_columns import row_count
 from hullcast.network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
     from pathlib import Path
 
     import zmq
 
     from hullcast.clients.sdk.connecting import Connection
+    from hullcast.clients.sdk.history import ChangePart, TablePart
     from hullcast.clients.sdk.subscription import Callback
     from hullcast.network.answers.answers import Overflow
     from hullcast.network.link.dialer import DialerStatistics
@@ -272,6 +274,40 @@ class Client:
     async def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """How a subscription would be served, and what traffic to expect; it is not opened."""
         return await self._information(bodies.Explain(_sql(sql), scalars(parameters)), "explain", _timeout(timeout))
+
+    async def history(self, table: str, *, timeout: float | None = None) -> History:  # noqa: ASYNC109
+        """Which changes of a table can be read, and as of which sequence numbers the table itself."""
+        reply = await self._ask(bodies.AskHistory(str(table)), f"history of {table}", _timeout(timeout))
+        if not isinstance(reply, bodies.HistorySpan):
+            raise BadFrame(f"{type(reply).__name__} is not a reply to history")
+        return History(reply.first, reply.last, reply.created)
+
+    def changes(
+        self, table: str, after: int | None = None, through: int | None = None, *, timeout: float | None = None
+    ) -> AsyncGenerator[ChangePart, None]:
+        """The changes of a table behind sequence number `after`, in order, each once; a portion at a time.
+
+        Without `after` they begin with the first that the server keeps. They end with `through`, or else with what is
+        on the server's disk when this is asked. Needs the right to query the table, and a server with a data directory;
+        HistoryGone says from where on changes are kept. `timeout` is for each portion.
+        """
+        return read_changes(self._ask, str(table), after, through, _timeout(timeout))
+
+    def table_at(
+        self,
+        table: str,
+        seq: int | None = None,
+        *,
+        part: int = 0,
+        parts: int = 1,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[TablePart, None]:
+        """The rows of a table as it was after update `seq`, or else as it is on the server's disk, a portion at a time.
+
+        With `parts`, only one part of the rows: parts 0 to `parts` - 1 of the same `seq` are disjoint and together all
+        rows, whoever reads them, and when. Conditions and `timeout` are those of `changes`.
+        """
+        return read_table(self._ask, str(table), seq, part, parts, _timeout(timeout))
 
     async def sync(self, *, timeout: float | None = None) -> int:  # noqa: ASYNC109
         """Wait until all answers here include everything that the server had applied; returns the sequence number."""

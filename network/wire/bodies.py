@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never, cast
 
 import numpy as np
 
 from hullcast.network.wire import columns as column_format
 from hullcast.network.wire import fields, packing
+from hullcast.network.wire.arrays import Booleans, Ints
 from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import Matrix, array, integer, text
@@ -134,6 +135,35 @@ class Explain:
 @dataclass(frozen=True, slots=True)
 class Describe:
     """Which tables there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskHistory:
+    """Which changes of a table can be read."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChanges:
+    """Changes of a table behind `after`, up to `through`; without them, from the first that is kept, and up to what is
+    on disk."""
+
+    table: str
+    after: int | None = None
+    through: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """Rows of a table as it was after update `seq`; without one, as it is on disk. `part` of `parts`, from `start` on,
+    which is the `next` of the reply before."""
+
+    table: str
+    seq: int | None = None
+    part: int = 0
+    parts: int = 1
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +298,38 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
+class HistorySpan:
+    """Changes `first` to `last` can be read, and the table as of `first` - 1 to `last`. It was created after update
+    `created`."""
+
+    first: int
+    last: int
+    created: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedRows:
+    """All changes of a table from where was asked up to `last`; those up to `through` are on disk. Of deleted rows only
+    the key is there, other columns are NULL."""
+
+    last: int
+    through: int
+    seq: Ints
+    deleted: Booleans
+    columns: dict[str, Values]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsAsOf:
+    """Rows of a part of a table as of `seq`. `next` is where the next ones begin; None if there are no more. It may
+    have no rows and yet a next: then the table is still being prepared."""
+
+    seq: int
+    next: int | None
+    columns: dict[str, Values]
+
+
+@dataclass(frozen=True, slots=True)
 class Information:
     """A map for people and monitors."""
 
@@ -285,6 +347,9 @@ Body: TypeAlias = (
     | Status
     | Explain
     | Describe
+    | AskHistory
+    | ReadChanges
+    | ReadTable
     | NodeReport
     | Done
     | Receipts
@@ -293,6 +358,9 @@ Body: TypeAlias = (
     | Staged
     | AnswerPart
     | Synced
+    | HistorySpan
+    | ChangedRows
+    | RowsAsOf
     | Information
     | Failed
 )
@@ -300,6 +368,8 @@ Body: TypeAlias = (
 
 #: Parts of staged answers: as many as a server keeps for one client, at some megabytes each.
 MOST_PARTS = 4096
+#: Parts of a table that is read as of a sequence number.
+MOST_TABLE_PARTS = 1 << 16
 
 # -- to bytes ----------------------------------------------------------------------------------------------
 
@@ -338,6 +408,19 @@ def _listed(body: Body) -> list[object]:
             return ["explain", body.sql, body.parameters]
         case Sync() | Status() | Describe():
             return [type(body).__name__.lower()]
+        case AskHistory():
+            return ["history", body.table]
+        case ReadChanges():
+            return ["changes", body.table, body.after, body.through]
+        case ReadTable():
+            return ["rows_at", body.table, body.seq, body.part, body.parts, body.start]
+        case HistorySpan():
+            return ["span", body.first, body.last, body.created]
+        case ChangedRows():
+            marks = [column_format.pack_column(column) for column in (body.seq, body.deleted)]
+            return ["changed", body.last, body.through, *marks, _packed(body.columns)]
+        case RowsAsOf():
+            return ["as_of", body.seq, body.next, _packed(body.columns)]
         case NodeReport():
             return ["report", body.node]
         case QueryAnswer():
@@ -358,6 +441,10 @@ def _listed(body: Body) -> list[object]:
             return ["failed", body.code, body.arguments]
         case _:
             assert_never(body)
+
+
+def _packed(columns: dict[str, Values]) -> dict[str, list[object]]:
+    return {name: pack_values(column) for name, column in columns.items()}
 
 
 def _listed_group(group: Group) -> list[object]:
@@ -395,6 +482,20 @@ def decode(data: bytes, limits: WireLimits = DEFAULT) -> Body:
         raise BadFrame(f"a body begins with its type, not with {kind!r:.40}")
     size, read = reader
     return read(array(parts, f"a {kind} body", size), limits)
+
+
+def changed_table(encoded: bytes | memoryview) -> str:
+    """The table that an encoded Publish or Delete changes, without a look at its rows; empty if it is neither."""
+    kind = encoded[1] & 0x1F
+    if encoded[0] not in (0x95, 0x96) or encoded[1] >> 5 != 0b101 or bytes(encoded[2 : 2 + kind]) not in _CHANGES:
+        return ""
+    at = 2 + kind
+    wide = {0xD9: 1, 0xDA: 2, 0xDB: 4}.get(encoded[at], 0)
+    size = int.from_bytes(encoded[at + 1 : at + 1 + wide], "big") if wide else encoded[at] & 0x1F
+    return str(encoded[at + 1 + wide : at + 1 + wide + size], "utf-8", "surrogatepass")
+
+
+_CHANGES = (b"publish", b"delete")
 
 
 def _execute(parts: list[Any], limits: WireLimits) -> Execute:
@@ -470,6 +571,27 @@ def _parameter(value: object, count: int, limits: WireLimits) -> Values | Scalar
     return check_scalars([value], limits)[0]
 
 
+def _read_changes(parts: list[Any], limits: WireLimits) -> ReadChanges:
+    _, table, after, through = parts
+    return ReadChanges(
+        text(table, "a table"),
+        fields.optional(after, integer, "after"),
+        fields.optional(through, integer, "through"),
+    )
+
+
+def _read_table(parts: list[Any], limits: WireLimits) -> ReadTable:
+    _, table, seq, part, count, start = parts
+    integer(count, "parts", 1, MOST_TABLE_PARTS)
+    return ReadTable(
+        text(table, "a table"),
+        fields.optional(seq, integer, "seq"),
+        integer(part, "a part", 0, count - 1),
+        count,
+        fields.optional(start, integer, "start"),
+    )
+
+
 def _done(parts: list[Any], limits: WireLimits) -> Done:
     return Done(integer(parts[1], "first"), integer(parts[2], "last"), fields.optional(parts[3], integer, "deleted"))
 
@@ -487,6 +609,39 @@ def _rows(parts: list[Any], limits: WireLimits) -> QueryAnswer:
     if not len(names) == len(columns) <= limits.columns or len(set(map(len, columns))) > 1:
         raise BadFrame("as many columns as names, of one length")
     return QueryAnswer(names, columns)
+
+
+def _span(parts: list[Any], limits: WireLimits) -> HistorySpan:
+    return HistorySpan(integer(parts[1], "first"), integer(parts[2], "last"), integer(parts[3], "created"))
+
+
+def _changed(parts: list[Any], limits: WireLimits) -> ChangedRows:
+    _, last, through, seq, deleted, columns = parts
+    seqs, marks = column_format.unpack_column(seq, limits), column_format.unpack_column(deleted, limits)
+    if not isinstance(seqs, np.ndarray) or seqs.dtype != np.int64:
+        raise BadFrame("sequence numbers are whole numbers")
+    if not isinstance(marks, np.ndarray) or marks.dtype != np.bool_:
+        raise BadFrame("deleted rows are marked by truth values")
+    values = _value_columns(columns, limits)
+    if {len(seqs)} != set(map(len, (marks, *values.values()))):
+        raise BadFrame("columns of changes have one length")
+    return ChangedRows(
+        integer(last, "last"), integer(through, "through"), cast("Ints", seqs), cast("Booleans", marks), values
+    )
+
+
+def _as_of(parts: list[Any], limits: WireLimits) -> RowsAsOf:
+    values = _value_columns(parts[3], limits)
+    if len(set(map(len, values.values()))) > 1:
+        raise BadFrame("columns of rows have one length")
+    return RowsAsOf(integer(parts[1], "seq"), fields.optional(parts[2], integer, "next"), values)
+
+
+def _value_columns(packed: object, limits: WireLimits) -> dict[str, Values]:
+    columns = _map(packed, "columns")
+    if len(columns) > limits.columns or not {str}.issuperset(map(type, columns)):
+        raise BadFrame(f"columns are a map of names, at most {limits.columns}")
+    return {name: unpack_values(column, limits) for name, column in columns.items()}
 
 
 def _subscribed(parts: list[Any], limits: WireLimits) -> Subscribed:
@@ -592,6 +747,9 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "status": (1, lambda parts, limits: Status()),
     "explain": (3, _explain),
     "describe": (1, lambda parts, limits: Describe()),
+    "history": (2, lambda parts, limits: AskHistory(text(parts[1], "a table"))),
+    "changes": (4, _read_changes),
+    "rows_at": (6, _read_table),
     "report": (2, lambda parts, limits: NodeReport(dict(_map(parts[1], "a report")))),
     "done": (4, _done),
     "receipts": (2, _receipts),
@@ -600,6 +758,9 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "staged": (3, _staged),
     "part": (2, _part),
     "synced": (2, _synced),
+    "span": (4, _span),
+    "changed": (6, _changed),
+    "as_of": (4, _as_of),
     "information": (2, lambda parts, limits: Information(dict(_map(parts[1], "information")))),
     "failed": (3, _failed),
 }

@@ -20,6 +20,8 @@ The branch tells the caller what to do::
     │   ├── DirectoryInUse        another server runs on this data directory
     │   ├── RetryTooOld           a change was retried too late to know whether it was applied before
     │   ├── Superseded            a change arrived after a later one of the same client was applied
+    │   ├── NoHistory             the server keeps no change history: it has no data directory
+    │   ├── HistoryGone           part of the change history is no longer there: says from where on it is
     │   └── TooLarge              larger than any receiver accepts
     ├── NotPermitted (PermissionError)   the server's rights do not allow it: ask its operator
     ├── PeerError                 the other side broke the protocol: that link is closed
@@ -271,6 +273,33 @@ class Superseded(UsageError):
         return (
             f"change {self.number} of this client was not applied, because its later change {self.latest} already was; "
             "publish the rows again if they are still right"
+        )
+
+
+class NoHistory(UsageError):
+    """The server has no data directory, and so no change history."""
+
+    def __init__(self, server: str) -> None:
+        super().__init__(server)
+        self.server = server
+
+    def __str__(self) -> str:
+        return (
+            f"{self.server} keeps no change history, because it keeps its data in memory only; start it with --data DIR"
+        )
+
+
+class HistoryGone(UsageError):
+    """An update, or the table as it was before it, can no longer be read. `first` is the first update that can."""
+
+    def __init__(self, table: str, asked: int, first: int, why: str) -> None:
+        super().__init__(table, asked, first, why)
+        self.table, self.asked, self.first, self.why = table, asked, first, why
+
+    def __str__(self) -> str:
+        return (
+            f"update {self.asked:,} of {self.table} cannot be read ({self.why}); "
+            f"the history of {self.table} begins with update {self.first:,}"
         )
 
 

@@ -28,3 +28,13 @@ class WireLimits:
 
 
 DEFAULT = WireLimits()
+#: Of what the server's own log holds. A request that lacked columns is there with whole rows, so it may be larger than
+#: any request; nobody but the server writes there.
+LOGGED = WireLimits(
+    frame_bytes=1 << 30,
+    body_bytes=(1 << 30) - 1,
+    objects=1 << 28,
+    containers=1 << 28,
+    extensions=1 << 28,
+    words=1 << 28,
+)

@@ -26,7 +26,7 @@ from hullcast.network.wire.columns import Columns
 from hullcast.network.wire.errors import Overloaded, from_wire
 from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.packing import Scalar
-from hullcast.network.wire.values import keys_to_column, rows_to_columns
+from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
 
 TABLE = "CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL, SECTOR TEXT)"
 MIN = "SELECT MIN(PER) FROM STOCK WHERE RISK BETWEEN ? AND ?"
@@ -106,13 +106,49 @@ def test_a_delete_says_how_many_rows_there_were_but_not_again(desk: Desk) -> Non
 
 
 def test_a_published_batch_goes_to_the_log_as_it_came(desk: Desk) -> None:
-    columns, absent = rows_to_columns([{"SYMBOL": "A", "RISK": 1.0, "PER": 2.0}])
+    columns, absent = rows_to_columns([{"SYMBOL": "A", "RISK": 1.0, "PER": 2.0, "SECTOR": None}])
     body = bodies.Publish("STOCK", columns, absent, ME, 9)
     outcome = desk.ask(body)
     assert outcome.reply == bodies.Done(1, 1)
     assert outcome.entry is not None
     assert outcome.entry[:4] == (RecordKind.BATCH, bodies.encode(body), 1, 1)
     assert outcome.entry[4:] == (scoped("", ME), 9)
+
+
+def test_rows_that_lack_columns_go_to_the_log_as_they_are_after_it(desk: Desk) -> None:
+    desk.publish({"SYMBOL": "A", "RISK": 1.0, "PER": 2.0, "SECTOR": "tech"})
+    columns, absent = rows_to_columns([{"symbol": "A", "PER": 3.0}, {"SYMBOL": "B"}, {"SYMBOL": "A", "RISK": None}])
+    outcome = desk.ask(bodies.Publish("stock", columns, absent, ME, 9))
+    assert outcome.reply == bodies.Done(2, 4)
+    assert outcome.entry is not None
+    logged = bodies.decode(outcome.entry.payload)
+    assert isinstance(logged, bodies.Publish)
+    assert (logged.publisher, logged.number, logged.absent) == (ME, 9, None)
+    assert {name: to_list(column) for name, column in logged.columns.items()} == {
+        "SYMBOL": ["A", "B", "A"],
+        "RISK": [1.0, None, None],
+        "PER": [3.0, None, 3.0],
+        "SECTOR": ["tech", None, "tech"],
+    }
+    one = desk.publish({"SYMBOL": "B", "SECTOR": "steel"}, number=10)
+    assert one.entry is not None
+    logged = bodies.decode(one.entry.payload)
+    assert isinstance(logged, bodies.Publish)
+    assert logged.columns == {"SYMBOL": "B", "RISK": None, "PER": None, "SECTOR": "steel"}
+
+
+def test_a_text_that_its_own_batch_overwrites_is_in_the_log(desk: Desk) -> None:
+    """The interner is swept right behind a batch, and forgets texts that no row has any more."""
+    desk.publish({"SYMBOL": "A", "SECTOR": "first"})
+    for start in range(0, 5000, 1000):
+        columns, absent = rows_to_columns({"SYMBOL": ["A"] * 1000, "SECTOR": [f"s{start + i}" for i in range(1000)]})
+        desk.number += 1
+        entry = desk.ask(bodies.Publish("STOCK", columns, absent, ME, desk.number)).entry
+        assert entry is not None
+        logged = bodies.decode(entry.payload)
+        assert isinstance(logged, bodies.Publish)
+        assert to_list(logged.columns["SECTOR"]) == [f"s{start + i}" for i in range(1000)]
+    assert desk.engine.sweeps
 
 
 def test_a_request_sent_twice_is_applied_once(desk: Desk) -> None:

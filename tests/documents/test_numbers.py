@@ -178,6 +178,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("PROTOCOL.md", r"until it has (\d+) for this client", "broker.server.receipts:LAZY_MOST"),
     ("PROTOCOL.md", r"that has passed (\d+) links", "network.wire.frames:LONGEST_ROUTE"),
     ("PROTOCOL.md", r"a publisher's last (\d+) changes", "broker.log.publishers:WINDOW"),
+    ("PROTOCOL.md", r"divided into `parts` \(1 to ([\d,]+)\)", "network.wire.bodies:MOST_TABLE_PARTS"),
     ("PROTOCOL.md", r"by default ([\d,]+) subscriptions and", setting("subscribe_rows")),
     ("PROTOCOL.md", r"by default [\d,]+ subscriptions and ([\d,]+) groups", setting("subscribe_groups")),
     ("PROTOCOL.md", r"asks for at most ([\d,]+) subscriptions and", PORTION),

@@ -43,7 +43,18 @@ def split(fields: str) -> list[str]:
 FRAMES = {name: (frames, name) for name in frames._READERS}
 BODIES = {name: (bodies, name) for name in bodies._READERS}
 #: Classes with another name than on the wire, since something else in the project has that one.
-CLASSES = {"progress": "Advance", "report": "NodeReport", "rows": "QueryAnswer", "part": "AnswerPart"}
+CLASSES = {
+    "progress": "Advance",
+    "report": "NodeReport",
+    "rows": "QueryAnswer",
+    "part": "AnswerPart",
+    "history": "AskHistory",
+    "changes": "ReadChanges",
+    "rows_at": "ReadTable",
+    "span": "HistorySpan",
+    "changed": "ChangedRows",
+    "as_of": "RowsAsOf",
+}
 
 
 @pytest.mark.parametrize("name", [*FRAMES, *BODIES])
