@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hullcast.clients.sdk.blocking import BlockingClient
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import DEFAULT_URL, configure, seconds
 from hullcast.network.wire.errors import BadSetting
@@ -14,15 +17,8 @@ from hullcast.network.wire.errors import BadSetting
 #: What a client is told by; the names are those of `hullcast.connect`.
 CONNECTION = ("url", "name", "timeout", "key", "server_key", "insecure")
 READ = ("table", "seq", "changes", "after", "through", "partitions")
-STREAM = (
-    "table",
-    "subscription",
-    "parameters",
-    "starting_seq",
-    "max_rows_per_trigger",
-    "fail_on_data_loss",
-    "partitions",
-)
+STREAM = ("table", "changes", "starting_seq", "max_rows_per_trigger", "fail_on_data_loss", "partitions")
+EVENTS = ("subscription", "parameters", "resume", "fail_on_data_loss")
 WRITE = ("table", "deleted", "nan")
 
 #: What Spark passes on though it is not for us.
@@ -54,6 +50,10 @@ class Access:
                 insecure=self.insecure,
             )
         )
+
+    def blocking(self) -> BlockingClient:
+        """A client without asyncio, open."""
+        return BlockingClient(self.client)
 
 
 class Options:
@@ -121,16 +121,27 @@ class Options:
             raise BadSetting(f"option {shown(name)}", found, f"must be a whole number, {least} or more")
         return int(found)
 
-    def starting(self, default: str) -> int | str:
+    def starting(self) -> int | str:
         """Where a stream begins: EARLIEST, LATEST, or the sequence number after which it does."""
-        found = (self.text("starting_seq") or default).lower()
+        found = (self.text("starting_seq") or LATEST).lower()
         if found in (EARLIEST, LATEST):
             return found
         if not found.strip().isdecimal():
-            raise BadSetting(
-                "option startingSeq", found, "must be earliest, latest, or the sequence number to begin after"
-            )
+            reason = "must be earliest, latest, or the sequence number after which to begin"
+            raise BadSetting("option startingSeq", found, reason)
         return int(found)
+
+    def parameters(self) -> tuple[Any, ...]:
+        """The values of a subscription's `?`."""
+        found = self.text("parameters") or "[]"
+        reason = 'must be a JSON list of the values of the `?`, such as [20, 60] or ["TECH"]'
+        try:
+            values = json.loads(found)
+        except ValueError:
+            raise BadSetting("option parameters", found, reason) from None
+        if not isinstance(values, list):
+            raise BadSetting("option parameters", found, reason)
+        return tuple(values)
 
 
 def shown(name: str) -> str:

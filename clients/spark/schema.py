@@ -26,11 +26,14 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from hullcast.broker.sql.subscription import parse_subscription
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.network.wire.errors import BadSetting, UnknownColumn, UnknownTable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hullcast.broker.sql.subscription import ParsedQuery
     from hullcast.clients.sdk.client import Client
 
 SEQ_COLUMN, DELETED_COLUMN = "_seq", "_deleted"
@@ -68,18 +71,22 @@ class TableColumns:
         before = [StructField(SEQ_COLUMN, LongType(), False), StructField(DELETED_COLUMN, BooleanType(), False)]
         return StructType([*before, *self.fields()])
 
+    def declared(self, name: str) -> str | None:
+        """A column's name as the table has it, which may be written otherwise; None if it has no such column."""
+        return next((one for one in self.types if fold(one) == fold(name)), None)
+
     def check_written(self, schema: StructType, deleted: str | None) -> None:
         """UsageError that names the first column which does not fit the table."""
         names = schema.fieldNames()
-        if self.key not in names:
+        if self.key not in map(self.declared, names):
             raise UsageError(f"the rows lack the key column {self.key} of {self.name}; they have {', '.join(names)}")
         for field in schema.fields:
             if field.name == deleted:
                 if not isinstance(field.dataType, BooleanType):
                     raise UsageError(f"column {deleted} (option deleted) must be BOOLEAN; it is {_said(field)}")
-            elif field.name not in self.types:
+            elif (name := self.declared(field.name)) is None:
                 raise UnknownColumn(field.name, self.name, tuple(self.types))
-            elif not isinstance(field.dataType, _TAKES[kind := self.types[field.name]]):
+            elif not isinstance(field.dataType, _TAKES[kind := self.types[name]]):
                 takes = ", ".join(dict.fromkeys(one.typeName().upper() for one in _TAKES[kind]))
                 raise UsageError(
                     f"column {field.name} of {self.name} is {kind}, which takes {takes}; the rows have {_said(field)}"
@@ -91,17 +98,41 @@ class TableColumns:
 async def columns_of(client: Client, table: str) -> TableColumns:
     """The columns of a table, or UnknownTable."""
     tables = await client.tables()
-    if table not in tables:
-        raise UnknownTable(table, tuple(tables))
-    return TableColumns(table, tables[table]["key"], dict(tables[table]["columns"]))
+    for name, facts in tables.items():
+        if fold(name) == fold(table):
+            return TableColumns(name, facts["key"], dict(facts["columns"]))
+    raise UnknownTable(table, tuple(tables))
 
 
-def as_sent(batch: pa.RecordBatch, deleted: str | None) -> pa.RecordBatch:
-    """Rows as the SDK takes them in columns: a DECIMAL, which Arrow has no array of, as the nearest float64."""
-    decimal = [i for i, field in enumerate(batch.schema) if pa.types.is_decimal(field.type) and field.name != deleted]
-    for i in decimal:
-        batch = batch.set_column(i, batch.schema.names[i], batch.column(i).cast(pa.float64(), safe=False))
-    return batch
+def parsed(sql: str, tables: dict[str, Any]) -> ParsedQuery:
+    """A subscription, understood here as the server does, whose tables these are (as `Client.tables` gives them)."""
+    catalog = {}
+    for name, facts in tables.items():
+        names = list(facts["columns"])
+        columns = tuple(Column(one, ColumnType(kind)) for one, kind in facts["columns"].items())
+        catalog[fold(name)] = Table(name, columns, names.index(facts["key"]))
+    return parse_subscription(sql, catalog)
+
+
+def answer_fields(query: ParsedQuery) -> list[StructField]:
+    """The columns of a subscription's answer as Spark's."""
+    shape = query.shape
+    if shape.kind.name in ("COUNT", "AVG"):
+        types = ["INTEGER" if shape.kind.name == "COUNT" else "REAL"]
+    else:
+        refs = shape.projection if shape.y is None else (shape.y,)
+        types = [query.tables[ref.side].columns[ref.column].type.value for ref in refs]
+    return [StructField(name, _SPARK[kind]) for name, kind in zip(query.columns, types, strict=True)]
+
+
+def as_sent(batch: pa.RecordBatch, table: TableColumns, deleted: str | None) -> pa.RecordBatch:
+    """Rows as the table takes them: its names, and a DECIMAL, which NumPy has no array of, as the nearest float64."""
+    arrays = [
+        column.cast(pa.float64(), safe=False) if pa.types.is_decimal(column.type) else column
+        for column in batch.columns
+    ]
+    names = [name if name == deleted else table.declared(name) or name for name in batch.schema.names]
+    return pa.record_batch(arrays, names)
 
 
 def arrow_schema(fields: Iterable[StructField]) -> pa.Schema:

@@ -272,7 +272,7 @@ async def changes(target: Target, batches: SparkInput) -> AsyncIterator[RowChang
     """The rows of a task as changes."""
     digest = blake2b(digest_size=8)
     async for batch in _pieces(batches):
-        for rows, keys in split(as_sent(batch, target.deleted), target.table.key, target.deleted):
+        for rows, keys in split(as_sent(batch, target.table, target.deleted), target.table.key, target.deleted):
             digest.update(b"rows" if keys is None else b"keys")
             digest.update((rows if keys is None else pa.record_batch([keys], names=["keys"])).serialize())
             yield RowChange(rows, keys, int.from_bytes(digest.copy().digest()) >> (64 - _DIGEST_BITS))
