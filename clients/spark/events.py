@@ -24,8 +24,10 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.clients.sdk.blocking import LoopThread
-from hullcast.clients.spark.schema import SEQ_COLUMN, answer_fields, arrow_schema, parsed
+from hullcast.clients.spark.schema import SEQ_COLUMN, SPARK_TYPES, arrow_schema
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.wire.errors import UsageError
 
@@ -43,6 +45,27 @@ MOST_EVENTS = 100_000
 STALE_UPDATES = 10_000
 
 Rows = list[tuple[int, str, tuple[Any, ...]]]
+
+
+def parsed(sql: str, tables: dict[str, Any]) -> ParsedQuery:
+    """A subscription, understood here as the server does, whose tables these are (as `Client.tables` gives them)."""
+    catalog = {}
+    for name, facts in tables.items():
+        names = list(facts["columns"])
+        columns = tuple(Column(one, ColumnType(kind)) for one, kind in facts["columns"].items())
+        catalog[fold(name)] = Table(name, columns, names.index(facts["key"]))
+    return parse_subscription(sql, catalog)
+
+
+def answer_fields(query: ParsedQuery) -> list[StructField]:
+    """The columns of a subscription's answer as Spark's."""
+    shape = query.shape
+    if shape.kind.name in ("COUNT", "AVG"):
+        types = ["INTEGER" if shape.kind.name == "COUNT" else "REAL"]
+    else:
+        refs = shape.projection if shape.y is None else (shape.y,)
+        types = [query.tables[ref.side].columns[ref.column].type.value for ref in refs]
+    return [StructField(name, SPARK_TYPES[kind]) for name, kind in zip(query.columns, types, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,19 +26,18 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from hullcast.broker.sql.subscription import parse_subscription
-from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.broker.tables.schema import fold
 from hullcast.network.wire.errors import BadSetting, UnknownColumn, UnknownTable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hullcast.broker.sql.subscription import ParsedQuery
     from hullcast.clients.sdk.client import Client
 
 SEQ_COLUMN, DELETED_COLUMN = "_seq", "_deleted"
 
-_SPARK: dict[str, DataType] = {
+#: The types of columns as Spark's.
+SPARK_TYPES: dict[str, DataType] = {
     "REAL": DoubleType(),
     "INTEGER": LongType(),
     "TEXT": StringType(),
@@ -64,7 +63,7 @@ class TableColumns:
 
     def fields(self, metadata: dict[str, Any] | None = None) -> list[StructField]:
         """The columns as Spark's."""
-        return [StructField(name, _SPARK[kind], name != self.key, metadata) for name, kind in self.types.items()]
+        return [StructField(name, SPARK_TYPES[kind], name != self.key, metadata) for name, kind in self.types.items()]
 
     def changes(self) -> StructType:
         """The columns of its history: which change, whether it removed the row, and the row (or only its key)."""
@@ -102,27 +101,6 @@ async def columns_of(client: Client, table: str) -> TableColumns:
         if fold(name) == fold(table):
             return TableColumns(name, facts["key"], dict(facts["columns"]))
     raise UnknownTable(table, tuple(tables))
-
-
-def parsed(sql: str, tables: dict[str, Any]) -> ParsedQuery:
-    """A subscription, understood here as the server does, whose tables these are (as `Client.tables` gives them)."""
-    catalog = {}
-    for name, facts in tables.items():
-        names = list(facts["columns"])
-        columns = tuple(Column(one, ColumnType(kind)) for one, kind in facts["columns"].items())
-        catalog[fold(name)] = Table(name, columns, names.index(facts["key"]))
-    return parse_subscription(sql, catalog)
-
-
-def answer_fields(query: ParsedQuery) -> list[StructField]:
-    """The columns of a subscription's answer as Spark's."""
-    shape = query.shape
-    if shape.kind.name in ("COUNT", "AVG"):
-        types = ["INTEGER" if shape.kind.name == "COUNT" else "REAL"]
-    else:
-        refs = shape.projection if shape.y is None else (shape.y,)
-        types = [query.tables[ref.side].columns[ref.column].type.value for ref in refs]
-    return [StructField(name, _SPARK[kind]) for name, kind in zip(query.columns, types, strict=True)]
 
 
 def as_sent(batch: pa.RecordBatch, table: TableColumns, deleted: str | None) -> pa.RecordBatch:

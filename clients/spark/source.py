@@ -10,7 +10,6 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from hullcast.clients.spark import SEQ
-from hullcast.clients.spark.events import EventReader, Question
 from hullcast.clients.spark.options import EVENTS, READ, STREAM, WRITE, Options
 from hullcast.clients.spark.reading import ChangesReader, ChangesStreamReader, TableReader
 from hullcast.clients.spark.schema import TableColumns, columns_of
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     )
 
     from hullcast.clients.sdk.history import History
+    from hullcast.clients.spark.events import Question
     from hullcast.clients.spark.options import Access
     from hullcast.network.wire.containers import Nan
 
@@ -94,10 +94,15 @@ class HullcastSource(DataSource):
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
         """For `spark.readStream` of a subscription: its events pass through the driver."""
+        from hullcast.clients.spark.events import EventReader
+
         options = Options(self.options, EVENTS, "a subscription")
         return EventReader(self._question(options), schema, options.text("resume"))
 
     def _question(self, options: Options) -> Question:
+        """A subscription. Only these load the parser of SQL: every worker that starts imports this module."""
+        from hullcast.clients.spark.events import Question
+
         sql = options.needed("subscription", "SELECT MIN(PER) FROM STOCK")
         return Question(options.access(), sql, options.parameters(), options.flag("fail_on_data_loss", True))
 

@@ -1,4 +1,4 @@
-"""A cluster of processes for the tests of a module, and the Spark session of all tests."""
+"""One cluster of processes for all tests of the data source, and the Spark session of all tests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Live:
         return [tuple(row) for row in self.db.query(sql, *parameters)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:  # noqa: F811
     folder = tmp_path_factory.mktemp("live")
     hullcast.spark.register(spark)

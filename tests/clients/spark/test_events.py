@@ -1,4 +1,4 @@
-"""The events of a subscription as a stream of Spark's: as the SDK gives them, from a checkpoint on, and what is lost."""
+"""The events of a subscription as a stream of Spark's: as the SDK gives them, from a checkpoint on, and lost ones."""
 
 from __future__ import annotations
 
