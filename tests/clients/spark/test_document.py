@@ -28,4 +28,3 @@ def test_the_page_runs_as_it_is_written(live: Live, tmp_path: Path) -> None:
         writer = names[name].writeStream.format("memory").queryName(name).trigger(availableNow=True)
         writer.option("checkpointLocation", str(tmp_path / name)).start().awaitTermination()
         assert live.spark.table(name).count() == rows
-    live.db.execute("DROP TABLE STOCK")

@@ -53,12 +53,18 @@ def test_a_write_goes_on_after_a_killed_gateway_and_server_and_each_row_is_appli
     sql = f"SELECT concat('S', id) AS SYMBOL, DOUBLE(id) AS PER FROM range(0, {2 * ROWS}, 1, 2)"
     frame = live.spark.sql(sql)
     start = live.db.sync()
+
+    def disturb() -> None:
+        try:
+            wait_until(lambda: live.db.sync() >= start + 100_000)
+            break_things(live)
+        finally:
+            Path(mended).touch()
+
     with ThreadPoolExecutor(1) as elsewhere:
-        writing = elsewhere.submit(live.write, frame.mapInArrow(run, frame.schema), table)
-        wait_until(lambda: live.db.sync() >= start + 100_000)
-        break_things(live)
-        Path(mended).touch()
-        writing.result(5 * PATIENCE_S)
+        disturbing = elsewhere.submit(disturb)
+        live.write(frame.mapInArrow(run, frame.schema), table)
+        disturbing.result()
     assert live.rows(f"SELECT COUNT(*), SUM(PER) FROM {table}") == [(2 * ROWS, 2 * ROWS * (2 * ROWS - 1) / 2)]
     assert live.db.sync() - start == 2 * ROWS
 
