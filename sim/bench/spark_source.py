@@ -93,7 +93,7 @@ def run_source(rows: int, tick: Callable[[str], None] = lambda what: None) -> So
         timed("in, df.write", lambda: _save(frame, url, rows))
         end = db.sync()
         assert end - start == rows, "each row is one update"
-        timed("out, SDK alone: a table", lambda: sum(map(len, db.table_at(TABLE, end))))
+        timed("out, SDK alone: a table, first read", lambda: sum(map(len, db.table_at(TABLE, end))))
         timed("out, spark.read: a table", lambda: _to_nowhere(_load(spark, url, seq=end), rows))
         timed("out, SDK alone: changes", lambda: sum(map(len, db.changes(TABLE, start, end))))
         changes = _load(spark, url, changes="true", after=start, through=end)

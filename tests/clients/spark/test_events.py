@@ -53,6 +53,7 @@ def test_each_change_of_an_answer_is_a_row_across_restarts_of_the_query(live: Li
     assert [(seq - start, event, value) for seq, event, value in found(live, tmp_path)] == expected
 
 
+@pytest.mark.slow
 def test_a_micro_batch_of_events_that_is_read_again_has_the_same_rows(live: Live, tmp_path: Path) -> None:
     table = live.table()
     frame = events(live, f"SELECT SYMBOL, LOTS, AT FROM {table} WHERE LOTS > ?", 10)
@@ -78,6 +79,7 @@ def test_a_micro_batch_of_events_that_is_read_again_has_the_same_rows(live: Live
     assert found(live, tmp_path) == before
 
 
+@pytest.mark.slow
 def test_events_that_the_server_no_longer_has_end_the_query_or_give_the_answer_anew(live: Live, tmp_path: Path) -> None:
     table = live.table()
     sql = f"SELECT COUNT(*) AS ROWS FROM {table}"

@@ -136,6 +136,7 @@ def test_a_stream_goes_on_from_its_checkpoint_with_nothing_lost_or_doubled(live:
     check_changes(live, table, tmp_path, start, end)
 
 
+@pytest.mark.slow
 def test_a_stream_that_takes_what_is_there_begins_where_it_is_told(live: Live, tmp_path: Path) -> None:
     table = live.table()
     live.db.publish(table, some(0, 30))

@@ -37,6 +37,7 @@ def secured(tmp_path: Path) -> Iterator[str]:
         thread.stop()
 
 
+@pytest.mark.slow
 def test_a_task_has_the_rights_of_its_key_and_no_plan_or_error_shows_the_secret(
     spark: SparkSession, secured: str, tmp_path: Path
 ) -> None:

@@ -144,7 +144,7 @@ MANY = """
 """
 
 
-@pytest.mark.parametrize("victims", ["own", "others"])
+@pytest.mark.parametrize("victims", [pytest.param("own", marks=pytest.mark.slow), "others"])
 def test_the_rows_of_a_task_that_was_killed_and_runs_again_are_applied_once(live: Live, victims: str) -> None:
     table = live.table()
     before = live.db.sync()
@@ -155,6 +155,7 @@ def test_the_rows_of_a_task_that_was_killed_and_runs_again_are_applied_once(live
     assert live.db.sync() - before == 300_000  # each row is one update
 
 
+@pytest.mark.slow
 def test_a_task_whose_rows_come_in_another_order_the_second_time_loses_none(live: Live) -> None:
     table = live.table("SYMBOL TEXT PRIMARY KEY, PER REAL")
     url = live.url
@@ -213,6 +214,7 @@ def test_a_micro_batch_that_runs_again_is_applied_once(live: Live, tmp_path: Pat
     assert live.db.sync() - before == 3500
 
 
+@pytest.mark.slow
 def test_a_stream_whose_columns_do_not_fit_says_which_and_writes_nothing(live: Live, tmp_path: Path) -> None:
     table = live.table("SYMBOL TEXT PRIMARY KEY, PER TEXT")
     add_file(live.spark, tmp_path, 0, 10)
