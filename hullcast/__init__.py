@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.channel import ChannelStatistics
     from hullcast.broker.reformulate.messages import Batch, Messages
     from hullcast.broker.tables.schema import Column, ColumnType, Table
+    from hullcast.clients import spark
     from hullcast.clients.sdk import blocking, testing
     from hullcast.clients.sdk.blocking import (
         BlockingClient,
@@ -153,6 +154,7 @@ __all__ = [
     "blocking",
     "connect",
     "connect_blocking",
+    "spark",
     "testing",
 ]
 
@@ -196,6 +198,7 @@ _HOMES = {
     "blocking": "clients.sdk.blocking:",
     "connect": "clients.sdk.client",
     "connect_blocking": "clients.sdk.blocking:connect",
+    "spark": "clients.spark:",
     "testing": "clients.sdk.testing:",
 }
 

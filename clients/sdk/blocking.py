@@ -491,6 +491,7 @@ class BlockingClient(_Face[Client]):
     execute = _waiting(Client.execute)
     publish = _waiting(Client.publish)
     delete = _waiting(Client.delete)
+    change_once = _waiting(Client.change_once)
     query = _waiting(Client.query)
     tables = _waiting(Client.tables)
     status = _waiting(Client.status)

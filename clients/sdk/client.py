@@ -31,8 +31,9 @@ from hullcast.network.wire.errors import (
     TableInUse,
     TimedOut,
 )
+from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.value_columns import row_count
-from hullcast.network.wire.values import from_user, keys_to_column, rows_of, scalars
+from hullcast.network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -223,6 +224,36 @@ class Client:
             return bodies.Delete(name, some_rows(columns, None, which)[0]["keys"], self._publisher, number)
 
         return await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
+
+    async def change_once(
+        self,
+        publisher: bytes,
+        number: int,
+        table: str,
+        *,
+        rows: object = None,
+        keys: object = None,
+        nan: Nan = "refuse",
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Receipt:
+        """Publish `rows`, or delete the rows with these `keys`, as change `number` of a `publisher` of your own.
+
+        For work that may be done again by another process: a change with the same publisher (16 bytes), number and
+        client key is applied once, and whoever sends it again gets its receipt. Numbers ascend. The server keeps the
+        receipts of a publisher's last 64 changes; a lower number that is not among them raises Superseded (it was never
+        applied) or RetryTooOld (it may have been). At most 100,000 rows, applied as a whole or not at all.
+        """
+        name = str(table)
+        if len(publisher) != ID_BYTES:
+            raise BadSetting("publisher", publisher, f"must be {ID_BYTES} bytes")
+        body: ChangeBody
+        if rows is not None:
+            columns, absent = rows_to_columns(rows, name, nan)
+            body = bodies.Publish(name, columns, absent, publisher, number)
+        else:
+            body = bodies.Delete(name, keys_to_column(keys, name), publisher, number)
+        with self._gate.turn() as turn:
+            return await self._change(lambda _: body, f"change {table}", _timeout(timeout), turn)
 
     async def query(self, sql: str, *parameters: object, timeout: float | None = None) -> QueryRows:  # noqa: ASYNC109
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""

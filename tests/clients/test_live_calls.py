@@ -219,3 +219,22 @@ async def test_instants_finer_than_a_microsecond_are_compared_exactly() -> None:
             assert many.answers.tolist() == [0, 1, 1]
         async with client.subscribe(sql, instants[1]) as one:
             assert one.answer == 1
+
+
+async def test_a_change_that_another_client_sends_again_under_its_number_is_applied_once() -> None:
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint:
+        async with hullcast.connect(endpoint) as first:
+            await first.execute(CREATE)
+            one = await first.change_once(b"p" * 16, 7, "T", rows={"K": [1, 2], "X": [1.0, 2.0]})
+            gone = await first.change_once(b"p" * 16, 9, "T", keys=[1])
+        async with hullcast.connect(endpoint) as second:
+            assert await second.change_once(b"p" * 16, 7, "T", rows={"K": [1, 2], "X": [1.0, 2.0]}) == one
+            again = await second.change_once(b"p" * 16, 9, "T", keys=[1])
+            assert (again.first_seq, again.seq, gone.deleted) == (gone.first_seq, gone.seq, 1)
+            with pytest.raises(hullcast.Superseded):
+                await second.change_once(b"p" * 16, 8, "T", keys=[2])
+            with pytest.raises(hullcast.BadSetting, match="16 bytes"):
+                await second.change_once(b"short", 8, "T", keys=[2])
+            await second.change_once(b"q" * 16, 8, "T", rows={"K": [3], "X": [3.0]})
+            assert await second.query("SELECT K FROM T ORDER BY K") == [(2,), (3,)]
+            assert await second.sync() == gone.seq + 1

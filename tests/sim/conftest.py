@@ -47,9 +47,10 @@ def elsewhere(spark: SparkSession, elsewhere_folder: Path) -> Place:
 
 @pytest.fixture(scope="session")
 def spark(elsewhere_folder: Path) -> Iterator[SparkSession]:
-    """A small session on two cores. The JVM's second compiler would cost more than it brings in a minute of tests."""
+    """A small session on two cores. A task may fail three times. The JVM's second compiler would cost more than it
+    brings in a minute of tests."""
     options = {"spark_sql_shuffle_partitions": "4", "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1"}
     with spark_session(
-        SparkOptions("local[2]", {_MOUNT: f"file:{elsewhere_folder}"}, memory="1g"), app="tests", **options
+        SparkOptions("local[2,4]", {_MOUNT: f"file:{elsewhere_folder}"}, memory="1g"), app="tests", **options
     ) as session:
         yield session

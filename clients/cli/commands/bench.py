@@ -32,6 +32,8 @@ from hullcast.sim.bench.peers.measure import run_peers
 from hullcast.sim.bench.peers.measure import steps as peer_steps
 from hullcast.sim.bench.peers.report import show_peers
 from hullcast.sim.bench.report import show, show_covers
+from hullcast.sim.bench.spark_source import FULL_ROWS, QUICK_ROWS, run_source, show_source
+from hullcast.sim.bench.spark_source import STEPS as SOURCE_STEPS
 from hullcast.sim.output.charts import pyplot
 from hullcast.sim.output.text import plain_table
 
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
-    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers|hop|idle", dest="bench", required=True)
+    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers|hop|idle|spark", dest="bench", required=True)
     engine = which.add_parser(
         "engine",
         help="messages, time, throughput and memory of the engine",
@@ -139,7 +141,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many, one after the other (default 0 100 1000 10000)",
     )
-    for one in (covers, live, idle):
+    spark = which.add_parser(
+        "spark",
+        help="rows a second into a table and out of it by Spark",
+        description='Writes rows into a table with df.write.format("hullcast"), and reads the table, its changes and a '
+        "stream of them; beside the SDK alone, and Spark without a server. Goals are judged at the end; the exit code "
+        "is 0 either way.",
+    )
+    spark.add_argument("--quick", action="store_true", help="fewer rows: about half a minute")
+    for one in (covers, live, idle, spark):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     for one in (engine, nodes, covers, live, peers):
         one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
@@ -155,6 +165,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "peers": _peers,
         "hop": _hop,
         "idle": _idle,
+        "spark": _spark,
     }
     return benches[arguments.bench](arguments, console)
 
@@ -254,4 +265,12 @@ def _idle(arguments: argparse.Namespace, console: Console) -> int:
     with bar(console, len(arguments.clients)) as tick:
         report = run_idle(arguments.clients, tick)
     show_idle(report, console)
+    return _written(report, arguments.json, console)
+
+
+def _spark(arguments: argparse.Namespace, console: Console) -> int:
+    warm_with_bar(console)
+    with bar(console, SOURCE_STEPS) as tick:
+        report = run_source(QUICK_ROWS if arguments.quick else FULL_ROWS, tick)
+    show_source(report, console)
     return _written(report, arguments.json, console)

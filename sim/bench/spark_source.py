@@ -1,0 +1,180 @@
+"""Rows into a table and out of it by Spark (`format("hullcast")`), beside the SDK alone and Spark without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from hullcast.clients import spark as data_source
+from hullcast.clients.cli.processes.cluster import Cluster, Layout
+from hullcast.clients.sdk.blocking import BlockingClient, run_in_thread
+from hullcast.clients.sdk.blocking import connect as connect_blocking
+from hullcast.sim.bench.timing import process_of
+from hullcast.sim.output.goals import Goal, goals_table
+from hullcast.sim.output.text import plain_table
+from hullcast.sim.spark.options import SparkOptions
+from hullcast.sim.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
+    from pyspark.sql import DataFrame, SparkSession
+    from rich.console import Console
+
+    from hullcast.clients.cli.processes.child import Child
+
+FULL_ROWS, QUICK_ROWS = 2_000_000, 500_000
+#: What we aim at, in rows a second.
+AIM = 200_000
+TABLE = "STOCK"
+CREATE = f"CREATE TABLE {TABLE} (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, RECO REAL, PER REAL)"
+PIECE = 50_000
+STEPS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One way of moving the rows."""
+
+    name: str
+    rows: int
+    seconds: float
+    server_cpu_s: float
+    others_cpu_s: float  # this process, Spark's JVM and its Python workers
+
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """Everything that was measured."""
+
+    lines: tuple[SourceLine, ...]
+    goals: tuple[Goal, ...]
+
+
+def run_source(rows: int, tick: Callable[[str], None] = lambda what: None) -> SourceReport:
+    """Measure each way, one after the other, on two cores of Spark and a server that syncs to disk."""
+    lines: list[SourceLine] = []
+
+    with (
+        TemporaryDirectory(prefix="hullcast-bench-") as folder,
+        run_in_thread(_server(folder), "bench server") as server,
+        spark_session(SparkOptions("local[2]"), app="bench spark") as spark,
+        connect_blocking(server.endpoint, timeout=120) as db,
+    ):
+        url = server.endpoint
+
+        def timed(name: str, work: Callable[[], int]) -> None:
+            tick(name)
+            cpu, began = _cpu_s(server.pid), perf_counter()
+            moved = work()
+            took, (theirs, ours) = perf_counter() - began, _cpu_s(server.pid)
+            lines.append(SourceLine(name, moved, took, theirs - cpu[0], ours - cpu[1]))
+
+        data_source.register(spark)
+        db.execute(CREATE)
+        tick("warm up")
+        for _ in range(2):  # Spark compiles its own code, too, and starts its workers
+            _save(_frame(spark, PIECE, 4), url, PIECE)
+        assert _to_nowhere(_load(spark, url, partitions=4), PIECE)
+        frame = _frame(spark, rows, 4)
+        timed("Spark alone: the rows, to nowhere", lambda: _to_nowhere(frame, rows))
+        ready = frame.toArrow()
+        timed("in, SDK alone", lambda: _publish(db, ready))
+        start = db.sync()
+        timed("in, df.write", lambda: _save(frame, url, rows))
+        end = db.sync()
+        assert end - start == rows, "each row is one update"
+        timed("out, SDK alone: a table, first read", lambda: sum(map(len, db.table_at(TABLE, end))))
+        timed("out, spark.read: a table", lambda: _to_nowhere(_load(spark, url, seq=end), rows))
+        timed("out, SDK alone: changes", lambda: sum(map(len, db.changes(TABLE, start, end))))
+        changes = _load(spark, url, changes="true", after=start, through=end)
+        timed("out, spark.read: changes", lambda: _to_nowhere(changes, rows))
+        timed("out, spark.readStream: changes", lambda: _streamed(spark, url, folder, start, rows))
+    return SourceReport(tuple(lines), tuple(map(_goal, (line for line in lines if ", SDK" not in line.name)))[1:])
+
+
+def _goal(line: SourceLine) -> Goal:
+    return Goal(line.name, f">= {AIM:,} rows/s", f"{line.rate:,.0f}", line.rate / AIM)
+
+
+def show_source(report: SourceReport, console: Console) -> None:
+    """Print the report."""
+    columns = ("what", "rows", "seconds", "rows/s", "CPU us/row, server", "others")
+    table = plain_table("rows by Spark, on all cores of this host", *columns)
+    for line in report.lines:
+        cpu = (f"{1e6 * used / line.rows:.2f}" for used in (line.server_cpu_s, line.others_cpu_s))
+        table.add_row(line.name, f"{line.rows:,}", f"{line.seconds:.2f}", f"{line.rate:,.0f}", *cpu)
+    console.print(table)
+    console.print(goals_table(report.goals))
+
+
+@asynccontextmanager
+async def _server(folder: str) -> AsyncIterator[Child]:
+    """A server by itself, as a process."""
+    cluster = Cluster(Layout(nodes=0, data=f"{folder}/data"))
+    await cluster.start()
+    try:
+        yield cluster.server
+    finally:
+        await cluster.stop()
+
+
+def _cpu_s(server: int) -> tuple[float, float]:
+    """CPU of the server (with the process that reads its history), and of all other processes of this run."""
+    import psutil
+
+    own = process_of()
+    theirs = {one.pid for one in (process_of(server), *process_of(server).children(recursive=True))}
+    used = [0.0, 0.0]
+    for one in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            used[one.pid not in theirs] += sum(one.cpu_times()[:2])
+    return used[0], used[1]
+
+
+def _frame(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
+    return spark.sql(f"""
+        SELECT concat('S', id) AS SYMBOL, concat('SECTOR ', id % 20) AS SECTOR, (id * 7919 % 10000) / 100 AS RISK,
+               id % 5 + 1.0D AS RECO, (id * 104729 % 50000) / 1000 AS PER
+        FROM range(0, {rows}, 1, {partitions})
+    """)
+
+
+def _to_nowhere(frame: DataFrame, rows: int) -> int:
+    frame.write.format("noop").mode("overwrite").save()
+    return rows
+
+
+def _save(frame: DataFrame, url: str, rows: int) -> int:
+    frame.write.format("hullcast").option("url", url).option("table", TABLE).mode("append").save()
+    return rows
+
+
+def _load(spark: SparkSession, url: str, **options: object) -> DataFrame:
+    given = {name: str(value) for name, value in options.items()}
+    return spark.read.format("hullcast").options(url=url, table=TABLE, **given).load()
+
+
+def _publish(db: BlockingClient, table: pa.Table) -> int:
+    """The same rows from this process: what one publisher can do that waits for each receipt."""
+    for begin in range(0, table.num_rows, PIECE):
+        db.publish(TABLE, table.slice(begin, PIECE))
+    return int(table.num_rows)
+
+
+def _streamed(spark: SparkSession, url: str, folder: str, start: int, rows: int) -> int:
+    reader = spark.readStream.format("hullcast").options(url=url, table=TABLE, changes="true", startingSeq=str(start))
+    writer = reader.load().writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+    query.awaitTermination()
+    return rows
