@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 import hullcast
 from hullcast.clients.sdk.blocking import LoopThread
 from hullcast.network.settings.common import LinkSettings
-from tests.sim.conftest import spark  # noqa: F401  a fixture
+from tests.sim.conftest import elsewhere_folder, spark  # noqa: F401  fixtures
 from tests.support.cluster import PATIENCE_S, Cluster, cluster
 
 T = TypeVar("T")
