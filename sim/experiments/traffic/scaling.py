@@ -114,8 +114,8 @@ def projected(timings: list[Timing]) -> str:
     fixed = max(0.0, many.seconds - each * many.events / many.cores)
     return (
         f" One more event takes {1e6 * each:.0f} microseconds of a core, and a replay {fixed:.1f} s whatever its "
-        f"length (planning, sending the subscriptions, collecting): {CLUSTER} cores like these would replay ten million "
-        f"events in about {fixed + each * 1e7 / CLUSTER:.0f} s. `hullcast sim scale` measures it at full size."
+        f"length (planning, sending the subscriptions, collecting): {CLUSTER} cores like these would replay ten "
+        f"million events in about {fixed + each * 1e7 / CLUSTER:.0f} s. `hullcast sim scale` measures it at full size."
     )
 
 
