@@ -94,11 +94,30 @@ def _section(timings: list[Timing], settings: FigureSettings, table: Path) -> Se
         f"{SHARE:.0%} of the calibrated market on {settings.network.brokers:,} brokers, all placements and approaches, "
         f"each size timed in {rounds_of(settings)} rounds, sessions with one core and with all in turns. "
         "The fastest round counts, without the start of Spark, the first replay of each session and the making of "
-        "topology and indexes.",
+        f"topology and indexes.{projected(timings)}",
         "says nothing about it. We expect at most linear growth with events and subscriptions, and cores to help.",
         scaling_claims(timings),
         [table],
         figures=[figures],
+    )
+
+
+#: Cores of the cluster that the report speaks of.
+CLUSTER = 100
+
+
+def projected(timings: list[Timing]) -> str:
+    """What ten million events would take on a cluster, by the growth with events; nothing if that cannot be told."""
+    mine = [timing for timing in timings if timing.varied == "events"]
+    if len(mine) < 2 or _unknown(mine) or mine[-1].seconds <= mine[0].seconds:
+        return ""
+    few, many = mine[0], mine[-1]
+    each = many.cores * (many.seconds - few.seconds) / (many.events - few.events)
+    fixed = max(0.0, many.seconds - each * many.events / many.cores)
+    return (
+        f" One more event takes {1e6 * each:.0f} microseconds of a core, and a replay {fixed:.1f} s whatever its "
+        f"length (planning, sending the subscriptions, collecting): {CLUSTER} cores like these would replay ten "
+        f"million events in about {fixed + each * 1e7 / CLUSTER:.0f} s. `hullcast sim scale` measures it at full size."
     )
 
 

@@ -10,7 +10,7 @@ from hullcast.sim.experiments.claims import Claim, over_draws
 from hullcast.sim.experiments.traffic.goals import goals
 from hullcast.sim.experiments.traffic.judging import lean_note, lean_share, leaner
 from hullcast.sim.experiments.traffic.market import control_claims, market_claims
-from hullcast.sim.experiments.traffic.scaling import Timing, scaling_claims
+from hullcast.sim.experiments.traffic.scaling import Timing, projected, scaling_claims
 from hullcast.sim.experiments.traffic.settings import FULL
 from hullcast.sim.experiments.traffic.shares import affected_claims, ignorable_claims
 from hullcast.sim.experiments.traffic.summary import TrafficLine
@@ -233,6 +233,15 @@ def test_growth_of_time() -> None:
     (claim,) = scaling_claims(cores)
     assert claim.holds
     assert "1.60x as fast as one (80%" in claim.ours
+
+
+def test_a_projection_takes_the_growth_with_events_and_says_nothing_of_noise() -> None:
+    """750 events more take 3 s on 2 cores, which is 8 ms of a core each; 1 s is left."""
+    text = projected([timing("events", 0.25, 2, 2.0), timing("events", 1.0, 2, 5.0)])
+    assert "One more event takes 8000 microseconds of a core, and a replay 1.0 s whatever its length" in text
+    assert "100 cores like these would replay ten million events in about 801 s" in text
+    assert projected([timing("events", 0.25, 2, 2.0), timing("events", 1.0, 2, 5.0, slowest=9.0)]) == ""
+    assert projected([timing("events", 0.25, 2, 5.0), timing("events", 1.0, 2, 5.0)]) == ""
 
 
 def test_times_that_differ_from_round_to_round_say_nothing() -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from hullcast.network.wire.errors import UsageError
+from hullcast.sim.spark.storage import place_of
 from hullcast.sim.traces import trace
 from hullcast.sim.traces.folders import check_folder
-from hullcast.sim.traces.trace import Columns, TraceInfo, create_statement, parts_of, read_info, read_parts, runs
+from hullcast.sim.traces.market import market, market_trace
+from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import (
+    Columns,
+    TraceInfo,
+    create_statement,
+    files_of,
+    parts_of,
+    read_info,
+    read_parts,
+    runs,
+)
 from hullcast.sim.traffic.replay import check_trace
 
 if TYPE_CHECKING:
@@ -104,3 +116,20 @@ def test_a_trace_of_an_older_version_is_refused_by_its_version(tmp_path: Path) -
     (tmp_path / "events" / "part=0000").mkdir(parents=True)
     with pytest.raises(UsageError, match=r"replaces traces and nothing else: .* version 1"):
         check_folder(tmp_path, force=True)
+
+
+def test_a_trace_in_another_storage_is_written_read_checked_and_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    """Another scheme than `file:`; below it is a folder here, so that we can look."""
+    java: Any = spark.sparkContext._jsc
+    java.hadoopConfiguration().set("fs.viewfs.mounttable.traces.link./data", f"file:{tmp_path}")
+    folder = place_of("viewfs://traces/data/trace")
+    info = market_trace(spark, market(20, 3), folder)
+    assert read_info(folder) == info
+    assert check_trace(trace.events(spark, folder), (info.events, 0)) == info.events
+    with pytest.raises(UsageError, match="is not empty"):
+        table51_trace(folder, rows=5, updates=7)
+    other = table51_trace(folder, rows=5, updates=7, force=True)
+    assert check_trace(trace.events(spark, folder), (7, 5)) == other.events == 7
+    assert [table.column("seq").to_pylist() for table in read_parts(folder)] == [[*range(-5, 0)], [*range(7)]]
+    assert sorted(found.name for found in folder.entries()) == ["events", "trace.json"]
+    assert {path.name for path in (tmp_path / "trace" / "events").glob("*.parquet")} == files_of(folder)["events"]
