@@ -42,6 +42,7 @@ from hullcast.broker.tables.travel import valued
 from hullcast.broker.tables.values import texts_are_good, words_of
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Delete, Publish, changed_table
+from hullcast.network.wire.columns import TextColumn
 from hullcast.network.wire.errors import BadFrame, HistoryGone, LogDamaged
 from hullcast.network.wire.limits import LOGGED
 from hullcast.network.wire.value_columns import is_values, sent_bytes
@@ -447,10 +448,17 @@ def _change_portion(gathered: _Gathered, last: int, limits: PortionLimits) -> Ch
 
 def _fitting(columns: dict[str, Values], rows: int, limits: PortionLimits) -> int:
     """How many of the rows a portion should have by their bytes: all, or fewer if they are much too many."""
-    size_bytes = sum(map(sent_bytes, columns.values()))
+    size_bytes = sum(map(_size_bytes, columns.values()))
     if rows <= 1 or size_bytes <= 2 * limits.size_bytes:
         return rows
     return max(1, rows * limits.size_bytes // size_bytes)
+
+
+def _size_bytes(column: Values) -> int:
+    """About the bytes of a column; by characters, since there may be a word a row."""
+    if isinstance(column, TextColumn):
+        return column.codes.nbytes + sum(map(len, column.words))
+    return sent_bytes(column)
 
 
 # -- tables ------------------------------------------------------------------------------------------------

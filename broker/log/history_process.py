@@ -8,6 +8,7 @@ to stdin, hence pickle. The process ends when stdin does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -50,11 +51,12 @@ def main() -> None:
     prefer_to_lose(500)
     reader = HistoryReader(Path(sys.argv[1]))
     source, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    while len(header := source.read(SIZE.size)) == SIZE.size:
-        body = _answer(reader, pickle.loads(source.read(SIZE.unpack(header)[0])))
-        replies.write(SIZE.pack(len(body)))
-        replies.write(body)
-        replies.flush()
+    with contextlib.suppress(BrokenPipeError):  # the server is gone
+        while len(header := source.read(SIZE.size)) == SIZE.size:
+            body = _answer(reader, pickle.loads(source.read(SIZE.unpack(header)[0])))
+            replies.write(SIZE.pack(len(body)))
+            replies.write(body)
+            replies.flush()
 
 
 def message_bytes(reading: HistoryRequest) -> bytes:

@@ -175,7 +175,29 @@ maps: SearchStrategy[dict[str, Any]] = st.dictionaries(
     names, st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2))
 )
 
+
+@st.composite
+def changed_rows(draw: st.DrawFn) -> bodies.ChangedRows:
+    """Changes of a table."""
+    rows = draw(st.integers(0, 3))
+    columns = draw(st.dictionaries(names, values(rows), max_size=3))
+    return bodies.ChangedRows(
+        draw(numbers), draw(numbers), draw(_array(numbers, rows, np.int64)), draw(_masks(rows)), columns
+    )
+
+
+table_parts = st.integers(1, 9).flatmap(lambda parts: st.tuples(st.integers(0, parts - 1), st.just(parts)))
+
 any_body: SearchStrategy[bodies.Body] = st.one_of(
+    st.builds(bodies.AskHistory, names),
+    st.builds(bodies.ReadChanges, names, st.none() | numbers, st.none() | numbers),
+    st.builds(
+        lambda table, seq, part, start: bodies.ReadTable(table, seq, part[0], part[1], start),
+        names, st.none() | numbers, table_parts, st.none() | numbers,
+    ),
+    st.builds(bodies.HistorySpan, numbers, numbers, numbers),
+    changed_rows(),
+    st.builds(bodies.RowsAsOf, numbers, st.none() | numbers, tables(values)),
     st.builds(bodies.Execute, names, ids, numbers),
     publishes(),
     st.builds(bodies.Delete, names, st.integers(0, 3).flatmap(values), ids, numbers),

@@ -6,6 +6,8 @@ import asyncio
 import json
 import signal
 import sys
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from hullcast.broker.server import history as history_module
 from hullcast.broker.server.service import Server
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import BadSetting, ClientClosed, HistoryGone, NoHistory, NotPermitted, UnknownTable
-from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, ROOT, TaskMember, cluster, wait_for
 from tests.system.test_security import secured
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL, S TEXT)"
@@ -291,3 +293,40 @@ async def test_an_export_killed_at_any_moment_loses_nothing_and_doubles_nothing(
         assert len(rows) == len({row["K"] for row in rows})
         assert [change["_seq"] for change in changes] == list(range(1, 200_012))
         assert not list(out.rglob("*.tmp"))
+
+
+@pytest.mark.slow
+async def test_two_hundred_thousand_rows_come_out_in_a_second(tmp_path: Path) -> None:
+    """Prints what a server process, the process that reads for it, and a client manage together (`-s` shows it)."""
+    rows = 1_000_000
+    async with (
+        asyncio.timeout(5 * PATIENCE_S),
+        cluster(1, tmp_path / "data", processes=tmp_path, link=PATIENT, checkpoint_updates=rows // 2) as made,
+        made.client(ROOT) as hc,
+    ):
+        await hc.execute("CREATE TABLE T (K TEXT PRIMARY KEY, A REAL, B REAL, C INTEGER, S TEXT, W TIMESTAMP)")
+        chance = np.random.default_rng(1)
+        for start in range(0, rows, 50_000):
+            keys = [f"key {k}" for k in chance.integers(0, rows // 2, 50_000).tolist()]
+            words = [f"word {k % 1000}" for k in range(50_000)]
+            when = np.datetime64("2024-01-01T00:00:00") + np.arange(start, start + 50_000)
+            numbers = {"A": chance.random(50_000), "B": chance.random(50_000), "C": chance.integers(0, 99, 50_000)}
+            await hc.publish("T", {"K": keys, **numbers, "S": words, "W": when})
+        first = (await hc.history("T")).first
+        reads: list[tuple[str, Callable[[], AsyncIterator[Any]]]] = [
+            ("the first changes, for which the process starts", lambda: hc.changes("T", rows - 100_000)),
+            *[("changes", lambda: hc.changes("T"))] * 3,
+            ("the table, for the first time", lambda: hc.table_at("T", rows - 1)),
+            *[("the table, again", lambda: hc.table_at("T", rows - 1))] * 3,
+        ]
+        best: dict[str, float] = {}
+        for what, read in reads:
+            began, found = time.perf_counter(), 0
+            async for part in read():
+                found += part.to_arrow().num_rows
+            rate = found / (time.perf_counter() - began)
+            best[what] = max(rate, best.get(what, 0.0))
+            print(f"{what}: {found:,} rows, {rate:,.0f} rows/s")
+            assert found == rows - first + 1 or what != "changes"
+        assert best["changes"] > 200_000
+        assert best["the table, again"] > 200_000

@@ -38,7 +38,7 @@ from hullcast.sim.output.text import factor, growth, number, short, span, times
 from hullcast.sim.spark.storage import Place
 
 #: Of a table of Xie (2007): S-CN may differ by so much, S-UN by so many deviations of chance (spikes are rare).
-NEAR, DEVIATIONS = 1.1, 3.0
+NEAR, DEVIATIONS = 1.05, 3.0
 #: S-UN's messages for each subscription, and its time, may vary by so much where it is called linear.
 LINEAR, LINEAR_TIME = 1.1, (0.5, 1.25)
 #: Rounds whose quartiles differ by more say nothing.
