@@ -13,7 +13,7 @@ from hullcast.clients.spark import SEQ
 from hullcast.clients.spark.options import EVENTS, READ, STREAM, WRITE, Options
 from hullcast.clients.spark.reading import ChangesReader, ChangesStreamReader, TableReader
 from hullcast.clients.spark.schema import TableColumns, columns_of
-from hullcast.clients.spark.writing import BatchWriter, StreamWriter, Target, refuse_overwrite
+from hullcast.clients.spark.writing import BatchWriter, StreamWriter, Target
 from hullcast.network.wire.errors import BadSetting, UsageError
 
 if TYPE_CHECKING:
@@ -110,20 +110,24 @@ class HullcastSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`: checks the columns, and gives the write its identity."""
-        options, table, deleted, nan = self._written(overwrite)
+        if overwrite:
+            raise UsageError(
+                'rows are added to a table or change it: use mode("append") (to empty a table, drop and create it)'
+            )
+        options, table, deleted, nan = self._written()
         access = options.access()
         columns = asyncio.run(_described(access, table))
         columns.check_written(schema, deleted)
         return BatchWriter(Target(access, columns, deleted, nan), os.urandom(16))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For `df.writeStream`; made twice for each micro-batch, so the tasks check the columns."""
-        options, table, deleted, nan = self._written(overwrite)
+        """For `df.writeStream`; made twice for each micro-batch, so the tasks check the columns. In the mode `complete`
+        (`overwrite`) a micro-batch has all rows of the result, and each is written again under its key."""
+        options, table, deleted, nan = self._written()
         return StreamWriter(options.access(), table, schema, deleted, nan)
 
-    def _written(self, overwrite: bool) -> tuple[Options, str, str | None, Nan]:
+    def _written(self) -> tuple[Options, str, str | None, Nan]:
         options = Options(self.options, WRITE, "a write")
-        refuse_overwrite(overwrite)
         nan = options.text("nan") or "refuse"
         if nan not in ("refuse", "null"):
             raise BadSetting("option nan", nan, "must be refuse or null")

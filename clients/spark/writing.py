@@ -37,7 +37,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from hullcast.clients.spark.schema import TableColumns, as_sent, columns_of
-from hullcast.network.wire.errors import ConnectionLost, InvariantBroken, Superseded, UsageError
+from hullcast.network.wire.errors import ConnectionLost, InvariantBroken, RetryTooOld, Superseded, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -70,7 +70,7 @@ class Target:
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskWritten(WriterCommitMessage):
     """What a task wrote."""
 
     rows: int
@@ -97,6 +97,9 @@ class Numbering:
         if not 0 <= batch < _BATCHES:
             raise InvariantBroken(f"micro-batch {batch} has no number")
         self._write, self._partition, self._batch = write, partition, batch
+
+    def __str__(self) -> str:
+        return f"partition {self._partition} of micro-batch {self._batch}"
 
     def publisher(self, lane: int, attempt: int = -1) -> bytes:
         """Who sends the changes of a lane. An attempt has its own, where its rows differ from an earlier one's."""
@@ -136,7 +139,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         name = blake2b(f"{query} {self._table}".encode(), digest_size=16).digest()
         return asyncio.run(self._publish(Numbering(name, task.partitionId(), int(batch)), task, iterator))
 
-    async def _publish(self, numbering: Numbering, task: TaskContext, batches: Iterator[pa.RecordBatch]) -> Written:
+    async def _publish(self, numbering: Numbering, task: TaskContext, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
         async with self._access.client() as client:
             table = await columns_of(client, self._table)
         table.check_written(self._schema, self._deleted)
@@ -152,7 +155,7 @@ def _task() -> TaskContext:
 
 async def publish(
     target: Target, numbering: Numbering, task: TaskContext, batches: Iterator[pa.RecordBatch]
-) -> Written:
+) -> TaskWritten:
     """Publish a task's rows; on the server's disk when it returns."""
     rows = SparkInput(batches)
     async with target.access.client() as client:
@@ -160,7 +163,7 @@ async def publish(
         async for change in changes(target, rows):
             await sending.put(change)
         await sending.settle()
-    return Written(sending.rows, sending.last_seq)
+    return TaskWritten(sending.rows, sending.last_seq)
 
 
 class Sending:
@@ -209,11 +212,17 @@ class Sending:
                 raise
             await self._send_otherwise(change)
             return
-        except BaseException:
+        except BaseException as error:
             for _, other in self._on_the_way:
                 other.cancel()
             await asyncio.gather(*(other for _, other in self._on_the_way), return_exceptions=True)
             self._on_the_way.clear()
+            if isinstance(error, RetryTooOld):
+                raise UsageError(
+                    f"{self._numbering} was written to {self._target.table.name} so long ago that the server no longer "
+                    "knows which of its rows it has, and nothing was written now. To write them again, start the query "
+                    "with a new checkpoint"
+                ) from error
             raise
         self.rows += len(change)
         self.last_seq = max(self.last_seq, receipt.seq)
@@ -337,12 +346,3 @@ def _cuts(keys: pa.Array, goes: pa.Array) -> list[int]:
             seen.clear()
         seen[key] = mark
     return cuts
-
-
-def refuse_overwrite(overwrite: bool) -> None:
-    """UsageError for what would have to empty the table first."""
-    if overwrite:
-        raise UsageError(
-            'rows are added to a table or change it; use mode("append"), or outputMode("append") or ("update") for a '
-            "stream (to empty a table, drop and create it with `hullcast execute`)"
-        )

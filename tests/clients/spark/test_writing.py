@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 
 import psutil
@@ -15,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import hullcast
+from hullcast.clients.spark.writing import Numbering
 from tests.clients.spark.conftest import Live
 
 ROWS = """
@@ -181,10 +184,14 @@ def test_a_task_whose_rows_come_in_another_order_the_second_time_loses_none(live
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-def stream(live: Live, table: str, folder: Path) -> None:
-    """All files of a folder that are not in the table yet, and no longer."""
+def stream(live: Live, table: str, folder: Path, sectors: bool = False) -> None:
+    """All files of a folder that are not in the table yet, and no longer; or how many rows each of ten sectors has."""
     frame = live.spark.readStream.schema("SYMBOL STRING, PER DOUBLE").json(str(folder / "in"))
+    if sectors:
+        frame = frame.groupBy((frame.PER % 10).cast("string").alias("SYMBOL")).agg({"PER": "count"})
+        frame = frame.withColumnRenamed("count(PER)", "LOTS")
     writer = frame.writeStream.format("hullcast").options(**live.options(table))
+    writer = writer.outputMode("complete" if sectors else "append")
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     try:
         query.awaitTermination()
@@ -212,6 +219,38 @@ def test_a_micro_batch_that_runs_again_is_applied_once(live: Live, tmp_path: Pat
     stream(live, table, tmp_path)
     assert live.rows(f"SELECT COUNT(*), SUM(PER) FROM {table}") == [(3500, 3500 * 3499 / 2)]
     assert live.db.sync() - before == 3500
+
+
+@pytest.mark.slow
+def test_a_stream_of_aggregates_updates_their_rows(live: Live, tmp_path: Path) -> None:
+    table = live.table()
+    for first, last in ((0, 100), (100, 1000)):
+        add_file(live.spark, tmp_path, first, last)
+        stream(live, table, tmp_path, sectors=True)
+    assert live.rows(f"SELECT COUNT(*), MIN(LOTS), MAX(LOTS) FROM {table}") == [(10, 100, 100)]
+
+
+@pytest.mark.slow
+def test_a_stream_that_goes_back_further_than_receipts_are_kept_says_so(live: Live, tmp_path: Path) -> None:
+    table = live.table()
+    for batch in range(2):
+        add_file(live.spark, tmp_path, 10 * batch, 10 * batch + 10)
+        stream(live, table, tmp_path)
+    before = live.db.sync()
+    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    name = blake2b(f"{query} {table}".encode(), digest_size=16).digest()
+    for batch in range(2, 70):  # as many micro-batches, without Spark
+        for partition in range(2):
+            numbering = Numbering(name, partition, batch)
+            live.db.change_once(numbering.publisher(0), numbering.number(0, 7), table, keys=["NOT THERE"])
+    for folder in ("commits", "offsets"):
+        for path in (tmp_path / "checkpoint" / folder).glob("*1*"):
+            path.unlink()
+    (tmp_path / "checkpoint" / "commits" / "0").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink()
+    with pytest.raises(PySparkException, match=r"of micro-batch 0 was written to .* so long ago"):
+        stream(live, table, tmp_path)
+    assert live.db.sync() == before + 2 * 68
 
 
 @pytest.mark.slow
