@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from hullcast.clients.cli.commands.arguments import number, whole
+from hullcast.clients.cli.commands.arguments import number, place, whole
 from hullcast.clients.cli.commands.connection import as_json
 from hullcast.clients.cli.commands.progress import bar, spark_bar
 from hullcast.clients.cli.commands.sim import add_prices_arguments, add_spark_arguments, reading_from, spark_options
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
-from hullcast.sim.spark.storage import Place, place_of
+from hullcast.sim.spark.storage import Place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recommendation of analysts), y = price / EPS (earnings per share). Prices that cannot be used are counted by "
         "reason and kept in OUT/refused with the reason.",
     )
-    yahoo.add_argument("prices", metavar="PRICES", help="a folder of SYMBOL.csv[.gz], or one long file")
-    yahoo.add_argument("fundamentals", metavar="FUNDAMENTALS", help="a CSV with symbol, EPS and RECO")
+    yahoo.add_argument("prices", type=place, metavar="PRICES", help="a folder of SYMBOL.csv[.gz], or one long file")
+    yahoo.add_argument("fundamentals", type=place, metavar="FUNDAMENTALS", help="a CSV with symbol, EPS and RECO")
     add_prices_arguments(yahoo, days="use only N trading days")
     yahoo.add_argument(
         "--spread-reco",
@@ -78,9 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step", type=number, metavar="Y", help="change Y by random steps of this deviation (default: a new random Y)"
     )
     for kind in (yahoo, market, table51):
-        kind.add_argument(
-            "--out", type=place_of, required=True, metavar="DIR", help="folder for the trace, new or empty"
-        )
+        kind.add_argument("--out", type=place, required=True, metavar="DIR", help="folder for the trace, new or empty")
         kind.add_argument("--force", action="store_true", help="replace the trace that is in DIR")
         kind.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
         kind.add_argument("--classify", action="store_true", help="count ignorable events with the engine")
@@ -113,11 +111,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _yahoo(arguments: argparse.Namespace, console: Console) -> TraceInfo:
-    from hullcast.sim.spark.storage import place_of
     from hullcast.sim.traces.yahoo import check_input, yahoo_trace
 
     reading, first = reading_from(arguments)
-    files = place_of(arguments.prices), place_of(arguments.fundamentals)
+    files = arguments.prices, arguments.fundamentals
     if all(file.is_local for file in files):
         check_input(*files, reading)  # before Spark takes its time
     places = {"write": [arguments.out], "read": files}
