@@ -19,6 +19,7 @@ import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,21 @@ class Place:
                 yield from (self / item.name)._below(f"{before}{item.name}/")
             else:
                 yield f"{before}{item.name}", item.size_bytes
+
+    def mark(self) -> str:
+        """A digest that another content would not have: of a file, or of a folder's files and their names.
+
+        On this machine files are read for it; elsewhere their sizes and times of change have to do.
+        """
+        if self.is_folder():
+            told = "".join(f"{name} {(self / name).mark()}\n" for name in sorted(self.files()))
+            return blake2b(told.encode(), digest_size=16).hexdigest()
+        if self.path is not None:
+            with self.path.open("rb") as file:
+                return file_digest(file, "blake2b").hexdigest()[:32]
+        with self._reached() as (system, path):
+            status = system.getFileStatus(path)
+            return f"{int(status.getLen())} {int(status.getModificationTime())}"
 
     def make(self) -> None:
         """Make the folder, and those above it."""

@@ -19,6 +19,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +172,15 @@ def files_of(folder: Where) -> dict[str, set[str]]:
     """The names of the files that belong to a trace, by the folder they are in."""
     files = _read_json(folder)[1]["files"]
     return {EVENTS: {name for name, _, _ in files[EVENTS]}, REFUSED: set(files.get(REFUSED, ()))}
+
+
+def contents_mark(folder: Where) -> str:
+    """A digest that a trace with other events would not have (`Place.mark`), whatever its files are called."""
+    try:
+        told = "\n".join(part.place.mark() for part in parts_of(folder))
+    except OSError as error:
+        raise UsageError(f"{folder} is incomplete: a file of {EVENTS} cannot be read; make the trace again") from error
+    return blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def events(spark: SparkSession, folder: Where) -> DataFrame:
