@@ -234,10 +234,3 @@ def file_mark(path: Place | Path | None) -> str | None:
         return f"{path.name} {place_of(path).mark()}"
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or 'it is not there'}") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text)
-    part.replace(path)
