@@ -187,7 +187,7 @@ def events(spark: SparkSession, folder: Where) -> DataFrame:
     """All events, and the rows of the start with negative numbers; in no order. UsageError if a file is missing."""
     parts, place = parts_of(folder), place_of(folder) / EVENTS
     named = {part.place.name for part in parts}
-    there = {found.name for found in place.entries() if found.name.endswith(".parquet")}
+    there = {found.name for found in place.entries() if not found.name.startswith((".", "_"))}  # which Spark leaves out
     if missing := sorted(named - there):
         raise UsageError(f"{folder} is incomplete: {EVENTS}/{missing[0]} is missing; make the trace again")
     if not parts:
