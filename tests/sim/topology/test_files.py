@@ -191,6 +191,9 @@ def test_columns_are_taken_from_any_place(count: int, places: list[int], sign: s
         ("T\t1\t2\nM\tx\n", "", "no line begins with D"),
         ("D 1 2\nX 1 2\n", "", "line 2: a line begins with D, I, M or T here, not 'X 1 2'"),
         ("1 2 1_0\n2 3 5\n", "", "line 1: '1_0' is not a number"),
+        ("0 1\n", "00,1", "--columns 00,1: give two columns"),
+        ("0 1\n", "1,01", "--columns 1,01: give two columns"),
+        ("a b\n0 1\n", "a,A", "--columns a,A: give two columns"),
         ("0 1 2 3\n", "", "line 1: a link is 'a b' or 'a b latency', not '0 1 2 3'; --columns says which"),
     ],
 )
