@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.output.goals import Goal, summary
 from hullcast.sim.output.text import markdown
+from hullcast.sim.spark.storage import Place
 
 
 def glossary(words: Mapping[str, str]) -> str:
@@ -26,8 +27,8 @@ def glossary(words: Mapping[str, str]) -> str:
 def write_reports(folder: Path, text: str, sections: Sequence[Section]) -> None:
     """Write the text as `report.md` and as `report.html`."""
     pictures = {path.name: path.read_bytes() for section in sections for path in section.pictures.values()}
-    (folder / "report.html").write_bytes(page(text, pictures).encode())
-    (folder / "report.md").write_bytes(text.encode())
+    Place(folder / "report.html").write_text(page(text, pictures))
+    Place(folder / "report.md").write_text(text)
 
 
 def write_report(

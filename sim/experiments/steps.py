@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from hashlib import blake2b, file_digest
+from hashlib import blake2b
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
@@ -225,19 +225,12 @@ def fingerprint(settings: Mapping[str, object]) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def file_mark(path: Path | None) -> str | None:
-    """A file's name and a digest of its contents: for settings, which must tell two files of one name apart."""
+def file_mark(path: Place | Path | None) -> str | None:
+    """The name of a file or a folder and a digest of its contents (`Place.mark`): for settings, which must tell two of
+    one name apart."""
     if path is None:
         return None
     try:
-        with path.open("rb") as file:
-            return f"{path.name} {file_digest(file, 'blake2b').hexdigest()[:32]}"
+        return f"{path.name} {place_of(path).mark()}"
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text)
-    part.replace(path)
+        raise UsageError(f"{path} cannot be read: {error.strerror or 'it is not there'}") from error

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark.storage import Place, place_of
@@ -56,8 +60,28 @@ class SparkOptions:
                 f"conda-pack, or give `{INSTALLED}` if the workers have all packages"
             )
         place = place_of(env)
-        if place.is_local and not place.local.is_file():
+        if not place.is_local:
+            return
+        if not place.local.is_file():
             raise UsageError(f"--env {env}: no such file")
+        try:
+            has_python = any(name.removeprefix("./") == "bin/python" for name in _names_in(place.local))
+        except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
+            raise UsageError(f"--env {env} cannot be unpacked: {error}") from error
+        if not has_python:
+            raise UsageError(
+                f"--env {env} has no bin/python, which workers are to run; pack the environment itself, not a folder "
+                "around it (venv-pack and conda-pack do)"
+            )
+
+
+def _names_in(archive: Path) -> Iterator[str]:
+    if archive.name.endswith(".zip"):
+        with zipfile.ZipFile(archive) as opened:
+            yield from opened.namelist()
+    else:
+        with tarfile.open(archive) as tar:
+            yield from (member.name for member in tar)
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:

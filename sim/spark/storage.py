@@ -19,6 +19,7 @@ import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -152,10 +153,26 @@ class Place:
             else:
                 yield f"{before}{item.name}", item.size_bytes
 
+    def mark(self) -> str:
+        """A digest that another content would not have: of a file, or of a folder's files and their names.
+
+        On this machine files are read for it; elsewhere their sizes and times of change have to do.
+        """
+        if self.is_folder():
+            told = "".join(f"{name} {(self / name).mark()}\n" for name in sorted(self.files()))
+            return blake2b(told.encode(), digest_size=16).hexdigest()
+        if self.path is not None:
+            with self.path.open("rb") as file:
+                return file_digest(file, "blake2b").hexdigest()[:32]
+        with self._reached() as (system, path):
+            status = system.getFileStatus(path)
+            return f"{int(status.getLen())} {int(status.getModificationTime())}"
+
     def make(self) -> None:
         """Make the folder, and those above it."""
         if self.path is not None:
-            self.path.mkdir(parents=True, exist_ok=True)
+            with _told_of_disk("make", self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
         else:
             with self._reached() as (system, path):
                 if not system.mkdirs(path):
@@ -204,8 +221,12 @@ class Place:
         self.parent.make()
         if self.path is not None:
             part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-            part.write_bytes(content)
-            part.replace(self.path)
+            with _told_of_disk("write", self.path):
+                try:
+                    part.write_bytes(content)
+                    part.replace(self.path)
+                finally:
+                    part.unlink(missing_ok=True)
             return
         # An object store shows an object when it is closed; for all others it is written beside, and renamed.
         with self._reached() as (system, path):
@@ -263,8 +284,9 @@ class Place:
     def copy_from(self, file: Path) -> None:
         """Copy a file of this machine to here, whatever its size."""
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, self.path)
+            with _told_of_disk("write", self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, self.path)
             return
         self.parent.make()
         with self._reached() as (system, path):
@@ -314,6 +336,17 @@ class Place:
             raise _told(error.java_exception, self.url) from error
         except CapturedException as error:  # what PySpark makes of some of them
             raise _told(error._origin, self.url) from error
+
+
+@contextmanager
+def _told_of_disk(what: str, path: Path) -> Iterator[None]:
+    """A full disk, a folder that may not be written to and the like are the user's to mend, so they are told so."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise UsageError(f"{path} is a file, not a folder") from error
+    except OSError as error:
+        raise UsageError(f"cannot {what} {path}: {error.strerror or error}") from error
 
 
 def _session(url: str) -> SparkSession:

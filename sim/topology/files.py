@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
@@ -84,9 +86,13 @@ def write_topology(topology: Topology, path: str | Path) -> None:
         raise UsageError(f"{path}: a topology is written as .graphml, .inet, .txt or .edges (and .gz), not {suffix!r}")
     if path.name.endswith(".gz"):
         data = gzip.compress(data, mtime=0)  # without the time: the same topology gives the same bytes
+    part = path.with_name(f".{path.name}.{os.getpid()}")  # so that a full disk leaves no half, and what was there
     try:
-        path.write_bytes(data)
+        part.write_bytes(data)
+        part.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink()
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 

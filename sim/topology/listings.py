@@ -34,8 +34,10 @@ _HELP = "--columns says which columns are the two ends and the latency, such as 
 
 def columns_of(text: str) -> Columns:
     """From the words of a command line: `1,2`, `1,2,5`, `source,target`."""
-    columns = tuple(part.strip() for part in text.split(","))
-    if len(columns) not in (2, 3) or len(set(columns)) < len(columns) or not all(columns) or "0" in columns:
+    parts = [part.strip() for part in text.split(",")]
+    columns = tuple(str(int(part)) if part.isascii() and part.isdigit() else part for part in parts)  # 01 is 1
+    different = {column.lower() for column in columns}
+    if len(columns) not in (2, 3) or len(different) < len(columns) or not all(columns) or "0" in columns:
         raise UsageError(
             f"--columns {text}: give two columns, the ends of a link, or three, with its latency, by their numbers "
             "from 1 on or their names: --columns 1,2 or --columns source,target,latency"

@@ -19,6 +19,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,11 +174,20 @@ def files_of(folder: Where) -> dict[str, set[str]]:
     return {EVENTS: {name for name, _, _ in files[EVENTS]}, REFUSED: set(files.get(REFUSED, ()))}
 
 
+def contents_mark(folder: Where) -> str:
+    """A digest that a trace with other events would not have (`Place.mark`), whatever its files are called."""
+    try:
+        told = "\n".join(part.place.mark() for part in parts_of(folder))
+    except OSError as error:
+        raise UsageError(f"{folder} is incomplete: a file of {EVENTS} cannot be read; make the trace again") from error
+    return blake2b(told.encode(), digest_size=16).hexdigest()
+
+
 def events(spark: SparkSession, folder: Where) -> DataFrame:
     """All events, and the rows of the start with negative numbers; in no order. UsageError if a file is missing."""
     parts, place = parts_of(folder), place_of(folder) / EVENTS
     named = {part.place.name for part in parts}
-    there = {found.name for found in place.entries() if found.name.endswith(".parquet")}
+    there = {found.name for found in place.entries() if not found.name.startswith((".", "_"))}  # which Spark leaves out
     if missing := sorted(named - there):
         raise UsageError(f"{folder} is incomplete: {EVENTS}/{missing[0]} is missing; make the trace again")
     if not parts:

@@ -301,10 +301,10 @@ def _number(spark: SparkSession, good: DataFrame, by_day: list[tuple[datetime.da
     firsts = spark.createDataFrame(offsets, "day DATE, first BIGINT")
     place = f.row_number().over(Window.partitionBy("day").orderBy("place", "symbol"))
     time = f.element_at(f.array(*map(f.lit, TIMES)), f.col("place") + 1)
-    local = f.concat_ws(" ", f.col("day").cast("string"), time).cast("timestamp")
+    at = f.concat_ws(" ", f.col("day").cast("string"), time, f.lit(ZONE))  # with its zone, or the session's would count
     return good.join(f.broadcast(firsts), "day").select(
         (f.col("first") + place - 1).cast("long").alias("seq"),
-        f.to_utc_timestamp(local, ZONE).alias("at"),
+        at.cast("timestamp").alias("at"),
         f.col("symbol").alias("key"),
         f.col("reco").alias("x"),
         (f.col("price") / f.col("eps")).alias("y"),

@@ -267,7 +267,9 @@ def columns_of(rows: pa.Table) -> tuple[StartRows, Events, int]:
     packed = rows["state"].drop_null()
     held = pa.concat_tables([_unpacked(one) for one in packed]) if len(packed) else _NOTHING
     rows = rows.filter(rows["state"].is_null()).drop_columns(["state", "chunk"])
-    keys = pa.chunked_array(held["key"].chunks + rows["key"].chunks, pa.string()).combine_chunks().dictionary_encode()
+    # A user's own session may have Arrow's large strings (spark.sql.execution.arrow.useLargeVarTypes).
+    named = [*held["key"].cast(pa.string()).chunks, *rows["key"].cast(pa.string()).chunks]
+    keys = pa.chunked_array(named, pa.string()).combine_chunks().dictionary_encode()
     number = _plain(keys.indices).astype(np.int64)
     order = np.argsort(_plain(rows["seq"].combine_chunks()), kind="stable")
     x, y, seq = (_plain(rows[name].combine_chunks())[order] for name in ("x", "y", "seq"))

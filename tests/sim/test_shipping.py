@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark import shipping
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.shipping import archive, our_files, package_files, shipped
+from tests.support.processes import limited_files
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,13 +85,9 @@ def test_an_archive_is_made_once_for_the_same_files(tmp_path: Path, cache: Path)
 def test_a_disk_that_is_full_is_told_in_a_line_and_nothing_is_left(tmp_path: Path, cache: Path) -> None:
     file = tmp_path / "large"
     file.write_bytes(os.urandom(200_000))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))  # as near to a full disk as a test may go
-    try:
-        with pytest.raises(UsageError, match=r"cannot write .*tgz, which the workers need: File too large; make room"):
-            archive("some", {"large": file})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    told = r"cannot write .*tgz, which the workers need: File too large; make room"
+    with limited_files(50_000), pytest.raises(UsageError, match=told):
+        archive("some", {"large": file})
     assert list(cache.iterdir()) == []
 
 

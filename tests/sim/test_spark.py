@@ -8,8 +8,10 @@ import re
 import socket
 import subprocess
 import sys
+import tarfile
 import textwrap
 import threading
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -429,6 +431,26 @@ def test_options_that_cannot_be_are_refused_at_once(
     assert message in said
     assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar.gz"])
+def test_an_environment_that_workers_could_not_run_is_refused(tmp_path: Path, ending: str) -> None:
+    env = tmp_path / f"env{ending}"
+    env.write_bytes(b"no archive")
+    with pytest.raises(UsageError, match=r"env\S* cannot be unpacked: "):
+        SparkOptions(env=str(env))
+    for inside, fits in (("env/bin/python", False), ("bin/python", True)):
+        if ending == ".zip":
+            with zipfile.ZipFile(env, "w") as archive:
+                archive.writestr(inside, "")
+        else:
+            with tarfile.open(env, "w:gz") as tar:
+                tar.addfile(tarfile.TarInfo(inside))
+        if fits:
+            assert SparkOptions(env=str(env)).env == str(env)
+        else:
+            with pytest.raises(UsageError, match=r"env\S* has no bin/python"):
+                SparkOptions(env=str(env))
 
 
 def test_settings_may_hold_signs_of_equality_and_the_last_one_counts() -> None:

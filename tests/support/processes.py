@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import time
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,3 +96,14 @@ async def get(url: str, accept: str = "*/*") -> tuple[int, str]:
         writer.close()
         await writer.wait_closed()
     return int(head.split()[1]), body
+
+
+@contextmanager
+def limited_files(most: int) -> Iterator[None]:
+    """No file that this process writes becomes larger than so many bytes: as near to a full disk as a test may go."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -9,7 +9,7 @@ import numpy as np
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.data import NetworkFile, Prices
-from hullcast.sim.experiments.steps import fingerprint
+from hullcast.sim.experiments.steps import file_mark
 from hullcast.sim.experiments.traffic.replays import Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
 from hullcast.sim.overlay.placement import choose_brokers
@@ -97,7 +97,7 @@ def real_traces(replays: Replays, settings: FigureSettings, prices: Prices) -> l
             "days": prices.days or settings.days,
             "first": str(prices.first),
             "spread": spread,
-            "bytes": fingerprint({place.name: _sizes(place) for place in (prices.files, prices.fundamentals)}),
+            "files": [file_mark(prices.files), file_mark(prices.fundamentals)],
             "reading": asdict(prices.reading),
         }
 
@@ -147,7 +147,3 @@ def _caveat(prices: Prices, spread: float | None, days: Sequence[str]) -> str:
     if prices.dated:
         return f"Prices are of {years}, EPS and RECO of {prices.dated}: the real workload mixes two dates."
     return f"EPS and RECO are those of {prices.fundamentals.name}, taken as constant while prices change ({years})."
-
-
-def _sizes(place: Place) -> dict[str, int]:
-    return place.files() if place.is_folder() else {"": place.size_bytes()}

@@ -25,7 +25,7 @@ from hullcast.sim.experiments.traffic.summary import (
 )
 from hullcast.sim.spark.session import watched
 from hullcast.sim.spark.storage import Place
-from hullcast.sim.traces.trace import Where, read_info
+from hullcast.sim.traces.trace import Where, contents_mark, read_info
 from hullcast.sim.traces.trace import events as events_of
 from hullcast.sim.traffic.chunk import replay_chunk
 from hullcast.sim.traffic.rectangles import Events, StartRows
@@ -101,6 +101,7 @@ class Replays:
             **({"events": "kept"} if keep else {}),
             "workload": point.workload,
             "trace": asdict(read_info(point.trace)),
+            "trace_contents": contents_mark(point.trace),
             "law": asdict(point.law),
             "subscriptions": point.subscriptions,
             "placements": point.placements,

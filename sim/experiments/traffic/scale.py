@@ -25,6 +25,7 @@ from hullcast.sim.spark.needs import check_shared
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, spark_session, watched
 from hullcast.sim.spark.storage import Place
+from hullcast.sim.traces.folders import check_folder
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
@@ -129,6 +130,7 @@ def measure_scale(
     def timed(name: str, begun: float) -> None:
         once[name] = perf_counter() - begun
 
+    trace = check_folder(folder / "trace")
     progress.begin("network")
     begun = perf_counter()
     network = build_network(settings.network)
@@ -145,9 +147,8 @@ def measure_scale(
     with spark_session(options, app="hullcast sim scale") as spark, watched(spark, progress.tasks):
         check_shared(spark, write=[folder])
         progress.begin("trace")
-        trace = folder / "trace"
-        try:
-            table51_trace(trace, rows=settings.rows, updates=settings.events, root=settings.network.seed)
+        table51_trace(trace, rows=settings.rows, updates=settings.events, root=settings.network.seed)
+        try:  # from here on it is ours to remove
             some = settings.events // PART
             progress.begin("warming up")
             _replay(spark, trace, smaller, settings, few, min(some, 100_000))

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
-from hullcast.sim.experiments.steps import RunFolder, file_mark, write_text
+from hullcast.sim.experiments.steps import RunFolder, file_mark
 from hullcast.sim.experiments.traffic.charts import draw_summary
 from hullcast.sim.experiments.traffic.inputs import market_step
 from hullcast.sim.experiments.traffic.judging import placements_of
@@ -24,7 +24,7 @@ from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, reaching
 from hullcast.sim.spark.storage import Place, place_of
 from hullcast.sim.traces.checking import check_whole
-from hullcast.sim.traces.trace import Where, read_info
+from hullcast.sim.traces.trace import Where, contents_mark, read_info
 
 STEPS = 5
 #: Each takes up to 140 bytes in the command and in every worker; more is a typing error rather than a wish.
@@ -109,7 +109,7 @@ def _run_traffic(
         info = read_info(given)
         if given.is_local:  # elsewhere the replay itself looks
             check_whole(given, info)
-        plain["trace"] = asdict(info)
+        plain |= {"trace": asdict(info), "trace_contents": contents_mark(given)}
     with (
         RunFolder(out, plain, resume=resume) as folder,
         ExperimentRun(folder, progress, options=options, reads=[given] if given else (), spark=spark) as run,
@@ -125,7 +125,7 @@ def _run_traffic(
         found = replays.measure(point, keep=keep)
         progress.begin("summary")
         write_lines(found.lines, folder.folder / "summary.parquet")
-        write_text(folder.folder / "summary.md", summary_text(found.lines))
+        Place(folder.folder / "summary.md").write_text(summary_text(found.lines))
         draw_summary(found.lines, folder.folder / "summary.png")
         kept = found.place / "events" if keep else None
         return TrafficFound(found.lines, kept, folder.place / "summary.md", folder.reused)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow has no types
 import pytest
 
@@ -20,7 +21,8 @@ from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.experiments.traffic import replays
 from hullcast.sim.experiments.traffic.figures import PAPER
 from hullcast.sim.experiments.traffic.inputs import Input, real_traces, spreads
-from hullcast.sim.experiments.traffic.replays import Replays
+from hullcast.sim.experiments.traffic.networks import Law
+from hullcast.sim.experiments.traffic.replays import Point, Replays
 from hullcast.sim.experiments.traffic.settings import FigureSettings, NetworkSettings
 from hullcast.sim.experiments.traffic.summary import read_lines
 from hullcast.sim.experiments.traffic.workload import TrafficSettings, run_traffic
@@ -28,6 +30,7 @@ from hullcast.sim.overlay import PLACEMENTS
 from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.columns import reading_of
 from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import Columns, TraceInfo, write_columns
 from hullcast.sim.traffic.replay import replay_sums
 
 if TYPE_CHECKING:
@@ -170,6 +173,10 @@ def test_a_workload_speaks_of_the_files_and_dates_it_is_made_of(spark: SparkSess
     own_files(tmp_path, ["2.31", "1.75", "3", "4"])  # other prices under the same name
     found, reused = made(prices)
     assert (found.stocks, reused) == (4, [])
+    file = given[0].local
+    file.write_text(file.read_text().replace("08/17/1999,10,", "08/17/1999,19,"))  # as many bytes, another price
+    assert made(prices)[1] == []
+    assert made(prices)[1] == ["trace-real"]
 
 
 @pytest.mark.slow
@@ -240,6 +247,35 @@ def test_a_replay_does_not_depend_on_chunks_and_counts_every_event(spark: SparkS
         assert line.cost.bytes == pytest.approx(sum(row["bytes"] for row in mine) / 50)
     assert "can-greedy" in found[0].summary.read_text()
     assert (tmp_path / "out1" / "summary.png").exists()
+
+
+def test_results_of_other_events_are_not_taken_for_those_of_a_trace(
+    spark: SparkSession, tmp_path: Path, elsewhere: Place
+) -> None:
+    """The same trace.json, other events: a run is not continued, and a step of a run is made again."""
+
+    def written(folder: Place, y: float) -> Place:
+        info = TraceInfo("mine", domain=(0.0, 10.0), events=2)
+        write_columns(folder, info, Columns(["a", "b"], np.array([1.0, 5.0]), np.array([2.0, y])))
+        return folder
+
+    for trace in (Place(tmp_path / "trace"), elsewhere / "trace"):
+        settings = TrafficSettings(TINY.network, 80, ("can",), written(trace, 3.0))
+        out = tmp_path / f"out-{trace.is_local}"
+        run_traffic(settings, out, Told(), spark=spark)
+        written(trace, 3.0)
+        if trace.is_local:  # elsewhere a file that was written again counts as another one
+            assert run_traffic(settings, out, Told(), spark=spark, resume=True).reused == ["replay"]
+        written(trace, 1.0)
+        with pytest.raises(UsageError, match="was made with other settings: trace_contents "):
+            run_traffic(settings, out, Told(), spark=spark, resume=True)
+    point = Point("p", "mine", 1, tmp_path / "trace", Law().over((0.0, 10.0)), 80, ("can",))
+    for y, reused in ((1.0, []), (1.0, ["p"]), (4.0, [])):
+        written(Place(tmp_path / "trace"), y)
+        out = tmp_path / "steps"
+        with RunFolder(out, {}, resume=True) as folder, ExperimentRun(folder, Told(), spark=spark) as run:
+            Replays(run, TINY.network).measure(point)
+            assert folder.reused == reused
 
 
 def test_results_are_the_same_where_only_spark_reaches(spark: SparkSession, tmp_path: Path, elsewhere: Place) -> None:

@@ -10,6 +10,8 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.traffic.scale import Replayed, ScaleFound, ScaleSettings, measure_scale, told
 from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.spark.storage import place_of
+from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import read_info
 from tests.sim.experiments.test_runs import Told
 
 if TYPE_CHECKING:
@@ -29,6 +31,15 @@ def test_three_sizes_are_replayed_and_the_trace_is_removed(spark: SparkSession, 
     assert set(found.once) == {"network", "subscriptions", "sending"}
     assert list(tmp_path.iterdir()) == []
     assert progress.begun[-1] == "500 events, 200 subscriptions"
+
+
+def test_a_trace_that_was_there_before_is_refused_and_stays(tmp_path: Path) -> None:
+    table51_trace(tmp_path / "trace", rows=3, updates=4)
+    progress = Told()
+    with pytest.raises(UsageError, match=r"trace is not empty; give another folder"):
+        measure_scale(ScaleSettings(TINY, 500, 200, 30, 10), place_of(tmp_path), progress)
+    assert read_info(tmp_path / "trace").events == 4
+    assert progress.begun == [], "nothing was done in vain"
 
 
 def test_a_projection_shares_the_work_and_nothing_else() -> None:

@@ -13,6 +13,8 @@ import pytest
 from hullcast.network.wire.errors import DirectoryInUse, UsageError
 from hullcast.sim.experiments.steps import RunFolder, file_mark, fingerprint
 from hullcast.sim.spark.storage import Place
+from hullcast.sim.traces.synthetic import table51_trace
+from tests.support.processes import limited_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,6 +214,20 @@ def test_two_runs_cannot_have_one_folder_elsewhere(elsewhere: Place) -> None:
         assert folder.step("one", {}, put("again")).exists(), "a lock of a process of this machine that is gone"
     assert folder.reused == ["one"]
     assert not lock.exists()
+
+
+def test_a_full_disk_is_told_in_a_line_and_leaves_no_half_of_anything(tmp_path: Path) -> None:
+    out, trace = tmp_path / "out", tmp_path / "trace"
+    with RunFolder(out, {}, resume=False) as folder, limited_files(3_000):
+        folder.step("one", {}, lambda path: (path / "file").write_text("one"))
+        with pytest.raises(UsageError, match=r"cannot write .*/two/file: File too large"):
+            folder.step("two", {}, lambda path: (path / "file").write_bytes(bytes(5_000)))
+    assert [path.name for path in (out / "steps").iterdir()] == ["one"]
+    with limited_files(3_000), pytest.raises(UsageError, match=r"cannot write .*\.parquet: File too large"):
+        table51_trace(trace, rows=500, updates=500)
+    assert not trace.exists()
+    with pytest.raises(UsageError, match=r"file is a file, not a folder"):
+        RunFolder(out / "steps" / "one" / "file", {}, resume=False).__enter__()
 
 
 def test_fingerprints_do_not_depend_on_the_order_of_names() -> None:

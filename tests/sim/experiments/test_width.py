@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hullcast.clients.cli.commands.sim import figures, traffic
+from hullcast.clients.cli.commands.sim import SIMULATIONS, figures, traffic
 from hullcast.clients.cli.main import main
 from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.figures import FiguresFound
@@ -81,3 +81,11 @@ def test_topology_and_traces(
     ):
         assert main(["sim", *words]) == 0
         check(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in SIMULATIONS])
+def test_help(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    with pytest.raises(SystemExit):
+        main(["sim", name, "--help"])
+    check(capsys.readouterr().out)

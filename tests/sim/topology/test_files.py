@@ -17,6 +17,7 @@ from hullcast.sim.topology.files import read_topology, write_topology
 from hullcast.sim.topology.graph import Topology, distances
 from hullcast.sim.topology.inet import inet
 from hullcast.sim.topology.listings import columns_of, read_listing
+from tests.support.processes import limited_files
 from tests.support.shared_data import shared
 
 FORMATS = ["net.graphml", "net.graphml.gz", "net.inet", "net.inet.gz", "net.txt", "net.txt.gz", "net.edges"]
@@ -190,6 +191,9 @@ def test_columns_are_taken_from_any_place(count: int, places: list[int], sign: s
         ("T\t1\t2\nM\tx\n", "", "no line begins with D"),
         ("D 1 2\nX 1 2\n", "", "line 2: a line begins with D, I, M or T here, not 'X 1 2'"),
         ("1 2 1_0\n2 3 5\n", "", "line 1: '1_0' is not a number"),
+        ("0 1\n", "00,1", "--columns 00,1: give two columns"),
+        ("0 1\n", "1,01", "--columns 1,01: give two columns"),
+        ("a b\n0 1\n", "a,A", "--columns a,A: give two columns"),
         ("0 1 2 3\n", "", "line 1: a link is 'a b' or 'a b latency', not '0 1 2 3'; --columns says which"),
     ],
 )
@@ -272,6 +276,14 @@ def test_an_unknown_ending_or_folder_is_refused_on_writing(tmp_path: Path) -> No
         write_topology(inet(20), tmp_path / "net.json")
     with pytest.raises(UsageError, match="cannot be written: No such file"):
         write_topology(inet(20), tmp_path / "none" / "net.txt")
+
+
+def test_a_full_disk_leaves_the_file_that_was_there(tmp_path: Path) -> None:
+    write_topology(inet(20), tmp_path / "net.txt")
+    with limited_files(1_000), pytest.raises(UsageError, match=r"net.txt cannot be written: File too large"):
+        write_topology(inet(500), tmp_path / "net.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["net.txt"]
+    assert read_topology(tmp_path / "net.txt").nodes == 20
 
 
 @given(

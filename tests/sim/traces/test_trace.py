@@ -50,8 +50,12 @@ def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path, monke
     rows = trace.events(spark, tmp_path).sort("seq").collect()
     assert [row.seq for row in rows] == list(range(-2, 7))
     assert [(part.first, part.last) for part in parts_of(tmp_path)] == [(-2, -1), (0, 2), (3, 5), (6, 6)]
-    (tmp_path / "events" / "00009.parquet").write_bytes(b"of an older trace")
-    assert trace.events(spark, tmp_path).count() == 9
+    for strange in ("00009.parquet", "00001.parquet.bak", "README.txt", "seq=5/00001.parquet"):
+        file = tmp_path / "events" / strange
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(parts_of(tmp_path)[1].place.read_bytes() if "01" in strange else b"of an older trace")
+        assert trace.events(spark, tmp_path).count() == 9
+        file.unlink()
     assert [(row.key, row.x, row.y) for row in rows[1:5]] == [
         ("2", 2, 6),
         ("1", 1, 10),

@@ -286,6 +286,22 @@ def test_thousands_without_quotes_make_no_price(spark: SparkSession, tmp_path: P
     ]
 
 
+def test_the_zone_of_a_user_s_own_session_does_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+    # Summer time begins between the two days.
+    (tmp_path / "A.csv").write_text("date,open,close\n2015-03-06,10,11\n2015-03-09,12,13\n")
+    (tmp_path / "stocks.txt").write_text("symbol,EPS,RECO\nA,1,2\n")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    assert zone == "UTC"
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Pacific/Apia")
+        yahoo_trace(spark, tmp_path / "A.csv", tmp_path / "stocks.txt", tmp_path / "trace")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    (found,) = read_parts(tmp_path / "trace")
+    moments = ["2015-03-06 14:30", "2015-03-06 21:00", "2015-03-09 13:30", "2015-03-09 20:00"]
+    assert [f"{at:%Y-%m-%d %H:%M}" for at in found["at"].to_pylist()] == moments
+
+
 def test_files_and_folders_with_signs_of_patterns_are_read_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
     """`o[1]` is a name; as a pattern it would be `o1`, which is there too."""
     for name, close in (("o[1]", "2"), ("o1", "3")):

@@ -243,6 +243,25 @@ def test_neither_the_order_of_rows_nor_their_partitions_matter(
     assert in_order(replay(spark, mixed, given, chunks=3)) == plainly(rows, world)
 
 
+def test_settings_of_a_user_s_own_session_do_not_matter(spark: SparkSession, world: World, given: SentWorld) -> None:
+    rows, own = a_trace(60), {
+        "spark.sql.execution.arrow.useLargeVarTypes": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "3",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "Pacific/Apia",
+    }  # fmt: skip
+    before = {name: spark.conf.get(name) for name in own}
+    try:
+        for name, text in own.items():
+            spark.conf.set(name, text)
+        assert in_order(replay(spark, frame(spark, rows), given, chunks=3)) == plainly(rows, world)
+    finally:
+        for name, old in before.items():
+            assert old is not None
+            spark.conf.set(name, old)
+
+
 def test_a_trace_that_starts_empty_and_ends_empty(spark: SparkSession, world: World, given: SentWorld) -> None:
     rows: list[Row] = [(0, "a", 3.0, 1.0), (1, "a", 3.0, 1.0), (2, "a", None, None), (3, "a", None, None)]
     assert in_order(replay(spark, frame(spark, rows), given, chunks=4)) == plainly(rows, world)
