@@ -367,8 +367,13 @@ def _is_whole(path: Path) -> bool:
 
 
 def open_checkpoint(path: Path) -> sqlite3.Connection:
-    """Read only, and without looking for a journal beside it."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    """Read only, and without looking for a journal beside it. FileNotFoundError if it is not there."""
+    try:
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    except sqlite3.OperationalError as error:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is not there") from error
+        raise
 
 
 def meta_of(path: Path, database: sqlite3.Connection) -> dict[str, Any]:

@@ -17,9 +17,10 @@ Records that lack columns were written before the log had whole rows (LOG.md): `
 from __future__ import annotations
 
 import os
+import time
 from bisect import bisect_right
 from collections import OrderedDict
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice, pairwise
@@ -62,8 +63,10 @@ _BLOCK_BYTES = 1 << 20
 _BOOKMARK_BYTES = 1 << 18
 #: Records that are looked at between two questions whether to stop.
 _RECORDS_AT_ONCE = 512
-#: Tables that stay built, and their bytes; the one asked for last stays in any case.
+#: Tables that stay built, and their bytes; the one built last stays in any case.
 _TABLES_KEPT, _TABLES_KEPT_BYTES = 4, 1 << 30
+#: Seconds that the next table is not begun for the one before: if nobody asks for that one, and at most.
+_READER_AWAY_S, _READER_SLOW_S = 1.0, 10.0
 
 
 class Life(NamedTuple):
@@ -102,10 +105,12 @@ class RowPortion:
 def readable_from(directory: Path) -> int:
     """The first sequence number as of which tables can be read: that of the oldest checkpoint, or 0 if the log reaches
     back to the first record."""
-    found, kept = segments(directory / LOG), checkpoints(directory)
-    if not kept or (found and found[0][0] == 1):
-        return 0
-    return _seq_of(kept[0][1])
+    while True:
+        found, kept = segments(directory / LOG), checkpoints(directory)
+        if not kept or (found and found[0][0] == 1):
+            return 0
+        with suppress(FileNotFoundError):  # removed in this moment
+            return _seq_of(kept[0][1])
 
 
 class HistoryReader:
@@ -115,7 +120,9 @@ class HistoryReader:
         self._directory = directory
         self._segments: dict[Path, _Segment] = {}
         self._checkpoints: dict[Path, int] = {}  # their sequence numbers
-        self._tables: OrderedDict[tuple[Life, int], _Building] = OrderedDict()
+        self._tables: OrderedDict[tuple[Life, int], _Built] = OrderedDict()  # the one asked for last is the last
+        self._building: tuple[tuple[Life, int], Generator[None, None, _Built]] | None = None
+        self._newest: _Newest | None = None  # the table built last, until a part of it was read to its end
 
     def changes(self, life: Life, after: int, through: int, limits: PortionLimits) -> ChangePortion:
         """Changes behind `after`, in order, up to `through`, which is on disk; HistoryGone if they are not kept."""
@@ -137,27 +144,56 @@ class HistoryReader:
             raise self._gone(life, seq + 1)
         low, high = (-(-which * PLACES // parts) for which in (part, part + 1))
         low = low if start is None else max(low, start)
-        building = self._tables.get((life, seq))
-        if building is None:
-            building = self._tables[life, seq] = _Building(self._build(life, seq))
-        self._tables.move_to_end((life, seq))
-        try:
-            built = building.go_on(limits.enough)
-        except BaseException:
-            del self._tables[life, seq]
-            raise
+        built = self._table(life, seq, limits.enough)
         if built is None:
             return RowPortion(low, valued(life.table, np.empty((len(life.table.columns), 0)), Interner()))
-        self._forget_tables()
-        return built.portion(low, high, limits)
+        portion = built.portion(low, high, limits)
+        if portion.next is None and self._newest is not None and self._newest.key == (life, seq):
+            self._newest = None
+        return portion
 
-    def _forget_tables(self) -> None:
-        """Forget tables that were asked for longest ago, beyond what is kept."""
+    def _table(self, life: Life, seq: int, enough: Callable[[], bool]) -> _Built | None:
+        """A table, or None if it takes longer.
+
+        One is built at a time, and whoever asks for another goes on with it meanwhile; then that one waits until the
+        one built last was read. With any number at once they would need any memory, and each would be forgotten for
+        another before it was read. Those that are there are given also while another is built.
+        """
+        wanted, now = (life, seq), time.monotonic()
+        if self._newest is not None and self._newest.key == wanted:
+            self._newest.asked_at = now
+        while wanted not in self._tables:
+            if self._building is None:
+                if self._newest is not None and self._newest.is_awaited(now):
+                    return None
+                self._building = wanted, self._build(life, seq)
+            key, steps = self._building
+            try:
+                next(steps)
+            except StopIteration as stop:
+                self._building = None
+                self._keep(key, stop.value)
+            except BaseException:
+                self._building = None
+                if key == wanted:
+                    raise
+                # who asked for it is told at the next attempt
+            if enough():
+                break
+        if wanted in self._tables:
+            self._tables.move_to_end(wanted)
+        return self._tables.get(wanted)
+
+    def _keep(self, key: tuple[Life, int], built: _Built) -> None:
+        """Keep a table, and forget those that were asked for longest ago, beyond what is kept."""
+        self._tables[key] = built
+        now = time.monotonic()
+        self._newest = _Newest(key, now, now)
         kept_bytes = 0
-        for at, (key, building) in enumerate(reversed(list(self._tables.items()))):
-            kept_bytes += building.size_bytes
+        for at, (one, table) in enumerate(reversed(list(self._tables.items()))):
+            kept_bytes += table.size_bytes
             if at and (at >= _TABLES_KEPT or kept_bytes > _TABLES_KEPT_BYTES):
-                del self._tables[key]
+                del self._tables[one]
 
     # --- the log -----------------------------------------------------------------------------------------
 
@@ -208,6 +244,9 @@ class HistoryReader:
                     store.remove(batch.cells[life.table.key])
                 else:
                     store.apply(Encoded(batch.cells, batch.partial))
+            if interner.wants_sweep:  # texts that rows had and have no more
+                texts = [column.type is ColumnType.TEXT for column in life.table.columns]
+                interner.sweep(store.cells[texts][:, store.live_slots()].ravel())
             yield
         return _Built.of(store, interner)
 
@@ -235,8 +274,12 @@ class HistoryReader:
     def _base(self, life: Life, seq: int) -> tuple[int, Path] | None:
         """The newest checkpoint of the table's life that is not younger: its record number and file."""
         kept = checkpoints(self._directory)
-        self._checkpoints = {path: self._checkpoints.get(path) or _seq_of(path) for _, path in kept}
-        may = [(number, path) for number, path in kept if life.created <= self._checkpoints[path] <= seq]
+        known = {path: self._checkpoints[path] for _, path in kept if path in self._checkpoints}
+        for _, path in kept:
+            with suppress(FileNotFoundError):  # removed in this moment
+                known[path] = known[path] if path in known else _seq_of(path)
+        self._checkpoints = known
+        may = [(number, path) for number, path in kept if life.created <= known.get(path, -1) <= seq]
         return may[-1] if may else None
 
 
@@ -464,29 +507,17 @@ def _size_bytes(column: Values) -> int:
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-class _Building:
-    """A table as of a sequence number that is there, or being built."""
+@dataclass(slots=True)
+class _Newest:
+    """A table that was built, and that its reader may not have read yet."""
 
-    def __init__(self, steps: Generator[None, None, _Built]) -> None:
-        self._steps = steps
-        self._built: _Built | None = None
+    key: tuple[Life, int]
+    built_at: float
+    asked_at: float
 
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes; of one being built nothing is known."""
-        return 0 if self._built is None else self._built.cells.nbytes
-
-    def go_on(self, enough: Callable[[], bool]) -> _Built | None:
-        """The table, or None if it takes longer."""
-        while self._built is None:
-            try:
-                next(self._steps)
-            except StopIteration as stop:
-                self._built = stop.value
-                break
-            if enough():
-                return None
-        return self._built
+    def is_awaited(self, now: float) -> bool:
+        """Whether others wait until it was read: while somebody reads it, and not for long."""
+        return now < self.asked_at + _READER_AWAY_S and now < self.built_at + _READER_SLOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,6 +536,11 @@ class _Built:
         places = _places(store.table.key_column.type, store.cells[store.table.key, live], interner)
         order = np.argsort(places, kind="stable")
         return cls(store.table, places[order], store.cells[:, live[order]], interner)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes."""
+        return self.places.nbytes + self.cells.nbytes + self.interner.memory_bytes() + self.interner.characters()
 
     def portion(self, low: int, high: int, limits: PortionLimits) -> RowPortion:
         """Rows with places from `low` up to below `high`. Rows of one place stay together."""

@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,7 +71,12 @@ def _answer(reader: HistoryReader, reading: HistoryRequest) -> bytes:
         return encode(_read(reader, reading))
     except HullcastError as error:
         return encode(Failed(*to_wire(error)))
-    except (OSError, MemoryError) as error:
+    except MemoryError:
+        return encode(
+            Failed(*to_wire(InvariantBroken("the server has too little memory to read that table's history")))
+        )
+    except Exception as error:  # noqa: BLE001  a fault of ours: told, rather than tried again until the client gives up
+        traceback.print_exc()
         bug = InvariantBroken(f"the history cannot be read: {type(error).__name__} {error}")
         return encode(Failed(*to_wire(bug)))
 

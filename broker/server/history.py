@@ -151,6 +151,8 @@ class HistoryReads:
             raise gone(life, before + 1, kept_from)
         if before > synced:
             raise BadSetting(name, before, f"the last update on disk is {synced}")
+        if isinstance(asked, ReadChanges) and given is not None and asked.through is not None and asked.through < given:
+            raise BadSetting("through", asked.through, f"must not be less than after, which is {given}")
         return HistoryRequest(life.table, life.created, asked, before, synced)
 
     async def _serve(self, item: _WaitingRead) -> None:

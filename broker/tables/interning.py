@@ -181,6 +181,10 @@ class Interner:
         """About what the interner holds, without the texts' own bytes."""
         return self._codes.__sizeof__() + 24 * len(self._codes) + self._texts.nbytes + 8 * len(self._free)
 
+    def characters(self) -> int:
+        """Of all texts; takes as long as there are many."""
+        return sum(map(len, filter(None, self._codes)))
+
     def check_invariants(self) -> None:
         """InvariantBroken unless I1 to I3 hold."""
         known = {text: int(code) for text, code in self._codes.items() if text is not None}

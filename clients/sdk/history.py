@@ -104,6 +104,8 @@ async def read_changes(
     """The changes behind `after`, a portion at a time."""
     after = None if after is None else _whole("after", after, 0)
     through = None if through is None else _whole("through", through, 0)
+    if after is not None and through is not None and through < after:
+        raise BadSetting("through", through, f"must not be less than after, which is {after}")
     what = f"changes of {table}"
 
     def asked(after: int | None, through: int | None) -> asyncio.Task[Body]:
@@ -169,10 +171,10 @@ async def _given_up(coming: asyncio.Task[Body]) -> None:
 
 def _whole(name: str, value: object, least: int, most: int = (1 << 63) - 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        upper = "" if most == (1 << 63) - 1 else f" to {most}"
-        raise BadSetting(
-            name, value, f"must be a whole number from {least}{upper}" if upper else f"must be {least} or more"
-        )
+        reason = f"must be a whole number, {least} or more"
+        if most < (1 << 63) - 1:
+            reason = f"must be a whole number from {least} to {most}"
+        raise BadSetting(name, value, reason)
     return int(value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from hullcast.clients.sdk.blocking import BlockingClient
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import DEFAULT_URL, configure, seconds
+from hullcast.network.wire.bodies import MOST_TABLE_PARTS
 from hullcast.network.wire.errors import BadSetting
 
 #: What a client is told by; the names are those of `hullcast.connect`.
@@ -23,6 +25,9 @@ WRITE = ("table", "deleted", "nan")
 
 #: What Spark passes on though it is not for us.
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+
+#: Names of options whose values might be secrets, though none of ours are.
+_SECRET = re.compile("key|secret|password|token", re.IGNORECASE)
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -68,7 +73,7 @@ class Options:
             if _bare(name) not in names:
                 hint = 'name the table with option("table", ..)' if name == "path" else f"options of {what} are"
                 listed = "" if name == "path" else " " + ", ".join(map(shown, (*known, *CONNECTION)))
-                raise BadSetting(f"option {name}", value, hint + listed)
+                raise BadSetting(f"option {name}", "(not shown)" if _SECRET.search(name) else value, hint + listed)
             self._values[names[_bare(name)]] = value
 
     def access(self) -> Access:
@@ -112,24 +117,32 @@ class Options:
             raise BadSetting(f"option {shown(name)}", found, "must be true or false")
         return found.lower() == "true"
 
-    def whole(self, name: str, least: int) -> int | None:
+    def whole(self, name: str, least: int, most: int | None = None) -> int | None:
         """An option that is a whole number; None if it is not given."""
         found = self.text(name)
         if found is None:
             return None
-        if not found.strip().isdecimal() or int(found) < least:
+        value = _number(found)
+        if value is None or value < least:
             raise BadSetting(f"option {shown(name)}", found, f"must be a whole number, {least} or more")
-        return int(found)
+        if most is not None and value > most:
+            raise BadSetting(f"option {shown(name)}", found, f"must be a whole number from {least} to {most}")
+        return value
+
+    def partitions(self) -> int | None:
+        """In how many parts to read; None if it is not given."""
+        return self.whole("partitions", 1, MOST_TABLE_PARTS)
 
     def starting(self) -> int | str:
         """Where a stream begins: EARLIEST, LATEST, or the sequence number after which it does."""
         found = (self.text("starting_seq") or LATEST).lower()
         if found in (EARLIEST, LATEST):
             return found
-        if not found.strip().isdecimal():
+        seq = _number(found)
+        if seq is None:
             reason = "must be earliest, latest, or the sequence number after which to begin"
             raise BadSetting("option startingSeq", found, reason)
-        return int(found)
+        return seq
 
     def parameters(self) -> tuple[Any, ...]:
         """The values of a subscription's `?`."""
@@ -150,6 +163,12 @@ def shown(name: str) -> str:
         return name
     first, *rest = name.split("_")
     return first + "".join(map(str.capitalize, rest))
+
+
+def _number(text: str) -> int | None:
+    """A whole number as the wire has it, or None."""
+    digits = text.strip()
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else None
 
 
 def _bare(name: str) -> str:

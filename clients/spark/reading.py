@@ -37,37 +37,49 @@ PARTITION_ROWS, MOST_PARTITIONS = 250_000, 16
 
 
 class TableSlice(InputPartition):
-    """A part of the rows of a table as of one update."""
+    """A part of the rows of a table (created then) as of one update."""
 
-    def __init__(self, seq: int, part: int, parts: int) -> None:
-        self.seq, self.part, self.parts = seq, part, parts
+    def __init__(self, created: int, seq: int, part: int, parts: int) -> None:
+        self.created, self.seq, self.part, self.parts = created, seq, part, parts
 
 
 class ChangeRange(InputPartition):
-    """The changes behind `after`, up to `through`."""
+    """The changes of a table (created then) behind `after`, up to `through`."""
 
-    def __init__(self, after: int, through: int) -> None:
-        self.after, self.through = after, through
+    def __init__(self, created: int, after: int, through: int) -> None:
+        self.created, self.after, self.through = created, after, through
 
 
 class TableReader(DataSourceReader):
     """`read` with a `table`."""
 
-    def __init__(self, access: Access, table: str, schema: StructType, seq: int | None, parts: int | None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        table: str,
+        schema: StructType,
+        seq: int | None,
+        parts: int | None,
+        created: int | None,
+    ) -> None:
         self._access, self._table, self._schema, self._seq, self._parts = access, table, schema, seq, parts
+        self._created = created
 
     def partitions(self) -> list[InputPartition]:
         """Parts of the rows, all as of the same update."""
         with self._access.blocking() as db:
-            seq = db.history(self._table).last if self._seq is None else self._seq
+            span = db.history(self._table)
+            check_same(self._table, self._created, span)
+            seq = span.last if self._seq is None else self._seq
             rows = [facts["rows"] for name, facts in db.tables().items() if fold(name) == fold(self._table)]
         parts = self._parts or partitions_for(sum(rows))
-        return [TableSlice(seq, part, parts) for part in range(parts)]
+        return [TableSlice(span.created, seq, part, parts) for part in range(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part, in a worker."""
         assert isinstance(partition, TableSlice)
         with self._access.blocking() as db:
+            check_same(self._table, partition.created, db.history(self._table))  # Spark plans once, and may read often
             portions = db.table_at(self._table, partition.seq, part=partition.part, parts=partition.parts)
             yield from as_batches(portions, self._schema)
 
@@ -76,21 +88,32 @@ class ChangesReader(DataSourceReader):
     """`read` with a `table` and `changes`."""
 
     def __init__(
-        self, access: Access, table: str, schema: StructType, span: tuple[int | None, int | None], parts: int | None
+        self,
+        access: Access,
+        table: str,
+        schema: StructType,
+        span: tuple[int | None, int | None],
+        parts: int | None,
+        created: int | None,
     ) -> None:
         self._access, self._table, self._schema, self._span, self._parts = access, table, schema, span, parts
+        self._created = created
 
     def partitions(self) -> list[InputPartition]:
         """Ranges of the history."""
         after, through = self._span
         with self._access.blocking() as db:
             span = db.history(self._table)
+        check_same(self._table, self._created, span)
         after = span.first - 1 if after is None else after
         through = span.last if through is None else through
         check_kept(self._table, after, span)
-        if through > span.last:
-            raise BadSetting("option through", through, f"the last update on the server's disk is {span.last}")
-        return ranges(after, through, self._parts)
+        for name, value in (("after", after), ("through", through)):
+            if value > span.last:
+                raise BadSetting(f"option {name}", value, f"the last update on the server's disk is {span.last}")
+        if self._span[0] is not None and through < after:
+            raise BadSetting("option through", through, f"must not be less than after, which is {after}")
+        return ranges(span.created, after, through, self._parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one range, in a worker."""
@@ -142,6 +165,12 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._table} was dropped and created again, so its changes after {start['seq']} are gone; begin "
                 'again with a new checkpoint, or go on with the new table with .option("failOnDataLoss", "false")'
             )
+        if span.last < start["seq"] and self._fail_on_data_loss:
+            raise UsageError(
+                f"the checkpoint has the changes of {self._table} up to {start['seq']}, but the server's last update "
+                f"is {span.last}: it is another server, or an older copy of it was restored. Begin again with a new "
+                'checkpoint, or wait until it is beyond that with .option("failOnDataLoss", "false")'
+            )
         last = span.last if self._target is None else min(span.last, self._target)
         if isinstance(limit, ReadMaxRows):
             last = min(last, max(start["seq"], span.first - 1) + limit.max_rows)
@@ -158,9 +187,9 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Ranges of the history between two offsets."""
-        after = start["seq"]
+        after, span = start["seq"], self._history()
         try:
-            check_kept(self._table, after, self._history())
+            check_kept(self._table, after, span)
         except HistoryGone as error:
             if self._fail_on_data_loss:
                 raise UsageError(
@@ -169,7 +198,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ) from None
             log.warning("changes are gone", extra={"table": self._table, "after": after, "first": error.first})
             after = error.first - 1
-        return ranges(min(after, end["seq"]), end["seq"], self._parts)
+        return ranges(span.created, min(after, end["seq"]), end["seq"], self._parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one range, in a worker."""
@@ -197,11 +226,17 @@ def partitions_for(rows: int) -> int:
     return min(MOST_PARTITIONS, 1 + rows // PARTITION_ROWS)
 
 
-def ranges(after: int, through: int, parts: int | None) -> list[InputPartition]:
+def ranges(created: int, after: int, through: int, parts: int | None) -> list[InputPartition]:
     """A range of sequence numbers in parts; none if it is empty."""
     parts = min(parts or partitions_for(through - after), max(0, through - after))
     edges = [after + (through - after) * part // parts for part in range(parts + 1)] if parts else []
-    return [ChangeRange(begin, end) for begin, end in pairwise(edges)]
+    return [ChangeRange(created, begin, end) for begin, end in pairwise(edges)]
+
+
+def check_same(table: str, created: int | None, span: History) -> None:
+    """UsageError if the table whose columns were asked for (created then) is not the one that there is now."""
+    if created is not None and created != span.created:
+        raise UsageError(f"{table} was dropped and created again since it was loaded; load it again")
 
 
 def check_kept(table: str, after: int, span: History) -> None:
@@ -215,6 +250,7 @@ def read_range(access: Access, table: str, schema: StructType, partition: InputP
     if not isinstance(partition, ChangeRange):  # Spark's own, where there was nothing to read
         return
     with access.blocking() as db:
+        check_same(table, partition.created, db.history(table))
         yield from as_batches(db.changes(table, partition.after, partition.through), schema)
 
 
@@ -223,4 +259,8 @@ def as_batches(portions: Iterable[TablePart | ChangePart], schema: StructType) -
     wanted = arrow_schema(schema.fields)
     for portion in portions:
         if len(portion):
-            yield from portion.to_arrow().select(wanted.names).cast(wanted).to_batches()
+            rows = portion.to_arrow()
+            if missing := [name for name in wanted.names if name not in rows.column_names]:
+                there = ", ".join(rows.column_names)
+                raise UsageError(f"the schema has a column {missing[0]}, which is not there; there are {there}")
+            yield from rows.select(wanted.names).cast(wanted).to_batches()

@@ -79,6 +79,9 @@ class TableColumns:
         names = schema.fieldNames()
         if self.key not in map(self.declared, names):
             raise UsageError(f"the rows lack the key column {self.key} of {self.name}; they have {', '.join(names)}")
+        folded = [fold(name) for name in names]
+        if twice := [name for name in names if folded.count(fold(name)) > 1]:
+            raise UsageError(f"the rows have column {twice[0]} twice ({', '.join(twice)}); rename or drop one")
         for field in schema.fields:
             if field.name == deleted:
                 if not isinstance(field.dataType, BooleanType):

@@ -40,6 +40,7 @@ class HullcastSource(DataSource):
         return "hullcast"
 
     _seq: int | None = None  # what the table is read as of, once its columns were asked for
+    _created: int | None = None  # of which table of that name they were
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -50,6 +51,7 @@ class HullcastSource(DataSource):
         options = Options(self.options, (*READ, *STREAM), "a read")
         access, table = options.access(), options.needed("table", "STOCK")
         columns, span = asyncio.run(_history(access, table))
+        self._created = span.created
         if options.flag("changes", False):
             return columns.changes()
         seq = options.whole("seq", 0)
@@ -62,17 +64,17 @@ class HullcastSource(DataSource):
             raise UsageError("the events of a subscription are a stream; use spark.readStream")
         options = Options(self.options, READ, "a read")
         access, table = options.access(), options.needed("table", "STOCK")
-        parts = options.whole("partitions", 1)
+        parts = options.partitions()
         if options.flag("changes", False):
             if "seq" in options:
                 raise BadSetting("option seq", options.text("seq"), "with changes, give after and through instead")
             span = options.whole("after", 0), options.whole("through", 0)
-            return ChangesReader(access, table, schema, span, parts)
+            return ChangesReader(access, table, schema, span, parts, self._created)
         for name in ("after", "through"):
             if name in options:
                 raise BadSetting(f"option {name}", options.text(name), 'needs .option("changes", "true")')
         seq = options.whole("seq", 0)
-        return TableReader(access, table, schema, self._seq if seq is None else seq, parts)
+        return TableReader(access, table, schema, self._seq if seq is None else seq, parts, self._created)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream` of a table's changes; what NotImplemented means here is in `simpleStreamReader`."""
@@ -89,7 +91,7 @@ class HullcastSource(DataSource):
             options.starting(),
             options.whole("max_rows_per_trigger", 1),
             options.flag("fail_on_data_loss", True),
-            options.whole("partitions", 1),
+            options.partitions(),
         )
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hullcast.broker.log import history as history_module
+from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import ChangePortion, HistoryReader, Life, PortionLimits, readable_from
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
@@ -24,6 +27,7 @@ from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.changing import apply_record
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.tables.store import TableStore
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LogDamaged
@@ -294,6 +298,68 @@ def test_a_table_that_takes_long_is_prepared_in_several_calls(ledger: Ledger) ->
         start = portion.next
     assert calls > 2
     assert {row[0]: row for row in found} == ledger.rows
+
+
+def test_a_checkpoint_that_is_listed_but_gone_when_it_is_opened_is_passed_over(ledger: Ledger) -> None:
+    batches(ledger, 2)
+    ledger.checkpoint()
+    batches(ledger, 1)
+    newest = max(ledger.path.glob("checkpoint-*.sqlite"))
+    number = f"{int(newest.stem.split('-')[1]) + 1:0{len(newest.stem.split('-')[1])}}"
+    (ledger.path / f"checkpoint-{number}.sqlite").symlink_to(ledger.path / "nowhere")
+    assert len(checkpoints(ledger.path)) == 2
+    found = rows_as_of(iter(lambda: HistoryReader(ledger.path), None), ledger.life, ledger.seq, 0, 1, small(1000))
+    assert {row[0]: row for row in found} == ledger.rows
+
+
+def test_tables_as_of_many_updates_are_built_one_at_a_time_and_each_is_read(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers of as many tables take turns. Memory is that of one being built and those kept; and none waits forever
+    because its table is forgotten for another's."""
+    monkeypatch.setattr(history_module, "_TABLES_KEPT", 1)
+    monkeypatch.setattr(history_module, "_RECORDS_AT_ONCE", 2)
+    batches(ledger, 8)
+
+    def stores() -> int:
+        return sum(type(one) is TableStore for one in gc.get_objects())
+
+    reader, before = HistoryReader(ledger.path), stores()
+    starts: dict[int, int | None] = dict.fromkeys(range(ledger.seq - 5, ledger.seq + 1), 0)
+    found: dict[int, list[Row]] = {seq: [] for seq in starts}
+    for _ in range(200):
+        for seq, start in list(starts.items()):
+            portion = reader.rows(ledger.life, seq, 0, 1, start, small(50, enough=lambda: True))
+            found[seq] += rows_of(tuple(portion.columns.values()))
+            starts[seq] = portion.next
+            if portion.next is None:
+                del starts[seq]
+        assert stores() <= before + 1
+        if not starts:
+            break
+    assert not starts
+    for seq, rows in found.items():
+        assert {row[0]: row for row in rows} == ledger.at[seq]
+        assert len(rows) == len(ledger.at[seq])
+
+
+def test_a_table_whose_reader_left_does_not_hold_up_the_next(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "_READER_AWAY_S", 0.0)
+    batches(ledger, 2)
+    reader = HistoryReader(ledger.path)
+    reader.rows(ledger.life, ledger.seq, 0, 1, None, small(3))
+    found = rows_as_of(iter(lambda: reader, None), ledger.life, ledger.seq - 1, 0, 1, small(1000))
+    assert {row[0]: row for row in found} == ledger.at[ledger.seq - 1]
+
+
+def test_texts_that_no_row_has_any_more_are_forgotten(ledger: Ledger) -> None:
+    for at in range(12):
+        ledger.publish([{"K": f"k{i % 10}", "S": f"text {at} {i}"} for i in range(1000)])
+    reader = HistoryReader(ledger.path)
+    found = rows_as_of(iter(lambda: reader, None), ledger.life, ledger.seq, 0, 1, small(1000))
+    assert {row[0]: row for row in found} == ledger.rows
+    (built,) = reader._tables.values()
+    assert len(built.interner) == 20
 
 
 def test_portions_are_bounded_by_bytes(ledger: Ledger) -> None:

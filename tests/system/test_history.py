@@ -93,7 +93,10 @@ async def test_what_cannot_be_read_is_refused_in_a_clear_sentence(tmp_path: Path
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path, link=PATIENT) as made, made.client() as hc:
         await hc.execute(CREATE)
         await hc.publish("T", {"K": 1})
-        wrong = (table(hc, 2), all_changes(hc, 2), all_changes(hc, -1), table(hc, part=2, parts=2), table(hc, parts=0))
+        wrong = (
+            *(table(hc, 2), all_changes(hc, 2), all_changes(hc, -1), all_changes(hc, 1, 0)),
+            *(table(hc, part=2, parts=2), table(hc, parts=0)),
+        )
         for bad in wrong:
             with pytest.raises(BadSetting):
                 await bad
@@ -293,6 +296,69 @@ async def test_an_export_killed_at_any_moment_loses_nothing_and_doubles_nothing(
         assert len(rows) == len({row["K"] for row in rows})
         assert [change["_seq"] for change in changes] == list(range(1, 200_012))
         assert not list(out.rglob("*.tmp"))
+
+
+async def refused(running: asyncio.subprocess.Process) -> str:
+    """What an export says that ends with an error: one line."""
+    errors = (await running.communicate())[1].decode()
+    assert running.returncode == 2, errors
+    assert len(errors.strip().splitlines()) == 1, errors
+    return errors
+
+
+async def test_an_export_refuses_what_would_leave_a_gap_before_it_writes_anything(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as made, made.client() as hc:
+        await hc.execute("CREATE TABLE U (K INTEGER PRIMARY KEY)")
+        await hc.publish("U", [{"K": 1}, {"K": 2}, {"K": 3}])
+        await hc.execute(CREATE)
+        await hc.publish("T", [{"K": 1}, {"K": 2}])
+        for since in ("2", "6"):
+            said = await refused(await export(made.server.endpoint, out, "--table", "T", "--since", since))
+            assert "from 4 to 5" in said
+            assert not list(out.rglob("*.parquet"))
+        await finished(await export(made.server.endpoint, out))
+        kept = json.loads((out / "export.json").read_text())
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "older", link=PATIENT) as made, made.client() as hc:
+        await hc.execute("CREATE TABLE U (K INTEGER PRIMARY KEY)")
+        await hc.publish("U", {"K": 1})
+        assert "older copy" in await refused(await export(made.server.endpoint, out))
+        assert json.loads((out / "export.json").read_text()) == kept
+
+
+async def test_tables_of_any_name_have_their_own_folders(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    names = ("..", ".", "../../evil", "a/b", "a%2Fb", "\u00fc" * 64)
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as made, made.client() as hc:
+        for at, name in enumerate(names):
+            await hc.execute(f'CREATE TABLE "{name}" (K INTEGER PRIMARY KEY)')
+            await hc.publish(name, {"K": at})
+        await finished(await export(made.server.endpoint, out))
+        for kind in ("tables", "changes"):
+            files = list((out / kind).rglob("*.parquet"))
+            assert sorted(pq.read_table(file)["K"].to_pylist() for file in files) == [[at] for at in range(len(names))]
+            assert all(file.parent.parent == out / kind for file in files)
+        assert sorted(file.name for file in out.iterdir()) == [".lock", "changes", "export.json", "tables"]
+
+
+async def test_a_full_disk_ends_an_export_with_one_line_and_it_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as made, made.client() as hc:
+        await hc.execute(CREATE)
+        await fill(hc, 2)
+        words = ["export", "--parquet", str(out), "--url", made.server.endpoint, "--json"]
+        code = (
+            "import sys, resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
+            f"from hullcast.clients.cli.main import main; sys.exit(main({words!r}))"
+        )
+        pipe = asyncio.subprocess.PIPE
+        full = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", code, stdout=pipe, stderr=pipe)
+        assert "cannot be written" in await refused(full)
+        assert not list(out.rglob("*.tmp"))
+        await finished(await export(made.server.endpoint, out))
+        rows, changes = exported(out)
+        assert {row["K"]: tuple(row.values()) for row in rows} == await table(hc)
+        assert len(changes) == 40_002
 
 
 @pytest.mark.slow

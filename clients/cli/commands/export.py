@@ -14,7 +14,7 @@ import asyncio
 import fcntl
 import json
 import os
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,11 @@ from urllib.parse import quote
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from hullcast.broker.log.segment import sync_directory
 from hullcast.clients.cli.commands.arguments import whole
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
 from hullcast.clients.cli.commands.progress import Lines, written
-from hullcast.network.wire.errors import NotPermitted, UnknownTable, UsageError
+from hullcast.network.wire.errors import HullcastError, NotPermitted, UnknownTable, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.history import ChangePart, TablePart
+    from hullcast.clients.sdk.history import ChangePart, History, TablePart
 
     Advance = Callable[[str, int], None]
 
@@ -81,7 +82,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     except ImportError:
         raise UsageError("Parquet files need pyarrow: pip install hullcast[arrow]") from None
     with _Folder.opened(arguments.parquet) as folder, _progress(console, arguments.json) as advance:
-        done = asyncio.run(_export(arguments, folder, advance))
+        try:
+            done = asyncio.run(_export(arguments, folder, advance))
+        except OSError as error:
+            if isinstance(error, HullcastError):
+                raise
+            raise UsageError(
+                f"{arguments.parquet} cannot be written: {error}. What was finished counts: mend this, and run the "
+                "export again"
+            ) from error
     if arguments.json:
         console.file.write(as_json(done) + "\n")
     else:
@@ -115,7 +124,7 @@ async def _export(arguments: argparse.Namespace, folder: _Folder, advance: Advan
                 skipped.append(name)
         seq = min((span.last for span in spans.values()), default=0)
         for name, span in spans.items():
-            _check(folder, name, span.created, span.first)
+            _check(folder, name, span, arguments.since)
         done: dict[str, Any] = {"seq": seq, "tables": {}, "skipped": skipped}
         for name, span in spans.items():
             state = folder.tables.get(name)
@@ -133,20 +142,30 @@ def _unknown(name: str, known: dict[str, Any]) -> str:
     raise UnknownTable(name, tuple(known))
 
 
-def _check(folder: _Folder, name: str, created: int, first: int) -> None:
-    """UsageError if what was exported before cannot be continued."""
+def _check(folder: _Folder, name: str, span: History, since: int | None) -> None:
+    """UsageError if what was exported before cannot be continued, or what is wanted is not there."""
     state = folder.tables.get(name)
     if state is None:
+        if since is not None and not span.first - 1 <= since <= span.last:
+            raise UsageError(
+                f"--since {since}: the server has the changes of {name} from {span.first:,} to {span.last:,}; begin "
+                f"with {span.first - 1} at the earliest, or leave it out to get all of them"
+            )
         return
-    if state["created"] != created:
+    if state["created"] != span.created:
         raise UsageError(
             f"{name} was dropped and created again since it was exported to {folder.path}; export it to another folder"
         )
-    before = state["through"] if state["rows"] is not None else min(state["through"], state["as_of"])
-    if before < first - 1:
+    if (reached := max(state["through"], state["as_of"])) > span.last:
         raise UsageError(
-            f"{folder.path} has the changes of {name} up to {before:,}, but the server keeps only those from {first:,} "
-            "on; export to another folder, and raise the server's history_bytes or export more often"
+            f"{folder.path} has {name} as of update {reached:,}, but the server's last update is {span.last:,}: it "
+            "is another server, or an older copy of it was restored. Export to another folder"
+        )
+    before = state["through"] if state["rows"] is not None else min(state["through"], state["as_of"])
+    if before < span.first - 1:
+        raise UsageError(
+            f"{folder.path} has the changes of {name} up to {before:,}, but the server keeps only those from "
+            f"{span.first:,} on; export to another folder, and raise the server's history_bytes or export more often"
         )
 
 
@@ -228,6 +247,11 @@ class _File:
             self._writer.write_table(rows)
             self.rows += rows.num_rows
 
+    def discard(self) -> None:
+        """Remove it."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
     def finish(self) -> None:
         """Give it its name, if it has one; it is on disk then."""
         if self._writer is not None:
@@ -252,8 +276,12 @@ class _Files:
     def file(self) -> Iterator[_File]:
         """One more file."""
         file = _File(self._path / "unfinished.tmp")
-        yield file
-        file.finish()
+        try:
+            yield file
+            file.finish()
+        except BaseException:
+            file.discard()  # if the disk is full, it shall not stay so for this
+            raise
 
 
 class _Folder:
@@ -293,7 +321,7 @@ class _Folder:
 
     def place(self, kind: str, table: str, finished: list[str] | tuple[()]) -> _Files:
         """Where the files of a table go."""
-        return _Files(self.path / kind / quote(table, safe=" "), frozenset(finished))
+        return _Files(self.path / kind / _folder_name(table), frozenset(finished))
 
     def save(self) -> None:
         """Say what counts by now."""
@@ -310,6 +338,13 @@ def _rename(path: Path, final: Path) -> None:
     finally:
         os.close(descriptor)
     os.replace(path, final)
+    sync_directory(final.parent)
+
+
+def _folder_name(table: str) -> str:
+    """A table's name as a folder's: readable, and never another folder than its own."""
+    name = "".join(letter if ord(letter) > 127 else quote(letter, safe=" ") for letter in table)
+    return name if name.strip(".") else name.replace(".", "%2E")
 
 
 @contextmanager

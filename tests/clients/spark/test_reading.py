@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import LongType, StructField, StructType
 
 import hullcast
+from hullcast.clients.spark.options import STREAM, Options
+from hullcast.clients.spark.reading import ChangesStreamReader, as_batches
+from hullcast.network.wire.errors import UsageError
 from tests.clients.spark.conftest import Live
 from tests.support.cluster import PATIENCE_S
 
@@ -62,6 +68,8 @@ def test_a_range_of_the_history_has_every_change_once_in_any_number_of_partition
     assert (found[101].SYMBOL, found[101].PER) == ("S2", None)
     assert live.read(table, changes="true", after=end).count() == 0
     assert live.read(table, changes="true", after=start + 50, through=start + 60).count() == 10
+    with pytest.raises(PySparkException, match=f"option through = {end - 1}: must not be less than after"):
+        live.read(table, changes="true", after=end, through=end - 1).count()
 
 
 @pytest.mark.parametrize(
@@ -78,6 +86,10 @@ def test_a_range_of_the_history_has_every_change_once_in_any_number_of_partition
         ),
         ({"path": "STOCK"}, "option path = 'STOCK': name the table with option(\"table\", ..)"),
         ({"table": "NOT_THERE"}, "no table NOT_THERE"),
+        ({"partitions": "1000000000"}, "option partitions = '1000000000': must be a whole number from 1 to 65536"),
+        ({"seq": "9" * 5000}, "must be a whole number, 0 or more"),
+        ({"changes": "true", "after": "999999999"}, "option after = 999999999: the last update on the server's disk"),
+        ({"secretKey": "abc"}, "option secretkey = '(not shown)': options of a read are"),
         ({"startingSeq": "5"}, "option startingseq = '5': options of a read are"),
     ],
 )
@@ -87,6 +99,40 @@ def test_a_wrong_option_of_a_read_is_answered_with_one_line(live: Live, options:
     with pytest.raises(PySparkException) as caught:
         live.read(**{"table": table} | options).count()
     assert [line for line in str(caught.value).splitlines() if said in line], str(caught.value)
+
+
+def test_a_table_made_again_is_not_taken_for_the_one_that_was_loaded(live: Live) -> None:
+    """Even if nothing was published in between, so that its history begins where the other was read."""
+    table = live.table()
+    live.db.publish(table, some(0, 3))
+    rows, changes = live.read(table), live.read(table, changes="true")
+    assert rows.count() == 3
+    live.db.execute(f"DROP TABLE {table}")
+    live.db.execute(f"CREATE TABLE {table} (SYMBOL TEXT PRIMARY KEY, X REAL)")
+    for frame in (rows, changes):
+        with pytest.raises(PySparkException, match="dropped and created again since it was loaded"):
+            frame.count()
+
+
+def test_a_schema_with_another_column_is_refused_in_a_sentence(live: Live) -> None:
+    table = live.table("K INTEGER PRIMARY KEY")
+    live.db.publish(table, {"K": 1})
+    with hullcast.connect_blocking(live.url) as db, pytest.raises(UsageError, match="a column k, which is not there"):
+        list(as_batches(db.table_at(table), StructType([StructField("k", LongType())])))
+
+
+def test_a_checkpoint_ahead_of_the_server_is_not_waited_for(live: Live) -> None:
+    """A server that was restored from an older copy gives the numbers behind it to other changes."""
+    table = live.table()
+    access = Options(live.options(table), STREAM, "a stream").access()
+    for fails in (True, False):
+        reader = ChangesStreamReader(access, table, StructType(), "latest", None, fails, None)
+        start = reader.initialOffset()
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+        ahead = start | {"seq": start["seq"] + 10}
+        with pytest.raises(UsageError, match="older copy") if fails else nullcontext():
+            assert reader.latestOffset(ahead, ReadAllAvailable()) == ahead
+        reader.stop()
 
 
 # -- streams -------------------------------------------------------------------------------------------------

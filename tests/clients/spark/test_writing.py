@@ -68,6 +68,10 @@ def test_nan_is_refused_or_stored_as_null(live: Live) -> None:
         ("SELECT 'A' AS SYMBOL, 'cheap' AS PER", "column PER of {} is REAL, which takes .*; the rows have STRING"),
         ("SELECT 'A' AS SYMBOL, 1.5D AS LOTS", "column LOTS of {} is INTEGER, which takes .*; the rows have DOUBLE"),
         ("SELECT 'A' AS SYMBOL, 1 AS PRICE", "no column PRICE in {}; columns: SYMBOL, SECTOR, RISK, PER, LOTS, AT"),
+        (
+            "SELECT 'A' AS SYMBOL, 1.0D AS PER, 2.0D AS per",
+            r"the rows have column PER twice \(PER, per\); rename or drop",
+        ),
         ("SELECT 1.0D AS PER", "the rows lack the key column SYMBOL of {}; they have PER"),
     ],
 )
