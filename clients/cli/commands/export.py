@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.clients.sdk.history import ChangePart, TablePart
+    from hullcast.clients.sdk.history import ChangePart, History, TablePart
 
     Advance = Callable[[str, int], None]
 
@@ -115,12 +115,12 @@ async def _export(arguments: argparse.Namespace, folder: _Folder, advance: Advan
                 skipped.append(name)
         seq = min((span.last for span in spans.values()), default=0)
         for name, span in spans.items():
-            _check(folder, name, span.created, span.first)
+            _check(folder, name, span, arguments.since)
         done: dict[str, Any] = {"seq": seq, "tables": {}, "skipped": skipped}
         for name, span in spans.items():
             state = folder.tables.get(name)
             if state is None:
-                after = span.first - 1 if arguments.since is None else arguments.since
+                after = span.first - 1 if arguments.since is None else max(arguments.since, span.created)
                 state = {"created": span.created, "as_of": seq, "rows": None, "through": after, "changes": []}
                 folder.tables[name] = state
             exporting = _Exporting(client, folder, name, state, advance)
@@ -133,12 +133,17 @@ def _unknown(name: str, known: dict[str, Any]) -> str:
     raise UnknownTable(name, tuple(known))
 
 
-def _check(folder: _Folder, name: str, created: int, first: int) -> None:
-    """UsageError if what was exported before cannot be continued."""
-    state = folder.tables.get(name)
+def _check(folder: _Folder, name: str, span: History, since: int | None) -> None:
+    """UsageError if changes that belong into the export are no longer there, or are those of another table."""
+    state, first = folder.tables.get(name), span.first
     if state is None:
+        if since is not None and max(since, span.created) < first - 1:
+            raise UsageError(
+                f"--since {since}: the server keeps the changes of {name} only from {first:,} on; give --since "
+                f"{first - 1} or more, or leave it out to export all that it keeps"
+            )
         return
-    if state["created"] != created:
+    if state["created"] != span.created:
         raise UsageError(
             f"{name} was dropped and created again since it was exported to {folder.path}; export it to another folder"
         )
