@@ -35,8 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     file = "read the network from a file (GraphML, edge list, INET)"
     parser.add_argument("--topology", type=Path, metavar="FILE", help=file)
     add_columns_argument(parser, "with --topology")
-    placed = "how brokers are connected and subscriptions placed; may be repeated (default: all)"
-    parser.add_argument("--placement", action="append", choices=PLACEMENTS, default=[], help=placed)
+    placed = (
+        f"how brokers are connected and subscriptions placed: {', '.join(PLACEMENTS)}; may be repeated (default: all)"
+    )
+    parser.add_argument(
+        "--placement", action="append", choices=PLACEMENTS, default=[], metavar="PLACEMENT", help=placed
+    )
     parser.add_argument("--fanout", type=whole(2), metavar="N", help="children of a broker in trees (default 9)")
     entered = "how messages enter a CAN: directly (map, default), or from neighbour to neighbour (greedy)"
     parser.add_argument("--entry", choices=("map", "greedy"), default="map", help=entered)
