@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress
-from hullcast.sim.experiments.steps import RunFolder, file_mark, write_text
+from hullcast.sim.experiments.steps import RunFolder, file_mark
 from hullcast.sim.experiments.traffic.charts import draw_summary
 from hullcast.sim.experiments.traffic.inputs import market_step
 from hullcast.sim.experiments.traffic.judging import placements_of
@@ -125,7 +125,7 @@ def _run_traffic(
         found = replays.measure(point, keep=keep)
         progress.begin("summary")
         write_lines(found.lines, folder.folder / "summary.parquet")
-        write_text(folder.folder / "summary.md", summary_text(found.lines))
+        place_of(folder.folder / "summary.md").write_text(summary_text(found.lines))
         draw_summary(found.lines, folder.folder / "summary.png")
         kept = found.place / "events" if keep else None
         return TrafficFound(found.lines, kept, folder.place / "summary.md", folder.reused)
