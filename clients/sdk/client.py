@@ -246,6 +246,8 @@ class Client:
         name = str(table)
         if len(publisher) != ID_BYTES:
             raise BadSetting("publisher", publisher, f"must be {ID_BYTES} bytes")
+        if (rows is None) == (keys is None):
+            raise BadSetting("rows", rows, "give either rows to publish or keys to delete")
         body: ChangeBody
         if rows is not None:
             columns, absent = rows_to_columns(rows, name, nan)

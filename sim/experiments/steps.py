@@ -16,13 +16,15 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 
 from hullcast.broker.log.directory import DirectoryLock
 from hullcast.network.wire.errors import UsageError
@@ -234,3 +236,21 @@ def file_mark(path: Place | Path | None) -> str | None:
         return f"{path.name} {place_of(path).mark()}"
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or 'it is not there'}") from error
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]], path: Place | Path) -> None:
+    """Write a small table as Parquet, there whole or not at all."""
+    place_of(path).write_table(pa.Table.from_pylist(list(map(dict, rows))))
+
+
+def read_rows(path: Place | Path) -> list[dict[str, Any]]:
+    """What `write_rows` wrote; UsageError if it is damaged."""
+    try:
+        return list(place_of(path).read_table().to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Place | Path, error: Exception) -> UsageError:
+    """The error that a step's file is not what was written."""
+    return UsageError(f"{path} is damaged ({error}); remove the folder {path.parent} and continue with --resume")

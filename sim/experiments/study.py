@@ -12,21 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from io import BytesIO
 from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.report import glossary, write_report, write_reports
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress, cores_of
-from hullcast.sim.experiments.steps import RunFolder
+from hullcast.sim.experiments.steps import RunFolder, read_rows, write_rows
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, reaching, watched
 from hullcast.sim.spark.storage import Place, place_of
@@ -231,22 +227,6 @@ def together(
         {**point, SEED: seed, **{name: float(value) for name, value in measured[number].items()}}
         for number, point in enumerate(points)
     ]
-
-
-def write_rows(rows: Sequence[Mapping[str, Any]], path: Place | Path) -> None:
-    """As Parquet."""
-    content = BytesIO()
-    pq.write_table(pa.Table.from_pylist(list(map(dict, rows))), content)
-    path.write_bytes(content.getvalue())
-
-
-def read_rows(path: Place | Path) -> list[dict[str, Any]]:
-    """What `write_rows` wrote."""
-    try:
-        return list(pq.read_table(BytesIO(path.read_bytes())).to_pylist())
-    except (OSError, pa.ArrowException) as error:
-        told = f"{path} is damaged ({error}); remove the folder {path.parent} and continue with --resume"
-        raise UsageError(told) from error
 
 
 def _begin(study: Study, quick: bool, points: Sequence[GridPoint], seeds: int) -> list[str]:

@@ -139,6 +139,12 @@ def replay_chunk(state: StartRows, events: Events, world: World) -> dict[str, np
     return ChunkReplay(TableRows(state, keys_of(state, events)), world).play(events).columns()
 
 
+def compile_kernels(world: World) -> None:
+    """Compile all that a replay over this world needs, here and once: workers then load it, and do not all compile."""
+    one, none = np.zeros(1, np.int64), np.empty(0)
+    replay_chunk(StartRows(none.astype(np.int64), none, none), Events(one, one, np.ones(1), np.ones(1)), world)
+
+
 def _with_server(world: World, rectangles: Rectangles, costs: Ints) -> Ints:
     """S-CN and both forms of S-UN, into `costs`; gives the number of affected subscriptions of each event.
 

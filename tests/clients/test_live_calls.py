@@ -235,6 +235,9 @@ async def test_a_change_that_another_client_sends_again_under_its_number_is_appl
                 await second.change_once(b"p" * 16, 8, "T", keys=[2])
             with pytest.raises(hullcast.BadSetting, match="16 bytes"):
                 await second.change_once(b"short", 8, "T", keys=[2])
+            for both_or_neither in ({"rows": {"K": [2]}, "keys": [2]}, {}):
+                with pytest.raises(hullcast.BadSetting, match="either rows to publish or keys to delete"):
+                    await second.change_once(b"p" * 16, 10, "T", **both_or_neither)  # type: ignore[arg-type]  # on purpose
             await second.change_once(b"q" * 16, 8, "T", rows={"K": [3], "X": [3.0]})
             assert await second.query("SELECT K FROM T ORDER BY K") == [(2,), (3,)]
             assert await second.sync() == gone.seq + 1

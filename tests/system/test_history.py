@@ -265,13 +265,30 @@ async def test_an_export_has_the_table_and_its_changes_and_goes_on(tmp_path: Pat
         assert again == rows
         assert [tuple(change.values()) for change in changes] == await all_changes(hc)
         assert json.loads((tmp_path / "out/export.json").read_text())["tables"]["T"]["through"] == 253
+        await hc.execute("CREATE TABLE LATE (K INTEGER PRIMARY KEY)")
+        await hc.publish("LATE", {"K": 1})
         part = await finished(await export(made.server.endpoint, tmp_path / "part", "--since", "250"))
         assert part["tables"]["T"]["changes"] == 3
+        assert part["tables"]["LATE"] == {"rows": 1, "changes": 1}  # made after 250: all its changes
         await hc.execute("DROP TABLE T")
         await hc.execute(CREATE)
         refused = await export(made.server.endpoint, tmp_path / "out")
         assert b"created again" in (await refused.communicate())[1]
         assert refused.returncode == 2
+
+
+async def test_an_export_since_a_change_that_is_gone_is_refused_and_writes_nothing(tmp_path: Path) -> None:
+    small: dict[str, Any] = {"segment_bytes": 65_536, "checkpoint_updates": 1_000, "history_bytes": 0}
+    async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT, **small) as made:
+        async with made.client() as hc:
+            await hc.execute(CREATE)
+            while (await hc.history("T")).first == 1:
+                await fill(hc, 1, 5_000)
+        refused = await export(made.server.endpoint, tmp_path / "out", "--since", "0")
+        assert b"--since 0: the server keeps the changes of T only from" in (await refused.communicate())[1]
+        assert refused.returncode == 2
+        assert not list((tmp_path / "out").glob("[!.]*"))
+        assert (await finished(await export(made.server.endpoint, tmp_path / "out")))["tables"]["T"]["rows"]
 
 
 async def test_an_export_killed_at_any_moment_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:

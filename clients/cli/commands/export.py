@@ -129,7 +129,7 @@ async def _export(arguments: argparse.Namespace, folder: _Folder, advance: Advan
         for name, span in spans.items():
             state = folder.tables.get(name)
             if state is None:
-                after = span.first - 1 if arguments.since is None else arguments.since
+                after = span.first - 1 if arguments.since is None else max(arguments.since, span.created)
                 state = {"created": span.created, "as_of": seq, "rows": None, "through": after, "changes": []}
                 folder.tables[name] = state
             exporting = _Exporting(client, folder, name, state, advance)
@@ -143,13 +143,13 @@ def _unknown(name: str, known: dict[str, Any]) -> str:
 
 
 def _check(folder: _Folder, name: str, span: History, since: int | None) -> None:
-    """UsageError if what was exported before cannot be continued, or what is wanted is not there."""
-    state = folder.tables.get(name)
+    """UsageError if changes that belong into the export are no longer there, or are those of another table."""
+    state, first = folder.tables.get(name), span.first
     if state is None:
-        if since is not None and not span.first - 1 <= since <= span.last:
+        if since is not None and (max(since, span.created) < first - 1 or since > span.last):
             raise UsageError(
-                f"--since {since}: the server has the changes of {name} from {span.first:,} to {span.last:,}; begin "
-                f"with {span.first - 1} at the earliest, or leave it out to get all of them"
+                f"--since {since}: the server has the changes of {name} from {first:,} to {span.last:,}; begin with "
+                f"{first - 1} at the earliest, or leave it out to get all of them"
             )
         return
     if state["created"] != span.created:

@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-import numpy as np
-
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.run import ExperimentRun, PeakMemory, cores_of, kept
 from hullcast.sim.experiments.steps import file_mark
@@ -27,8 +25,7 @@ from hullcast.sim.spark.session import watched
 from hullcast.sim.spark.storage import Place
 from hullcast.sim.traces.trace import Where, contents_mark, read_info
 from hullcast.sim.traces.trace import events as events_of
-from hullcast.sim.traffic.chunk import replay_chunk
-from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.chunk import compile_kernels
 from hullcast.sim.traffic.replay import chunks_for, replay, replay_sums, sums_of
 from hullcast.sim.traffic.sending import sent
 from hullcast.sim.traffic.world import World
@@ -98,7 +95,6 @@ class Replays:
         """
         keep = keep or self._keep
         settings: dict[str, object] = {
-            **({"events": "kept"} if keep else {}),
             "workload": point.workload,
             "trace": asdict(read_info(point.trace)),
             "trace_contents": contents_mark(point.trace),
@@ -112,10 +108,9 @@ class Replays:
         return Measured(read_lines(place / "lines.parquet"), read_stress(place / "stress.parquet"), place)
 
     def warmed(self, world: World) -> World:
-        """Compile all kernels here, once: Spark's workers then load them, and do not all compile them at a time."""
+        """The world, for which all kernels are compiled by now."""
         if not self._warm:
-            one, empty = np.zeros(1, np.int64), np.empty(0, np.int64)
-            replay_chunk(StartRows(empty, np.empty(0), np.empty(0)), Events(one, one, np.ones(1), np.ones(1)), world)
+            compile_kernels(world)
             self._warm = True
         return world
 

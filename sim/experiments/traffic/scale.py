@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import numpy as np
 import psutil
 from pyspark.sql import functions as F
 
@@ -21,7 +20,7 @@ from hullcast.sim.experiments.run import PeakMemory, StepProgress, cores_of
 from hullcast.sim.experiments.traffic.networks import Law, build_network
 from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.experiments.traffic.summary import verified
-from hullcast.sim.spark.needs import check_shared
+from hullcast.sim.spark.needs import check_shared, is_local
 from hullcast.sim.spark.options import SparkOptions
 from hullcast.sim.spark.session import DEFAULT, spark_session, watched
 from hullcast.sim.spark.storage import Place
@@ -29,8 +28,7 @@ from hullcast.sim.traces.folders import check_folder
 from hullcast.sim.traces.synthetic import table51_trace
 from hullcast.sim.traces.table51 import RangeColumns
 from hullcast.sim.traces.trace import events as events_of
-from hullcast.sim.traffic.chunk import replay_chunk
-from hullcast.sim.traffic.rectangles import Events, StartRows
+from hullcast.sim.traffic.chunk import compile_kernels
 from hullcast.sim.traffic.replay import chunks_for, replay_sums
 from hullcast.sim.traffic.sending import sent
 
@@ -142,7 +140,7 @@ def measure_scale(
     timed("subscriptions", begun)
     few = settings.subscriptions // PART
     smaller = network.world(law, RangeColumns(ranges.low[:few], ranges.high[:few]))
-    _compile(smaller)
+    compile_kernels(smaller)
     progress.begin("Spark")
     with spark_session(options, app="hullcast sim scale") as spark, watched(spark, progress.tasks):
         check_shared(spark, write=[folder])
@@ -167,12 +165,6 @@ def measure_scale(
         return ScaleFound(settings, cores_of(spark), once, found)
 
 
-def _compile(world: World) -> None:
-    """Kernels for this machine, before workers all do it."""
-    one, empty = np.zeros(1, np.int64), np.empty(0, np.int64)
-    replay_chunk(StartRows(empty, np.empty(0), np.empty(0)), Events(one, one, np.ones(1), np.ones(1)), world)
-
-
 def _replay(
     spark: SparkSession, trace: Place, world: World, settings: ScaleSettings, subscriptions: int, events: int
 ) -> tuple[float, Replayed]:
@@ -182,7 +174,7 @@ def _replay(
         sending = perf_counter() - begun
         chunks = chunks_for(events, spark.sparkContext.defaultParallelism)
         some = events_of(spark, trace).where(F.col("seq") < events)
-        local = (spark.sparkContext.master or "").startswith("local")
+        local = is_local(spark.sparkContext.master or "")
         with PeakMemory() as memory:
             begun, used = perf_counter(), _core_seconds()
             sums = replay_sums(spark, some, given, chunks=chunks, expected=(events, settings.rows)).toArrow()

@@ -9,13 +9,12 @@ from pathlib import Path
 from time import perf_counter
 
 import psutil
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import PeakMemory
+from hullcast.sim.experiments.steps import read_rows, write_rows
 from hullcast.sim.experiments.traffic.inputs import Input, market_trace
 from hullcast.sim.experiments.traffic.networks import Law
 from hullcast.sim.experiments.traffic.replays import Replays
@@ -75,9 +74,9 @@ def scaling_section(replays: Replays, settings: FigureSettings) -> Section:
         "rounds": rounds_of(settings),
     }
     place = replays.run.step("scaling", name, lambda path: _measure(replays, settings, given, path))
-    timings = [Timing(**row) for row in (place / "timings.parquet").read_table().to_pylist()]
+    timings = [Timing(**row) for row in read_rows(place / "timings.parquet")]
     table = replays.run.folder.folder / "scaling.parquet"
-    pq.write_table(pa.Table.from_pylist([asdict(timing) for timing in timings]), table)
+    write_rows(map(asdict, timings), table)
     return _section(timings, settings, table)
 
 
@@ -209,7 +208,7 @@ def _measure(replays: Replays, settings: FigureSettings, given: Input, path: Pla
             for size in [size for size in sizes if size[0] == one] * turns_of(settings):
                 rounds[size].append(_once(spark, given.trace, worlds[size[2]], size[1]))
     timings = [_timing(name, size, rounds[size]) for name, those in varied.items() for size in those]
-    (path / "timings.parquet").write_table(pa.Table.from_pylist([asdict(timing) for timing in timings]))
+    write_rows(map(asdict, timings), path / "timings.parquet")
 
 
 @dataclass(frozen=True, slots=True)

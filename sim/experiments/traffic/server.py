@@ -9,12 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from hullcast.sim.bench.engine import EngineSettings, machine
 from hullcast.sim.bench.figures import draw_rows, draw_subscriptions
@@ -33,6 +29,7 @@ from hullcast.sim.bench.tables import (
 from hullcast.sim.bench.timing import Spread
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import ExperimentRun
+from hullcast.sim.experiments.steps import write_rows
 from hullcast.sim.experiments.traffic.judging import FLAT, grew
 from hullcast.sim.output.text import factor, growth, number, short, span, times
 from hullcast.sim.spark.storage import Place
@@ -128,9 +125,7 @@ def _read(told: dict[str, Any]) -> OnMachine:
 
 
 def _table(lines: Sequence[UpdateCost], path: Path) -> Path:
-    content = BytesIO()
-    pq.write_table(pa.Table.from_pylist([asdict(line) for line in lines]), content)
-    path.write_bytes(content.getvalue())
+    write_rows(map(asdict, lines), path)
     return path
 
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow has no types
 
 from hullcast.network.wire.errors import UsageError
-from hullcast.sim.spark.storage import Place, place_of
+from hullcast.sim.experiments.steps import damaged, read_rows, write_rows
+from hullcast.sim.spark.storage import Place
 from hullcast.sim.traffic.chunk import APPROACHES, GROUPS, SUMS
 
 
@@ -134,40 +135,29 @@ def _spread(values: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[float, 
 def write_lines(lines: Sequence[TrafficLine], path: Place | Path) -> None:
     """As a flat table."""
     flat = [{**{k: v for k, v in asdict(line).items() if k != "cost"}, **asdict(line.cost)} for line in lines]
-    place_of(path).write_table(pa.Table.from_pylist(flat))
+    write_rows(flat, path)
 
 
 def read_lines(path: Place | Path) -> list[TrafficLine]:
     """What `write_lines` wrote."""
     found = []
-    for row in _rows(path):
+    for row in read_rows(path):
         try:
             cost = EventCost(**{field.name: row.pop(field.name) for field in fields(EventCost)})
             found.append(TrafficLine(**row, cost=cost))
         except (KeyError, TypeError) as error:
-            raise _damaged(path, error) from error
+            raise damaged(path, error) from error
     return found
 
 
 def write_stress(stress: Sequence[Stress], path: Place | Path) -> None:
     """As a flat table."""
-    place_of(path).write_table(pa.Table.from_pylist([asdict(entry) for entry in stress]))
+    write_rows(map(asdict, stress), path)
 
 
 def read_stress(path: Place | Path) -> list[Stress]:
     """What `write_stress` wrote."""
     try:
-        return [Stress(**row) for row in _rows(path)]
+        return [Stress(**row) for row in read_rows(path)]
     except TypeError as error:
-        raise _damaged(path, error) from error
-
-
-def _rows(path: Place | Path) -> list[dict[str, Any]]:
-    try:
-        return list(place_of(path).read_table().to_pylist())
-    except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Place | Path, error: Exception) -> UsageError:
-    return UsageError(f"{path} is damaged ({error}); remove the folder {path.parent} and continue with --resume")
+        raise damaged(path, error) from error

@@ -125,7 +125,7 @@ def _run_traffic(
         found = replays.measure(point, keep=keep)
         progress.begin("summary")
         write_lines(found.lines, folder.folder / "summary.parquet")
-        Place(folder.folder / "summary.md").write_text(summary_text(found.lines))
+        place_of(folder.folder / "summary.md").write_text(summary_text(found.lines))
         draw_summary(found.lines, folder.folder / "summary.png")
         kept = found.place / "events" if keep else None
         return TrafficFound(found.lines, kept, folder.place / "summary.md", folder.reused)

@@ -14,6 +14,7 @@ from hullcast.clients.cli.main import _parser
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments import studies
 from hullcast.sim.experiments.claims import Claim, Section
+from hullcast.sim.experiments.steps import read_rows
 from hullcast.sim.experiments.studies import fanout
 from hullcast.sim.experiments.study import (
     GridPoint,
@@ -21,7 +22,6 @@ from hullcast.sim.experiments.study import (
     Sweep,
     checked,
     grid,
-    read_rows,
     run_study,
     swept,
     together,
