@@ -121,6 +121,9 @@ def measure_scale(
     settings: ScaleSettings, folder: Place, progress: StepProgress, options: SparkOptions = DEFAULT
 ) -> ScaleFound:
     """Make a trace of Table 5.1 in `folder`, replay it three times, and remove it."""
+    trace = folder / "trace"
+    if trace.entries():  # it is somebody's, and would be removed at the end
+        raise UsageError(f"{trace} is not empty, and sim scale makes and removes a trace there; give another --out")
     once: dict[str, float] = {}
     law = Law()
 
@@ -143,7 +146,6 @@ def measure_scale(
     with spark_session(options, app="hullcast sim scale") as spark, watched(spark, progress.tasks):
         check_shared(spark, write=[folder])
         progress.begin("trace")
-        trace = folder / "trace"
         try:
             table51_trace(trace, rows=settings.rows, updates=settings.events, root=settings.network.seed)
             some = settings.events // PART

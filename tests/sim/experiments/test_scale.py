@@ -10,6 +10,8 @@ from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.traffic.scale import Replayed, ScaleFound, ScaleSettings, measure_scale, told
 from hullcast.sim.experiments.traffic.settings import NetworkSettings
 from hullcast.sim.spark.storage import place_of
+from hullcast.sim.traces.synthetic import table51_trace
+from hullcast.sim.traces.trace import read_info
 from tests.sim.experiments.test_runs import Told
 
 if TYPE_CHECKING:
@@ -49,3 +51,11 @@ def test_a_projection_shares_the_work_and_nothing_else() -> None:
 def test_too_few_events_for_a_part_of_them_are_refused() -> None:
     with pytest.raises(UsageError, match="must be 10 or more"):
         ScaleSettings(events=9)
+
+
+def test_a_trace_that_is_already_there_is_left_alone(tmp_path: Path) -> None:
+    table51_trace(tmp_path / "trace", rows=10, updates=20)
+    small = ScaleSettings(TINY, events=100, subscriptions=100, rows=10)
+    with pytest.raises(UsageError, match="makes and removes a trace there; give another --out"):
+        measure_scale(small, place_of(tmp_path), Told())
+    assert read_info(tmp_path / "trace").events == 20

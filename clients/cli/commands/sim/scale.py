@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{name}", type=whole(1), default=default, metavar="N", help=f"{about} (default {default})"
         )
     parser.add_argument("--brokers", type=whole(1), metavar="N", help="default 1000 (quick: 200)")
-    parser.add_argument("--quick", action="store_true", help="a smaller network")
+    parser.add_argument("--quick", action="store_true", help="a smaller network; the other sizes stay as given")
     where = "for results: a folder, or a URL that Spark can write to (default scale)"
     parser.add_argument("--out", type=place, default="scale", metavar="DIR", help=where)
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
