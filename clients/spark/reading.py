@@ -242,7 +242,10 @@ def check_same(table: str, created: int | None, span: History) -> None:
 def check_kept(table: str, after: int, span: History) -> None:
     """HistoryGone unless the changes behind `after` can be read."""
     if after < span.first - 1:
-        raise HistoryGone(table, after + 1, span.first, "the server keeps no more of its log; history_bytes keeps more")
+        why = "it is no longer kept; the server's setting history_bytes keeps more"
+        if span.first == span.created + 1:
+            why = "the table was created later"
+        raise HistoryGone(table, after + 1, span.first, why)
 
 
 def read_range(access: Access, table: str, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:

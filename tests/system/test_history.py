@@ -285,7 +285,7 @@ async def test_an_export_since_a_change_that_is_gone_is_refused_and_writes_nothi
             while (await hc.history("T")).first == 1:
                 await fill(hc, 1, 5_000)
         refused = await export(made.server.endpoint, tmp_path / "out", "--since", "0")
-        assert b"--since 0: the server keeps the changes of T only from" in (await refused.communicate())[1]
+        assert b"--since 0: the server has the changes of T from" in (await refused.communicate())[1]
         assert refused.returncode == 2
         assert not list((tmp_path / "out").glob("[!.]*"))
         assert (await finished(await export(made.server.endpoint, tmp_path / "out")))["tables"]["T"]["rows"]
@@ -330,10 +330,9 @@ async def test_an_export_refuses_what_would_leave_a_gap_before_it_writes_anythin
         await hc.publish("U", [{"K": 1}, {"K": 2}, {"K": 3}])
         await hc.execute(CREATE)
         await hc.publish("T", [{"K": 1}, {"K": 2}])
-        for since in ("2", "6"):
-            said = await refused(await export(made.server.endpoint, out, "--table", "T", "--since", since))
-            assert "from 4 to 5" in said
-            assert not list(out.rglob("*.parquet"))
+        said = await refused(await export(made.server.endpoint, out, "--table", "T", "--since", "6"))
+        assert "from 4 to 5" in said
+        assert not list(out.rglob("*.parquet"))
         await finished(await export(made.server.endpoint, out))
         kept = json.loads((out / "export.json").read_text())
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "older", link=PATIENT) as made, made.client() as hc:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+#: What is measured: in full, and with --quick.
+SIZES = {"events": (10_000_000, 500_000), "subscriptions": (1_000_000, 100_000), "rows": (100_000, 10_000)}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -22,17 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "all), measures time and memory, and says what a cluster would take. The trace needs about 200 bytes of memory "
         "an event while it is made, and 40 on disk; it is removed at the end."
     )
-    for name, default, about in (
-        ("events", 10_000_000, "events to replay"),
-        ("subscriptions", 1_000_000, "subscriptions"),
-        ("rows", 100_000, "rows of the table"),
-        ("cores", 100, "cores of the cluster to project to"),
-    ):
-        parser.add_argument(
-            f"--{name}", type=whole(1), default=default, metavar="N", help=f"{about} (default {default})"
-        )
+    for name, (full, quick) in SIZES.items():
+        about = f"{name} (default {full}; quick: {quick})"
+        parser.add_argument(f"--{name}", type=whole(1), metavar="N", help=about)
+    cores = "cores of the cluster to project to (default 100)"
+    parser.add_argument("--cores", type=whole(1), default=100, metavar="N", help=cores)
     parser.add_argument("--brokers", type=whole(1), metavar="N", help="default 1000 (quick: 200)")
-    parser.add_argument("--quick", action="store_true", help="a smaller network")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller sizes, where none is given, and a smaller network"
+    )
     where = "for results: a folder, or a URL that Spark can write to (default scale)"
     parser.add_argument("--out", type=place, default="scale", metavar="DIR", help=where)
     parser.add_argument("--seed", type=int, default=0, help="number that decides all random choices (default 0)")
@@ -50,7 +51,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     network = replace((QUICK if arguments.quick else FULL).network, seed=arguments.seed)
     if arguments.brokers:
         network = replace(network, brokers=arguments.brokers)
-    sizes = {name: getattr(arguments, name) for name in ("events", "subscriptions", "rows", "cores")}
+    sizes = {
+        name: getattr(arguments, name) or (quick if arguments.quick else full) for name, (full, quick) in SIZES.items()
+    }
+    sizes["cores"] = arguments.cores
     out = arguments.out
     options = spark_options(arguments)
     with reaching([out], options, app="hullcast sim scale"):
