@@ -32,7 +32,7 @@ from hullcast.clients.sdk.token import read_token
 from hullcast.clients.spark.options import EARLIEST, LATEST
 from hullcast.clients.spark.replaying import (
     NotReplayable,
-    Replay,
+    ReplayedSubscription,
     Rows,
     advanced,
     change_rows,
@@ -105,7 +105,7 @@ class Question:
         """What it asks, of the tables there are now."""
         return parsed(self.sql, await client.tables())
 
-    async def rebuilt(self, client: Client, start: dict[str, Any]) -> Replay:
+    async def rebuilt(self, client: Client, start: dict[str, Any]) -> ReplayedSubscription:
         """The subscription as of an offset, out of the history; NotReplayable if that is not possible."""
         if start["seq"] < 0:
             raise NotReplayable("the resume token was made after events were lost")
@@ -170,7 +170,7 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: Client | None = None
         self._sub: LiveSubscription | None = None
         self._stands: dict[str, Any] | None = None  # the offset that the subscription is at
-        self._replay: Replay | None = None  # on the way from a beginning long ago to the answer now
+        self._replay: ReplayedSubscription | None = None  # on the way from a beginning long ago to the answer now
         self._once = False  # trigger(availableNow=True): what there is when it begins, and no more
         self._target: int | None = None
 
@@ -315,7 +315,9 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_question": self._question, "_schema": self._schema}
 
 
-async def replayed(client: Client, replay: Replay, start: dict[str, Any], through: int, most: int | None) -> Rows:
+async def replayed(
+    client: Client, replay: ReplayedSubscription, start: dict[str, Any], through: int, most: int | None
+) -> Rows:
     """What the history has behind an offset, where the replay is; with the answer there, if a stream begins so."""
     first = whole_answer(start["seq"], "snapshot", replay.answer) if "snapshot" in start else []
     return first + await advanced(client, replay, through, most)

@@ -42,7 +42,7 @@ class NotReplayable(UsageError):
     """The history does not have what is needed; the text says why."""
 
 
-class Replay:
+class ReplayedSubscription:
     """The subscription in an engine of its own, whose tables are as they were after update `seq`."""
 
     def __init__(self, query: ParsedQuery, parameters: Sequence[Any], seq: int) -> None:
@@ -115,7 +115,9 @@ def change_rows(seq: int, event: Change) -> Rows:
 
 def whole_answer(seq: int, event: str, answer: Any) -> Rows:
     """An answer as rows: of a single value one; of a set or rows a mark, and then each."""
-    if isinstance(answer, list | set | frozenset):
+    if isinstance(answer, set | frozenset):
+        answer = sorted(answer, key=repr)  # a set has another order in another process
+    if isinstance(answer, list):
         return [(seq, event, ()), *((seq, "entered", _values(row)) for row in answer)]
     return [(seq, event, (answer,))]
 
@@ -173,7 +175,7 @@ async def created_of(client: Client, query: ParsedQuery) -> list[int] | None:
 
 async def rebuilt(
     client: Client, query: ParsedQuery, parameters: Sequence[Any], seq: int, created: list[int] | None
-) -> Replay:
+) -> ReplayedSubscription:
     """The subscription as of an update; `created` says of which tables. NotReplayable if the history lacks it."""
     try:
         for at, (table, span) in enumerate((await spans_of(client, query)).items()):
@@ -183,7 +185,7 @@ async def rebuilt(
                 raise NotReplayable(f"{table} was dropped and created again")
             if span.last < seq:
                 raise NotReplayable(f"the server's history ends with update {span.last:,}")
-        replay = Replay(query, parameters, seq)
+        replay = ReplayedSubscription(query, parameters, seq)
         for table in replay.tables:
             async with aclosing(client.table_at(table, seq)) as portions:
                 async for rows in portions:
@@ -194,7 +196,7 @@ async def rebuilt(
     return replay
 
 
-async def advanced(client: Client, replay: Replay, through: int, most: int | None = None) -> Rows:
+async def advanced(client: Client, replay: ReplayedSubscription, through: int, most: int | None = None) -> Rows:
     """The rows up to an update, or up to an earlier one if that makes so many; `replay.seq` says which."""
     found: Rows = []
     try:

@@ -23,7 +23,7 @@ from hullcast.clients.spark import events as events_module
 from hullcast.clients.spark import replaying
 from hullcast.clients.spark.events import EventReader
 from hullcast.clients.spark.source import HullcastSource
-from hullcast.network.wire.errors import UsageError
+from hullcast.network.wire.errors import HullcastError, UsageError
 from tests.clients.spark.conftest import Live
 from tests.support.cluster import PATIENCE_S, cluster
 
@@ -111,7 +111,11 @@ class Followed:
         self.rows: list[tuple[Any, ...]] = []
         self.batches: list[list[tuple[Any, ...]]] = []
         self.reader = self._reader()
-        self.offsets = [json.loads(json.dumps(self.reader.initialOffset()))]
+        try:
+            self.offsets = [json.loads(json.dumps(self.reader.initialOffset()))]
+        except HullcastError:
+            self.stop()
+            raise
 
     def _reader(self) -> EventReader:
         source = HullcastSource(self._options)
@@ -236,6 +240,41 @@ def test_nothing_is_lost_or_doubled_where_the_server_was_restarted(live: Live) -
         assert [sorted(batch, key=repr) for batch in batches] == [sorted(batch, key=repr) for batch in one.batches]
         replayed.stop()
         one.stop()
+
+
+@pytest.mark.slow
+def test_a_query_goes_on_where_the_server_was_restarted_while_it_ran_and_while_it_was_stopped(
+    live: Live, tmp_path: Path
+) -> None:
+    tables = both_tables(live)
+    start = live.db.sync()
+    sql = KINDS["rows"].format(*tables)
+    frame = events(live, sql, startingSeq=start)
+    disturb(live, tables, 1)
+    writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        for turn in (2, 3):
+            query.processAllAvailable()
+            disturb(live, tables, 10 * turn)
+            restart(live)
+            disturb(live, tables, 10 * turn + 1)
+        query.processAllAvailable()
+        assert query.exception() is None
+    finally:
+        query.stop()
+    disturb(live, tables, 40)
+    restart(live)
+    disturb(live, tables, 41)
+    take(frame, tmp_path)
+    replayed = Followed(live.url, sql, startingSeq=start)
+    replayed.go_on()
+    replayed.stop()
+    got = live.spark.read.parquet(str(tmp_path / "out"))
+    rows = [(*row[:-1], row["AT"] and row["AT"].timestamp()) for row in got.collect()]
+    expected = [(*row[:-1], row[-1] and row[-1].timestamp()) for row in replayed.rows]
+    assert sorted(rows, key=repr) == sorted(expected, key=repr)
+    assert answer_of(replayed.rows) == sorted(live.rows(sql), key=repr)
 
 
 def test_a_long_history_comes_in_several_micro_batches(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
