@@ -140,19 +140,23 @@ def rows_of(event: Change | Resync) -> Rows:
     return change_rows(event.seq, event)
 
 
-async def taken(sub: LiveSubscription, through: int, most: int) -> list[Change | Resync]:
-    """The events up to a sequence number that the subscription will reach, at most so many; or up to a gap."""
+async def taken(sub: LiveSubscription, through: int, most: int | None = None) -> list[Change | Resync]:
+    """The events up to a sequence number that the subscription will reach, and none behind it. With `most` at most so
+    many, and all that are here. Behind a gap there is nothing to take."""
     events: list[Change | Resync] = []
-    while len(events) < most:
+    while most is None or len(events) < most:
         event = sub.take_nowait()
         if event is None:
             if sub.seq >= through:
                 break
             event = await anext(sub)
-        if isinstance(event, Change | Resync):
-            events.append(event)
-            if is_gap(event):
-                break
+        if not isinstance(event, Change | Resync):
+            continue
+        if is_gap(event):
+            return [*events, event]
+        if most is None and event.seq > through:
+            break
+        events.append(event)
     return events
 
 
@@ -264,10 +268,10 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         async with self._question.access.client() as client:
             if start["token"] is not None:
                 sub = await self._question.opened(client, start["token"])
-                events = await taken(sub, through, MOST_EVENTS)
+                events = await taken(sub, through)
                 await sub.close()
                 if not any(map(is_gap, events)):
-                    return first_rows(start) + [row for one in events if one.seq <= through for row in rows_of(one)]
+                    return first_rows(start) + [row for event in events for row in rows_of(event)]
             try:
                 replay = await self._question.rebuilt(client, start)
                 return first_rows(start) + await replayed(client, replay, start, through, None)

@@ -293,6 +293,7 @@ def test_a_long_history_comes_in_several_micro_batches(live: Live, monkeypatch: 
         while one.go_on():
             pass
     assert len(divided.batches) > 2
+    assert sorted(whole.again(1), key=repr) == sorted(whole.batches[1], key=repr)
     assert divided.offsets[-1] == divided.offsets[-2]
     assert sorted(divided.rows, key=repr) == sorted(whole.rows, key=repr)
     assert answer_of(divided.rows) == sorted(live.rows(sql), key=repr)
@@ -317,6 +318,27 @@ def small(data: Path | None, **options: Any) -> Iterator[tuple[str, BlockingClie
         thread.wait(made.__aexit__(None, None, None))
     finally:
         thread.stop()
+
+
+@pytest.mark.parametrize("sql", ["SELECT MAX(V) AS HIGHEST FROM T", "SELECT K, V FROM T WHERE V > 1"])
+def test_a_token_of_the_sdk_goes_on_where_the_server_was_restarted(tmp_path: Path, sql: str) -> None:
+    with small(tmp_path / "data") as (url, db, restart):
+        db.execute("CREATE TABLE T (K INTEGER PRIMARY KEY, V REAL)")
+        with db.subscribe(sql, overflow="block") as sub:
+            for value in (2.0, 3.0, 4.0):
+                db.publish("T", {"K": 1, "V": value})
+            db.sync()
+            seq = next(iter(sub)).seq
+            token = sub.token  # two events were not taken
+        restart()
+        db.publish("T", {"K": 2, "V": 5.0})
+        resumed, replayed = Followed(url, sql, resume=token), Followed(url, sql, startingSeq=seq)
+        resumed.go_on()
+        replayed.go_on()
+        assert sorted({row[0] - seq for row in resumed.rows}) == [1, 2, 3]
+        assert resumed.rows == [row for row in replayed.rows if row[0] > seq]
+        for one in (resumed, replayed):
+            one.stop()
 
 
 @pytest.mark.parametrize("why", ["begins with update", "keeps no change history", "was dropped and created again"])
