@@ -31,6 +31,14 @@ class Token:
     channel: int  # as the server of that epoch numbers it: only the same channel can be resumed
     stored: Stored
 
+    @property
+    def position(self) -> int | None:
+        """The events up to this sequence number were taken, and none behind it; None if some were lost before."""
+        seq, _, waiting, gap, _ = self.stored
+        if gap:
+            return None
+        return int(waiting[0][0]) - 1 if waiting else seq
+
     def text(self) -> str:
         """The token as users hold it."""
         seq, *stored, told = self.stored

@@ -20,7 +20,7 @@ from hullcast.network.wire.errors import BadSetting
 CONNECTION = ("url", "name", "timeout", "key", "server_key", "insecure")
 READ = ("table", "seq", "changes", "after", "through", "partitions")
 STREAM = ("table", "changes", "starting_seq", "max_rows_per_trigger", "fail_on_data_loss", "partitions")
-EVENTS = ("subscription", "parameters", "resume", "fail_on_data_loss")
+EVENTS = ("subscription", "parameters", "starting_seq", "resume", "fail_on_data_loss")
 WRITE = ("table", "deleted", "nan")
 
 #: What Spark passes on though it is not for us.

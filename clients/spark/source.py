@@ -99,7 +99,10 @@ class HullcastSource(DataSource):
         from hullcast.clients.spark.events import EventReader
 
         options = Options(self.options, EVENTS, "a subscription")
-        return EventReader(self._question(options), schema, options.text("resume"))
+        resume = options.text("resume")
+        if resume is not None and "starting_seq" in options:
+            raise BadSetting("option startingSeq", options.text("starting_seq"), "resume says where to begin, too")
+        return EventReader(self._question(options), schema, options.starting(), resume)
 
     def _question(self, options: Options) -> Question:
         """A subscription. Only these load the parser of SQL: every worker that starts imports this module."""

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 import hullcast
 from hullcast.clients.cli.processes.child import Child, start
 from hullcast.clients.sdk.blocking import LoopThread
+from hullcast.network.wire.errors import NotPermitted, UsageError
+from tests.clients.spark.test_events import Followed
 from tests.support.cluster import PATIENCE_S
 from tests.support.processes import hull
 
@@ -21,11 +23,13 @@ CREATE = "CREATE TABLE {} (SYMBOL TEXT PRIMARY KEY, PER REAL)"
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[str]:
-    """A server with keys, and what it may be told by: `desk` may publish and query STOCK, and nothing else."""
+    """A server with keys, and what it may be told by: `desk` may publish and query STOCK, and nothing else; `watch` may
+    subscribe to it only."""
     allow = ("--out", str(tmp_path), "--allow", str(tmp_path / "allow.toml"))
     assert hull("keygen", "--name", "server", *allow, "--node").returncode == 0
     assert hull("keygen", "--name", "admin", *allow, "--admin").returncode == 0
     assert hull("keygen", "--name", "desk", *allow, "--publish", "STOCK", "--query", "STOCK").returncode == 0
+    assert hull("keygen", "--name", "watch", *allow, "--subscribe", "STOCK").returncode == 0
     words = ("server", "--data", str(tmp_path / "data"), "--listen", "tcp://127.0.0.1:0", "--json")
     keys = ("--key", str(tmp_path / "server.key"), "--allow", str(tmp_path / "allow.toml"))
     thread = LoopThread("tests secured")
@@ -62,3 +66,22 @@ def test_a_task_has_the_rights_of_its_key_and_no_plan_or_error_shows_the_secret(
         rows.write.format("hullcast").options(url=secured, table="STOCK", timeout="2").mode("append").save()
     for text in (plan, str(hidden.value), str(unwritten.value)):
         assert secret not in text
+
+
+@pytest.mark.slow
+def test_events_come_from_the_history_only_with_the_right_to_query(secured: str, tmp_path: Path) -> None:
+    keys = {"key": str(tmp_path / "watch.key"), "server_key": str(tmp_path / "server.pub")}
+    with hullcast.connect_blocking(secured, key=tmp_path / "admin.key", server_key=tmp_path / "server.pub") as db:
+        db.execute(CREATE.format("STOCK"))
+        sql = "SELECT COUNT(*) AS N FROM STOCK"
+        with pytest.raises(NotPermitted, match="`query` on STOCK"):
+            Followed(secured, sql, startingSeq="earliest", **keys)
+        one = Followed(secured, sql, **keys)
+        one.go_on()
+        one.offsets[-1]["token"] = None  # as if the server had it no more
+        with pytest.raises(UsageError, match=r"are lost: .*`query` on STOCK.*failOnDataLoss"):
+            one.go_on()
+        one.start_again(failOnDataLoss="false")
+        one.go_on()
+        assert [row[1:] for row in one.rows] == [("snapshot", 0), ("resync", 0)]
+        one.stop()
