@@ -13,7 +13,6 @@ from typing import Any, Protocol, Self
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
-from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.steps import RunFolder
 from hullcast.sim.spark.needs import check_shared, is_local
 from hullcast.sim.spark.options import SparkOptions
@@ -68,15 +67,12 @@ class ExperimentRun:
             self._spark = spark
         return self._spark
 
-    def stop_spark(self) -> None:
-        """End the session, for an experiment that opens its own; it starts again when somebody asks for it."""
+    def stop_spark(self) -> bool:
+        """End our session, for what is timed without it; it starts again when somebody asks for it. False if another
+        one stays: that by which --out is reached."""
         self._ends.close()
         self._ends, self._spark = ExitStack(), None
-        if SparkSession.getActiveSession() is not None and not self._is_given:
-            raise UsageError(
-                f"sessions of one core and of all cores of this machine cannot be timed while {self.folder.place} is "
-                "reached through Spark; give --out a folder of this machine, or leave out this section with --only"
-            )
+        return self._is_given or SparkSession.getActiveSession() is None
 
     def step(
         self, name: str, settings: Mapping[str, object], make: Callable[[Place], object], *, what: str = ""

@@ -265,7 +265,7 @@ def _replayer(
 def columns_of(rows: pa.Table) -> tuple[StartRows, Events, int]:
     """The starting state and the events of one chunk in their order, keys as dense numbers, and how many keys."""
     packed = rows["state"].drop_null()
-    held = pa.concat_tables([_unpacked(one) for one in packed]) if len(packed) else _NOTHING
+    held = pa.concat_tables([_unpacked(one) for one in packed]) if len(packed) else _ROWS.empty_table()
     rows = rows.filter(rows["state"].is_null()).drop_columns(["state", "chunk"])
     # A user's own session may have Arrow's large strings (spark.sql.execution.arrow.useLargeVarTypes).
     named = [*held["key"].cast(pa.string()).chunks, *rows["key"].cast(pa.string()).chunks]
@@ -277,9 +277,7 @@ def columns_of(rows: pa.Table) -> tuple[StartRows, Events, int]:
     return *checked(state, Events(seq, number[len(held) :][order], x, y)), len(keys.dictionary)
 
 
-_NOTHING = pa.table(
-    {"key": pa.array([], pa.string()), "x": pa.array([], pa.float64()), "y": pa.array([], pa.float64())}
-)
+_ROWS = pa.schema([("key", pa.string()), ("x", pa.float64()), ("y", pa.float64())])
 
 
 def _named(costs: DataFrame, world: SentWorld) -> DataFrame:

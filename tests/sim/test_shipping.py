@@ -107,7 +107,9 @@ def test_an_interrupt_while_packing_leaves_nothing(tmp_path: Path, cache: Path) 
 
 def test_what_users_set_themselves_stays_beside_ours(tmp_path: Path) -> None:
     packed = tmp_path / "mine.tar.gz"
-    packed.write_bytes(b"")
+    (tmp_path / "python").touch(0o755)
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(tmp_path / "python", "bin/python")
     given = {"spark.archives": "hdfs://host/data.zip#data"}
     settings, python = shipped(SparkOptions("spark://host:7077", given, env=str(packed)))
     assert settings == {"spark.archives": f"hdfs://host/data.zip#data,file:{packed}#hullcast-environment"}

@@ -12,6 +12,7 @@ import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Claim, Section
 from hullcast.sim.experiments.run import PeakMemory
 from hullcast.sim.experiments.steps import read_rows, write_rows
@@ -198,7 +199,11 @@ def _measure(replays: Replays, settings: FigureSettings, given: Input, path: Pla
     }
     sizes = list(dict.fromkeys(size for those in varied.values() for size in those))
     rounds: dict[Size, list[Round]] = defaultdict(list)
-    replays.run.stop_spark()
+    if not replays.run.stop_spark():
+        raise UsageError(
+            f"sessions of one core and of all cores here cannot be timed while {replays.run.folder.place} is "
+            "reached through Spark; give --out a folder of this machine, or leave out scaling with --only"
+        )
     for one in sorted({size[0] for size in sizes}) * PASSES:
         session = spark_session(
             SparkOptions(f"local[{one}]"), app="hullcast sim scaling", spark_sql_adaptive_enabled="false"
