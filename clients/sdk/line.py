@@ -313,6 +313,7 @@ class Line:
         if fresh:
             self._let_go()
         self._perform(self.session.link_up(fresh))
+        self.regulate()  # the frames that were held may have been all that kept us from reading
 
     def on_down(self, why: str) -> None:
         """The dialer lost it."""

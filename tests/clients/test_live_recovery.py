@@ -264,3 +264,15 @@ async def test_frames_that_come_together_wake_a_waiter_once_also_if_the_link_end
         line.on_down("a test")
         assert woken == [9, 10]
         line.on_up({}, fresh=False)
+
+
+async def test_a_fresh_link_is_read_where_only_held_frames_kept_a_client_from_reading() -> None:
+    """Its queue had just been emptied when the link was lost, and the frames held for it go with the old link."""
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
+        await client.sync()
+        line = client._line
+        line._held.append(frames.encode(frames.Advance(1)))
+        line.regulate()
+        assert client.statistics().paused
+        line.on_up({}, fresh=True)
+        assert not client.statistics().paused
