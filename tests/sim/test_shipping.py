@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hullcast.network.compiled import load
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark import shipping
 from hullcast.sim.spark.options import SparkOptions
@@ -28,12 +29,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_our_sources_are_sent_as_one_package_with_their_kernels() -> None:
+    load()  # compiled beside the sources, if they were not
     files = our_files()
     for name in ("hullcast/__init__.py", "hullcast/sim/traffic/replay.py", "hullcast/broker/engine/engine.py"):
         assert files[name].is_file()
     assert not [name for name in files if "/tests/" in name or name.endswith(".pyc")]
     kernels = set((ROOT / "network" / "matching" / "__pycache__").glob("*.nbi"))
     sent = {path.resolve() for name, path in files.items() if name.startswith("hullcast/network/matching/__pycache__/")}
+    assert kernels
     assert kernels <= sent
 
 
