@@ -10,9 +10,10 @@ import tarfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from hullcast.network.compiled import load
+from hullcast.network.matching.index import PointIndex
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.spark import shipping
 from hullcast.sim.spark.options import SparkOptions
@@ -29,7 +30,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_our_sources_are_sent_as_one_package_with_their_kernels() -> None:
-    load()  # compiled beside the sources, if they were not
+    PointIndex(2).insert(
+        np.arange(3), np.zeros((3, 2))
+    )  # its kernels are compiled beside the sources, if they were not
     files = our_files()
     for name in ("hullcast/__init__.py", "hullcast/sim/traffic/replay.py", "hullcast/broker/engine/engine.py"):
         assert files[name].is_file()
