@@ -194,7 +194,7 @@ class Engine:
         with self._channel(query) as channel:
             channel.holders += 1
             if predicates is not None:
-                channel.widen(predicates)
+                channel.want(channel.points_elsewhere(predicates))
         return channel.name
 
     def close_channel(self, name: str) -> None:
@@ -325,6 +325,6 @@ class Engine:
         raise InvariantBroken(f"a channel of no known kind: {channel.name}")
 
     def _leave(self, channel: Channel, listeners: Listeners) -> None:
-        channel.audience.dismiss(listeners)
+        channel.dismiss(listeners)
         self._channels.close_if_unused(channel)
         self._sweep((channel,))

@@ -118,7 +118,7 @@ class ServedEngine(Engine):
     def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
         """`attending`, all of it now."""
         attended: Attended = finish(self.attending(sql, columns, count))
-        attended.channel.widen(attended.predicates)
+        attended.channel.want(attended.channel.points_elsewhere(attended.predicates))
         return attended
 
     def described(self, sql: str, columns: Sequence[ParameterColumn]) -> tuple[ParsedQuery, Predicates, Channel | None]:

@@ -12,6 +12,7 @@ import numpy as np
 from hullcast.broker.reformulate.channel import Channel, SingleChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured
 from hullcast.broker.reformulate.messages import Messages
+from hullcast.network.matching.duality import around_points
 from hullcast.network.wire.arrays import Booleans, Floats
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class Places:
             partition = channel.grouping.numbers(equal, len(there))
         uppers = [*columns, *(upper for _, upper in extra)]
         return cls([*columns, *(lower for lower, _ in extra)], partition, there, uppers)
+
+    def boxes(self) -> tuple[Floats, Floats]:
+        """The query boxes that find the subscriptions around these places."""
+        return around_points(self.columns, self.partition, self.there, self.uppers)
 
     def take(self, rows: Booleans) -> Places:
         """Some of the points."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -76,6 +76,9 @@ class Channel(ABC):
     batch and what first answers are (`capture`). The trees it needs are its `keepers`, one a table.
     """
 
+    #: Whether messages describe only what is wanted: then the channel must be told every range (`want`, `forgo`).
+    counted: ClassVar[bool] = False
+
     def __init__(self, opening: Opening) -> None:
         self.name, self.shape, self.stores, self.interner, event_limit, self.share = opening
         self.outbox = Outbox(event_limit)
@@ -140,6 +143,10 @@ class Channel(ABC):
         """Take in local subscriptions, with their answers as of now; returns their numbers."""
         return self.audience.admit(self.points(predicates), predicates.never)
 
+    def dismiss(self, listeners: Ints) -> None:
+        """Local subscriptions leave."""
+        self.audience.dismiss(listeners)
+
     def recompute(self, listeners: Ints) -> Columns:
         """First answers of local subscriptions as of now, for kinds whose messages may leave an answer in doubt."""
         raise InvariantBroken(f"{self.name}: answers of this kind are never recomputed")
@@ -159,13 +166,25 @@ class Channel(ABC):
         """How many rows are looked at, and perhaps found, when n first answers are computed, at most."""
         return n * sum(len(store) for store in self.stores)
 
+    def want(self, points: Floats) -> None:  # noqa: B027  (most channels describe everything anyway)
+        """From now on messages describe all that subscriptions with these points hear of. Counted: see `forgo`."""
+
+    def forgo(self, points: Floats) -> None:  # noqa: B027
+        """Undo one `want` of each of these."""
+
+    def wanted_since(self, points: Floats) -> int:
+        """Messages of all updates after this one have described what these points hear of."""
+        return 0
+
     @contextmanager
     def held(self, predicates: Predicates) -> Iterator[None]:
         """While this lasts, messages describe all that these predicates would hear of, once they are admitted."""
-        yield
-
-    def widen(self, predicates: Predicates) -> None:  # noqa: B027  (most channels describe everything anyway)
-        """From now on messages describe all that these predicates hear of."""
+        points = self.points_elsewhere(predicates)
+        self.want(points)
+        try:
+            yield
+        finally:
+            self.forgo(points)
 
     def bounds(self, predicates: Predicates) -> tuple[Floats, Floats]:
         """Predicates as boxes over the range columns and the partition columns, (n, d) each."""

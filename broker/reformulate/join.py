@@ -8,21 +8,22 @@ structure's business.)
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hullcast.broker.index.nodes import COUNT, NEXT, ROW, X, seek
+from hullcast.broker.joins.ranges import Ranges
 from hullcast.broker.reformulate.boxes import Places
 from hullcast.broker.reformulate.channel import Opening
 from hullcast.broker.reformulate.first import FIRST_ROWS, MOST_LOOKS, Boxes, check_work, expanded, pairs_in_box
 from hullcast.broker.reformulate.selection import RowsChannel
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.network.compiled import kernel
+from hullcast.network.matching.messages import unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hullcast.broker.reformulate.boxes import Cells
     from hullcast.broker.reformulate.messages import Messages
@@ -83,8 +84,10 @@ def probe(
 class JoinChannel(RowsChannel):
     """Pairs of rows of two tables that meet, within ranges of columns of both.
 
-    For a band join the server knows the widest band anybody asked for (never who asked), and probes just that far.
+    It knows the ranges anybody asks for, counted (never who asked), and describes the pairs that one of them wants.
     """
+
+    counted = True
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
@@ -95,41 +98,43 @@ class JoinChannel(RowsChannel):
         self._columns = (shape.on.left, shape.on.right)
         kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
         self._whole = ColumnType.REAL not in kinds
-        self._low, self._high = (np.inf, -np.inf) if self.band else (0.0, 0.0)
-        self._held: list[tuple[float, float]] = []  # widths of predicates that are about to be admitted, or refused
+        self.ranges = Ranges(max(1, 2 * self.spec.dimensions + self.spec.partitioned))
+        self._described = 0  # the last update that messages were made of
 
     def relevant(self, side: int) -> tuple[int, ...]:
         return tuple(sorted({*super().relevant(side), self._columns[side]}))
 
     def admit(self, predicates: Predicates) -> Ints:
-        self.widen(predicates)
-        return super().admit(predicates)
+        listeners = super().admit(predicates)
+        self.want(self.audience.points_of(listeners))
+        return listeners
 
-    def widen(self, predicates: Predicates) -> None:
-        """Probe as far as these predicates ask. Never narrowed again: it costs messages, not correctness."""
-        if self.band and len(predicates.low):
-            low, high = self._width(predicates)
-            self._low, self._high = min(self._low, low), max(self._high, high)
+    def dismiss(self, listeners: Ints) -> None:
+        self.forgo(self.audience.points_of(listeners))
+        super().dismiss(listeners)
 
-    @contextmanager
-    def held(self, predicates: Predicates) -> Iterator[None]:
-        """Probe as far as these predicates ask, but only while they wait to be admitted."""
-        width = self._width(predicates) if self.band and len(predicates.low) else (np.inf, -np.inf)
-        self._held.append(width)
-        try:
-            yield
-        finally:
-            self._held.remove(width)
+    def want(self, points: Floats) -> None:
+        self.ranges.add(self._reachable(points), self._described)
 
-    @staticmethod
-    def _width(predicates: Predicates) -> tuple[float, float]:
-        return float(predicates.low[:, -1].min()), float(predicates.high[:, -1].max())
+    def forgo(self, points: Floats) -> None:
+        self.ranges.remove(self._reachable(points))
+
+    def wanted_since(self, points: Floats) -> int:
+        return self.ranges.wanted_since(self._reachable(points))
+
+    def _reachable(self, points: Floats) -> Floats:
+        return points[~unreachable(points, self.spec.dimensions)]
+
+    def partitions_asked(self) -> Floats:
+        return self.ranges.index.points()[:, -1]
 
     @property
     def width(self) -> tuple[float, float]:
         """How far a change is probed for partners: right - left at least, and at most."""
-        lows, highs = zip((self._low, self._high), *self._held, strict=True)
-        return min(lows), max(highs)
+        if not self.band:
+            return 0.0, 0.0
+        points, place = self.ranges.index.points(), 2 * len(self.shape.ranges)
+        return float(points[:, place].min(initial=np.inf)), float(points[:, place + 1].max(initial=-np.inf))
 
     def _interval(self, side: int, values: Floats, least: float, most: float) -> tuple[Floats, Floats]:
         """Where partners of rows with these join values may lie.
@@ -187,8 +192,13 @@ class JoinChannel(RowsChannel):
             after.reverse()
         old = Places.of(self, before, flags & OLD != 0, self._difference(before))
         new = Places.of(self, after, flags & NEW != 0, self._difference(after))
-        heard = len(np.unique(which))
-        self.count(len(which), np.array([len(updates) - heard, heard, 0]))
+        wanted = self.ranges.wanted(*old.boxes()) | self.ranges.wanted(*new.boxes())
+        rows, old, new = rows[wanted], old.take(wanted), new.take(wanted)
+        before = [{column: values[wanted] for column, values in cells.items()} for cells in before]
+        after = [{column: values[wanted] for column, values in cells.items()} for cells in after]
+        heard = len(np.unique(rows))
+        self.count(len(rows), np.array([len(updates) - heard, heard, 0]))
+        self._described = first_seq + len(updates) - 1
         messages = self.describe(rows + first_seq, before, after, old, new)
         messages.complete = all_of_them
         return messages

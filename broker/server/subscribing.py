@@ -347,7 +347,7 @@ class Subscribing:
                 continue
             points = self._points(one)
             one.attending.taken = True
-            one.attended.channel.widen(one.attended.predicates)
+            one.attended.channel.want(points)
             late = [] if one.since is not None or (one.oldest == self._engine.seq and not staged) else one.runs
             snapshot = None if staged else one.snapshot
             names, spec = one.attended.columns, one.attending.spec

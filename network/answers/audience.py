@@ -81,6 +81,11 @@ class Audience:
         """The partitions listeners ask for: the last coordinate of their points."""
         return self.index.points()[:, -1]
 
+    def points_of(self, ids: Ints) -> Floats:
+        """The predicates of those among these listeners that a message can concern."""
+        heard = [one for one in ids.tolist() if one not in self._silent] if self._silent else ids
+        return self.index.points_of(np.asarray(heard, np.int64))
+
     def everybody(self) -> Ints:
         """The numbers of all who are here."""
         return np.array([i for i in range(self._used) if i not in self._free], np.int64)

@@ -1,0 +1,1 @@
+"""Standing joins: which pairs of rows somebody wants, whatever the number of those who ask."""
