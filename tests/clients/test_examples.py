@@ -149,18 +149,15 @@ async def test_the_examples_run_on_a_cluster_whose_gateway_dies() -> None:
         await cluster.stop()
 
 
-async def test_an_example_runs_by_itself() -> None:
+async def test_an_example_runs_by_itself_and_stops_quietly_at_ctrl_c() -> None:
     process = await begin(commands("MERCHANTS.md")[0], "--seconds", "1")
+    stopped = await begin(commands("COASTAL_WATCH.md")[0])
+    await first_line(stopped)
+    stopped.send_signal(signal.SIGINT)
     code, out, error = await ended(process)
     assert (code, error) == (0, ""), out + error
     check_output("MERCHANTS.md", out)
-
-
-async def test_an_example_stops_quietly_at_ctrl_c() -> None:
-    process = await begin(commands("COASTAL_WATCH.md")[0])
-    await first_line(process)
-    process.send_signal(signal.SIGINT)
-    code, _, error = await ended(process)
+    code, _, error = await ended(stopped)
     assert (code, error) == (130, "")
 
 
