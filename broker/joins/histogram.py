@@ -33,7 +33,7 @@ from hullcast.network.wire.errors import InvariantBroken
 SIDE_PLACES, ALL_PLACES, PROPOSED, GROUPS_PER_BUCKET = 64, 256, 4, 1
 
 #: Rebuilt when more than this share of the intervals changed, and at least so many.
-REBUILD_SHARE, REBUILD_LEAST = 0.25, 256
+REBUILD_SHARE, REBUILD_LEAST = 0.25, 16
 
 
 class Density(NamedTuple):
@@ -257,7 +257,7 @@ class IntervalHistogram:
     def steps(self) -> Steps:
         """The step function as of now."""
         least = max(REBUILD_LEAST, REBUILD_SHARE * self._size)
-        if self._steps is None or self._changed > least or (self._changed and self._size < REBUILD_LEAST):
+        if self._steps is None or self._changed > least:
             self.rebuild()
         assert self._steps is not None
         return self._steps
