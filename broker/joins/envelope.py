@@ -51,6 +51,7 @@ class Envelopes:
         self.values: Floats = np.empty((64, 4))
         self.table: Ints = _no_groups(4)
         self._top: Ints = np.zeros(1, np.int64)  # pieces are handed out up to here
+        self.recomputed = 0  # rectangles whose pieces were computed again
         self._links: Ints = np.full((16, 3), -1, np.int64)  # by id: group, the one before in its list, the one behind
 
     def add(self, ids: Ints, groups: Ints) -> None:
@@ -93,6 +94,7 @@ class Envelopes:
     def rebuild(self, groups: Ints) -> None:
         """Compute the pieces of these groups again."""
         if len(groups):
+            self.recomputed += int(self.table[groups, MEMBERS].sum())
             self.starts, self.values = _rebuild(
                 self.starts, self.values, self._top, self.table, self._links, self._rectangles.rows, groups
             )

@@ -161,6 +161,11 @@ class HotspotTracker:
             "largest": max(int(sizes.max(initial=0)), self._partition.largest),
         }
 
+    def memory_bytes(self) -> int:
+        """Bytes held, but for ids collected until the next `take_changes`."""
+        arrays = (array for array in vars(self).values() if isinstance(array, np.ndarray))
+        return self._partition.memory_bytes() + sum(array.nbytes for array in arrays)
+
     def check(self) -> None:
         """Verify I1 to I4, or raise InvariantBroken."""
         self._partition.check()

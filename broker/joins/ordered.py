@@ -104,6 +104,10 @@ class Ordered:
         list_from(self.keys, self.links, edges[which], counts, ids)
         return ids
 
+    def memory_bytes(self) -> int:
+        """Bytes held."""
+        return self.node_of.nbytes + self.keys.nbytes + self.links.nbytes + self.scratch.nbytes
+
     def check(self) -> None:
         """Verify O1 to O4, or raise InvariantBroken."""
         root = int(self.links[0, LEFT])

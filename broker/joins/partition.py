@@ -173,6 +173,12 @@ class StabbingPartition(ABC):
         np.greater(self._sizes, 0, out=self._known)
         return PartitionChanges(ids, groups, vanished)
 
+    def memory_bytes(self) -> int:
+        """Bytes held, but for ids collected until the next `take_changes`."""
+        held = vars(self).values()
+        arrays = sum(array.nbytes for array in held if isinstance(array, np.ndarray))
+        return arrays + sum(order.memory_bytes() for order in held if isinstance(order, Ordered))
+
     def check(self) -> None:
         """Verify P1 to P3, or raise InvariantBroken."""
         self._meets.check()

@@ -69,7 +69,7 @@ class Hotspot:
     def __init__(self, alpha: float = ALPHA, epsilon: float = EPSILON, rectangles: Rectangles | None = None) -> None:
         self.rectangles = Rectangles() if rectangles is None else rectangles
         self._tracker = HotspotTracker(alpha, epsilon)
-        self._envelopes = Envelopes(self.rectangles)
+        self.envelopes = Envelopes(self.rectangles)
         self._scattered = PointIndex(2)
         self._is_behind = False  # changes of the tracker are still to be followed
         self._order: Ints = np.empty(0, np.int64)  # hot groups, by their common points
@@ -90,8 +90,8 @@ class Hotspot:
     def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
         """Where wanted partners are; not sure where ranges have left a large group lately (`charge`)."""
         self.follow()
-        self._envelopes.rebuild_due(len(arrivals.xs))
-        envelopes = self._envelopes
+        self.envelopes.rebuild_due(len(arrivals.xs))
+        envelopes = self.envelopes
         return spans_of(
             _spans(
                 self._order,
@@ -107,7 +107,7 @@ class Hotspot:
 
     def charge(self, tests: int) -> None:
         """So many rows had to be tested since spans were not sure: pieces are computed again when that is too much."""
-        self._envelopes.charge(tests)
+        self.envelopes.charge(tests)
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
         """Rectangles with a partner in them: SJ-SSI. (BJ-SSI, for bands without bounds on x, is in band.py.)"""
@@ -126,7 +126,7 @@ class Hotspot:
         ids, groups, _ = self._tracker.take_changes()
         self._leave(ids)
         hot = groups >= 0
-        self._envelopes.add(ids[hot], groups[hot])
+        self.envelopes.add(ids[hot], groups[hot])
         rest = ids[groups == SCATTERED]
         if len(rest):
             self._scattered.insert(rest, self.rectangles.rows[rest, :Y_LOW])
@@ -135,9 +135,9 @@ class Hotspot:
 
     def _leave(self, ids: Ints) -> None:
         """Take these out of where they are, if they are anywhere."""
-        held = ids[self._envelopes.group_of(ids) >= 0]
+        held = ids[self.envelopes.group_of(ids) >= 0]
         if len(held):
-            self._envelopes.remove(held)
+            self.envelopes.remove(held)
         place_of = self._scattered.arrays.place_of
         known = ids[ids < len(place_of)]
         held = known[place_of[known] >= 0]
@@ -154,7 +154,7 @@ class Hotspot:
     def pieces(self) -> int:
         """Pieces of all envelopes."""
         self.follow()
-        return int(self._envelopes.table[:, PIECES].sum())
+        return int(self.envelopes.table[:, PIECES].sum())
 
     @property
     def cold(self) -> int:
@@ -167,18 +167,19 @@ class Hotspot:
         return self._tracker.describe()
 
     def memory_bytes(self) -> int:
-        """Bytes held, without the tracker's."""
-        return self._envelopes.memory_bytes() + self._scattered.memory_bytes() + self.rectangles.rows.nbytes
+        """Bytes held; what only `affected` needs is not counted."""
+        parts = (self._tracker, self.envelopes, self._scattered)
+        return self.rectangles.rows.nbytes + sum(part.memory_bytes() for part in parts)
 
     def check(self) -> None:
         """Test the parts, and that every range is in the one where the tracker has it."""
         self.follow()
         self._tracker.check()
-        self._envelopes.check()
+        self.envelopes.check()
         self._scattered.check()
         group_of = self._tracker.group_of
         ids = np.arange(len(group_of))
-        assert (self._envelopes.group_of(ids) == np.maximum(group_of, -1)).all()
+        assert (self.envelopes.group_of(ids) == np.maximum(group_of, -1)).all()
         place_of = self._scattered.arrays.place_of
         assert np.array_equal(np.flatnonzero(place_of >= 0), self._tracker.scattered)
 

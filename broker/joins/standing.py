@@ -135,7 +135,7 @@ class StandingJoins:
         return facts
 
     def memory_bytes(self) -> int:
-        """Bytes held, without the trackers'."""
+        """Bytes held."""
         return self.ranges.memory_bytes() + sum(side.memory_bytes() for side in self._sides)
 
     def check(self) -> None:
@@ -282,7 +282,7 @@ class _Side:
         return facts
 
     def memory_bytes(self) -> int:
-        """Bytes held, without the tracker's."""
+        """Bytes held, but for what is not yet brought to the plans."""
         plans = self._plans
         if plans is None:
             return 0

@@ -152,4 +152,4 @@ class PlannedMachine(StandingMachine):
 TestFew = StandingMachine.TestCase
 TestFew.settings = settings(max_examples=40, stateful_step_count=15)
 TestPlanned = PlannedMachine.TestCase
-TestPlanned.settings = settings(max_examples=100, stateful_step_count=30)
+TestPlanned.settings = settings(max_examples=60, stateful_step_count=25)
