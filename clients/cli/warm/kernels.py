@@ -25,6 +25,11 @@ from numba.core.dispatcher import Dispatcher
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.index.a2b import A2BTree
+from hullcast.broker.joins.join_first import JoinFirst
+from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.select_first import SelectFirst
+from hullcast.broker.joins.ssi import Hotspot
+from hullcast.broker.joins.standing import FEW, Layout, StandingJoins
 from hullcast.clients.cli.processes.child import environment
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
@@ -109,6 +114,7 @@ def run_everything() -> None:
         _take(one)
         for subscriptions in many:
             subscriptions.close()
+    run_standing_joins()
     run_newest()
     run_routing()
 
@@ -120,6 +126,7 @@ def run_trees() -> None:
         engine.open_channel(sql, 1, 2)
     _touch(engine)
     A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
+    run_standing_joins()
 
 
 def run_matching() -> None:
@@ -137,6 +144,24 @@ def run_matching() -> None:
         pass
     run_newest()
     run_routing()
+
+
+def run_standing_joins() -> None:
+    """Partners of a row by few ranges, then by each plan for many, while ranges come and go."""
+    ends, zero, tree = np.arange(2.0 * FEW), np.zeros(1), A2BTree().memory
+    points = np.column_stack((ends, ends + 9, ends, ends + 9))
+    joins, row = StandingJoins(Layout.of((0, 1), band=False, partitioned=False)), Arrivals(zero, zero, zero)
+    joins.wanted_since(points)
+    for some in (points[:1], points[1:]):
+        joins.add(some, 0)
+        joins.partners(0, tree, row, 1)
+    for plan in (Hotspot(), SelectFirst(), JoinFirst()):
+        plan.add(np.arange(len(points)), points)
+        plan.spans(tree, row)
+        plan.remove(np.arange(2))
+        plan.spans(tree, row)
+    joins.remove(points[:1])
+    joins.partners(0, tree, row, 1)
 
 
 def run_newest() -> None:
