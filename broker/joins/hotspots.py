@@ -104,8 +104,8 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.add(ids, lows, highs)
             return
-        ids = np.ascontiguousarray(ids, np.int64)
-        lows, highs = np.ascontiguousarray(lows + 0.0), np.ascontiguousarray(highs + 0.0)
+        ids = np.require(ids, np.int64, "CAW")
+        lows, highs = lows + 0.0, highs + 0.0  # one sign of zero
         self._reserve(int(ids.max()) + 1)
         self.lows[ids], self.highs[ids] = lows, highs
         self._told[ids] = np.where(self._told[ids] != NO_GROUP, _AGAIN, NO_GROUP)
@@ -127,7 +127,7 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.remove(ids)
             return
-        ids = np.ascontiguousarray(ids, np.int64)
+        ids = np.require(ids, np.int64, "CAW")
         groups = self._group_of[ids]
         hot = groups >= 0
         np.subtract.at(self._sizes, groups[hot], 1)

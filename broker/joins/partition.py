@@ -127,8 +127,8 @@ class StabbingPartition(ABC):
         """Add closed intervals under ids (small whole numbers) that are free."""
         if not len(ids):
             return
-        ids = np.ascontiguousarray(ids, np.int64)
-        lows, highs = np.ascontiguousarray(lows + 0.0), np.ascontiguousarray(highs + 0.0)  # one sign of zero
+        ids = np.require(ids, np.int64, "CAW")
+        lows, highs = lows + 0.0, highs + 0.0  # one sign of zero
         self._reserve(int(ids.max()) + 1, 0)
         self.lows[ids], self.highs[ids] = lows, highs
         self._told[ids] = np.where(self._told[ids] >= 0, _AGAIN, self._told[ids])
@@ -151,7 +151,7 @@ class StabbingPartition(ABC):
         """Remove the intervals with these ids, each of which is there."""
         if not len(ids):
             return
-        ids = np.ascontiguousarray(ids, np.int64)
+        ids = np.require(ids, np.int64, "CAW")
         groups = self._meets
         own = (self._sizes, self._run_of, self._free, self._figures, self._labels, self._counted)
         runs = (self._run_lows, self._run_groups)
@@ -324,6 +324,7 @@ class RefinedPartition(StabbingPartition):
 
     def __init__(self, epsilon: float) -> None:
         super().__init__(epsilon)
+        self.steps = 0  # nodes that rebuilds visited to find runs
         self._order = Ordered()
         self._labelled = CollectedIds()
         self._witnesses: Ints = np.empty(0, np.int64)
@@ -375,7 +376,8 @@ class RefinedPartition(StabbingPartition):
             n = self._room
             starts, meets = np.empty(n), np.empty((n, 2))
             sizes, witnesses = np.empty(n, np.int64), np.empty(n, np.int64)
-            runs = find_runs(self._order.keys, self._order.links, starts, meets, sizes, witnesses)
+            runs, steps = find_runs(self._order.keys, self._order.links, starts, meets, sizes, witnesses)
+            self.steps += steps
             if runs >= 0:
                 self._room = 2 * runs + 16
                 return starts[:runs].copy(), meets[:runs], sizes[:runs].copy(), witnesses[:runs].copy()
@@ -441,6 +443,7 @@ class CollectedIds:
 
 def canonical(lows: Floats, highs: Floats) -> tuple[Ints, Floats]:
     """The greedy partition, in order: the group of each interval, and the common intersection of each group."""
+    lows, highs = np.require(lows, np.float64, "CAW"), np.require(highs, np.float64, "CAW")
     order = np.argsort(lows, kind="stable")
     groups, meets = np.empty(len(lows), np.int64), np.empty((len(lows), 2))
     return groups, meets[: _greedy(lows, highs, order, groups, meets)].copy()
