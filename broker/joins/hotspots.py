@@ -17,9 +17,9 @@ from hullcast.broker.joins.ordered import grown
 from hullcast.broker.joins.partition import (
     NO_GROUP,
     CollectedIds,
-    Groups,
     PartitionChanges,
     RefinedPartition,
+    StabbingGroups,
     canonical,
 )
 from hullcast.network.compiled import kernel
@@ -88,12 +88,12 @@ class HotspotTracker:
         """Ids of the intervals in no hot group."""
         return np.flatnonzero(self.group_of == SCATTERED)
 
-    def groups(self) -> Groups:
+    def groups(self) -> StabbingGroups:
         """The hot groups. Numbers stay while a group is hot."""
         if not self.alpha:
             return self._partition.groups()
         numbers = np.flatnonzero(self._sizes)
-        return Groups(numbers, self._meets[numbers, 0], self._meets[numbers, 1], self._sizes[numbers])
+        return StabbingGroups(numbers, self._meets[numbers, 0], self._meets[numbers, 1], self._sizes[numbers])
 
     def add(self, ids: Ints, lows: Floats, highs: Floats) -> None:
         """Add closed intervals under ids (small whole numbers) that are free."""
@@ -104,7 +104,7 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.add(ids, lows, highs)
             return
-        ids = np.require(ids, np.int64, "CAW")
+        ids = np.require(ids, np.int64, ["C", "A", "W"])
         lows, highs = lows + 0.0, highs + 0.0  # one sign of zero
         self._reserve(int(ids.max()) + 1)
         self.lows[ids], self.highs[ids] = lows, highs
@@ -127,7 +127,7 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.remove(ids)
             return
-        ids = np.require(ids, np.int64, "CAW")
+        ids = np.require(ids, np.int64, ["C", "A", "W"])
         groups = self._group_of[ids]
         hot = groups >= 0
         np.subtract.at(self._sizes, groups[hot], 1)

@@ -25,6 +25,7 @@ from numba.core.dispatcher import Dispatcher
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.index.a2b import A2BTree
+from hullcast.broker.joins.hotspots import HotspotTracker
 from hullcast.clients.cli.processes.child import environment
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
@@ -111,6 +112,7 @@ def run_everything() -> None:
             subscriptions.close()
     run_newest()
     run_routing()
+    run_hotspots()
 
 
 def run_trees() -> None:
@@ -120,6 +122,7 @@ def run_trees() -> None:
         engine.open_channel(sql, 1, 2)
     _touch(engine)
     A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
+    run_hotspots()
 
 
 def run_matching() -> None:
@@ -149,6 +152,17 @@ def run_newest() -> None:
     news, told = settle(seqs, seqs, latest, fresh), np.zeros(1)
     take_newest(news, *answers_of(COUNT, np.zeros((1, 4)), news), told, told.copy(), fresh, latest, seqs)
     same(0.0, 0.0, 0.0, 0.0)
+
+
+def run_hotspots() -> None:
+    """Ranges of joins come and go, many at once and few."""
+    ids, lows = np.arange(40), np.arange(40.0)
+    for alpha in (0.0, 0.5):
+        tracker = HotspotTracker(alpha, 1.0)
+        tracker.add(ids[:39], lows[:39], lows[:39] + 1)
+        tracker.add(ids[39:], lows[39:], lows[39:] + 1)
+        tracker.remove(ids[:1])
+        tracker.take_changes()
 
 
 def run_routing() -> None:

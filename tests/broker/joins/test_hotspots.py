@@ -42,7 +42,7 @@ class HotspotMachine(FollowedMachine):
 
 
 def test_the_invariants_hold_at_every_step() -> None:
-    run_state_machine_as_test(HotspotMachine, settings=settings(max_examples=60, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(HotspotMachine, settings=settings(max_examples=30, stateful_step_count=20, deadline=None))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.02, 0.2])

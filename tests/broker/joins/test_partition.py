@@ -13,6 +13,7 @@ from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
 from hullcast.broker.joins import hotspots, ordered, partition
 from hullcast.broker.joins.ordered import LEFT, NODES, RIGHT, Ordered
 from hullcast.broker.joins.partition import LazyPartition, RefinedPartition, StabbingPartition, canonical
+from hullcast.network.wire.arrays import Floats
 from tests.broker.joins.intervals import INTERVALS, Followed, FollowedMachine, Interval, common, fewest, random_changes
 
 WAYS = (LazyPartition, RefinedPartition)
@@ -52,7 +53,7 @@ def test_the_bound_holds_at_every_step(way: type[StabbingPartition]) -> None:
         pass
 
     Machine.way = way
-    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=25, stateful_step_count=20, deadline=None))
 
 
 @every_way
@@ -149,12 +150,14 @@ def test_a_rebuild_visits_no_more_nodes_than_groups_times_the_height() -> None:
 def test_the_order_of_intervals_stays_balanced(order: str) -> None:
     n = 3_000
     ids = np.arange(n)
-    lows = {
-        "rising": ids * 1.0,
-        "falling": -1.0 * ids,
+    steps = np.arange(float(n))
+    shapes: dict[str, Floats] = {
+        "rising": steps,
+        "falling": -steps,
         "equal": np.zeros(n),
-        "inwards": np.where(ids % 2 == 0, ids, -ids) * 1.0,
-    }[order]
+        "inwards": np.where(ids % 2 == 0, steps, -steps),
+    }
+    lows = shapes[order]
     kept = Ordered()
     kept.reserve(n)
     kept.insert(ids, lows, lows + 1)
