@@ -21,6 +21,7 @@ from hullcast.broker.joins.partition import (
     RefinedPartition,
     StabbingGroups,
     canonical,
+    plain_ids,
 )
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
@@ -104,7 +105,7 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.add(ids, lows, highs)
             return
-        ids = np.require(ids, np.int64, ["C", "A", "W"])
+        ids = plain_ids(ids)
         lows, highs = lows + 0.0, highs + 0.0  # one sign of zero
         self._reserve(int(ids.max()) + 1)
         self.lows[ids], self.highs[ids] = lows, highs
@@ -127,7 +128,7 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.remove(ids)
             return
-        ids = np.require(ids, np.int64, ["C", "A", "W"])
+        ids = plain_ids(ids)
         groups = self._group_of[ids]
         hot = groups >= 0
         np.subtract.at(self._sizes, groups[hot], 1)

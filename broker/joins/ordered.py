@@ -80,16 +80,20 @@ class Ordered:
 
     def remove(self, ids: Ints) -> None:
         """Forget these."""
-        remove_many(self.keys, self.links, ids, self.node_of)
-        self.tidy()
+        if 4 * len(ids) > len(self):  # faster than one by one
+            gone = np.zeros(len(self.node_of), np.bool_)
+            gone[ids] = True
+            there = self.ids()
+            self._reload(there[~gone[there]])
+        else:
+            remove_many(self.keys, self.links, ids, self.node_of)
+            self.tidy()
 
     def tidy(self) -> None:
         """Drop dead nodes, if there are more of them than live ones."""
         root = self.links[0, LEFT]
         if self.links[root, NODES] > 2 * self.links[root, LIVE] + _SMALLEST:
-            ids = self.ids()
-            at = self.node_of[ids]
-            self.load(ids, self.keys[at, LOW], self.keys[at, HIGH])
+            self._reload(self.ids())
 
     def ranks(self, values: Floats) -> Ints:
         """How many left ends lie below each value."""
@@ -130,6 +134,10 @@ class Ordered:
         _expect(bool((self.links[self.node_of[ids], ID] == ids).all()), "O1 node_of names every node")
         lows = self.keys[self.node_of[ids], LOW]
         _expect(bool((lows[:-1] <= lows[1:]).all()), "O1 live nodes are in order")
+
+    def _reload(self, ids: Ints) -> None:
+        at = self.node_of[ids]
+        self.load(ids, self.keys[at, LOW], self.keys[at, HIGH])
 
     def _clear(self, size: int) -> None:
         if not size <= len(self.links) <= 8 * size:
