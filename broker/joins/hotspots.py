@@ -17,10 +17,11 @@ from hullcast.broker.joins.ordered import grown
 from hullcast.broker.joins.partition import (
     NO_GROUP,
     CollectedIds,
-    Groups,
     PartitionChanges,
     RefinedPartition,
+    StabbingGroups,
     canonical,
+    plain_ids,
 )
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
@@ -88,12 +89,12 @@ class HotspotTracker:
         """Ids of the intervals in no hot group."""
         return np.flatnonzero(self.group_of == SCATTERED)
 
-    def groups(self) -> Groups:
+    def groups(self) -> StabbingGroups:
         """The hot groups. Numbers stay while a group is hot."""
         if not self.alpha:
             return self._partition.groups()
         numbers = np.flatnonzero(self._sizes)
-        return Groups(numbers, self._meets[numbers, 0], self._meets[numbers, 1], self._sizes[numbers])
+        return StabbingGroups(numbers, self._meets[numbers, 0], self._meets[numbers, 1], self._sizes[numbers])
 
     def add(self, ids: Ints, lows: Floats, highs: Floats) -> None:
         """Add closed intervals under ids (small whole numbers) that are free."""
@@ -104,8 +105,8 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.add(ids, lows, highs)
             return
-        ids = np.ascontiguousarray(ids, np.int64)
-        lows, highs = np.ascontiguousarray(lows + 0.0), np.ascontiguousarray(highs + 0.0)
+        ids = plain_ids(ids)
+        lows, highs = lows + 0.0, highs + 0.0  # one sign of zero
         self._reserve(int(ids.max()) + 1)
         self.lows[ids], self.highs[ids] = lows, highs
         self._told[ids] = np.where(self._told[ids] != NO_GROUP, _AGAIN, NO_GROUP)
@@ -127,7 +128,7 @@ class HotspotTracker:
         if not self.alpha:
             self._partition.remove(ids)
             return
-        ids = np.ascontiguousarray(ids, np.int64)
+        ids = plain_ids(ids)
         groups = self._group_of[ids]
         hot = groups >= 0
         np.subtract.at(self._sizes, groups[hot], 1)

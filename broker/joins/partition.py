@@ -35,7 +35,7 @@ _SMALLEST = 16
 BULK = 0.25
 
 
-class Groups(NamedTuple):
+class StabbingGroups(NamedTuple):
     """The groups of a partition, in order of their meets."""
 
     numbers: Ints
@@ -89,10 +89,9 @@ class StabbingPartition(ABC):
         # by number of group
         self._meets = Ordered()
         self._sizes: Ints = np.zeros(_SMALLEST, np.int64)
-        self._run_of: Ints = np.full(_SMALLEST, -1, np.int64)
         self._known: Booleans = np.zeros(_SMALLEST, np.bool_)
         self._free: Ints = np.arange(_SMALLEST)[::-1].copy()
-        # runs of the last rebuild: where they begin, and their groups (-1: has vanished)
+        # runs of the last rebuild: where they begin, and their groups
         self._run_lows: Floats = np.empty(0)
         self._run_groups: Ints = np.empty(0, np.int64)
         self._tau = 0
@@ -117,21 +116,23 @@ class StabbingPartition(ABC):
         self._settle()
         return self._settled
 
-    def groups(self) -> Groups:
+    def groups(self) -> StabbingGroups:
         """All groups. Numbers stay while a group lives."""
         numbers = self._meets.ids()
         at = self._meets.node_of[numbers]
-        return Groups(numbers, self._meets.keys[at, LOW], self._meets.keys[at, HIGH], self._sizes[numbers])
+        return StabbingGroups(numbers, self._meets.keys[at, LOW], self._meets.keys[at, HIGH], self._sizes[numbers])
 
     def add(self, ids: Ints, lows: Floats, highs: Floats) -> None:
         """Add closed intervals under ids (small whole numbers) that are free."""
         if not len(ids):
             return
-        ids = np.ascontiguousarray(ids, np.int64)
-        lows, highs = np.ascontiguousarray(lows + 0.0), np.ascontiguousarray(highs + 0.0)  # one sign of zero
+        ids = plain_ids(ids)
+        lows, highs = lows + 0.0, highs + 0.0  # one sign of zero
         self._reserve(int(ids.max()) + 1, 0)
         self.lows[ids], self.highs[ids] = lows, highs
-        self._told[ids] = np.where(self._told[ids] >= 0, _AGAIN, self._told[ids])
+        told = self._told[ids]
+        if told.max() >= 0:
+            self._told[ids[told >= 0]] = _AGAIN
         bulk = len(ids) > BULK * self._size + _SMALLEST
         self._size += len(ids)
         self._enter(ids, bulk)
@@ -143,7 +144,7 @@ class StabbingPartition(ABC):
         self._reserve(0, self.group_count + len(ids))
         groups = self._meets
         groups.make_room(len(ids))
-        own = (self._sizes, self._run_of, self._free, self._figures, self._labels)
+        own = (self._sizes, self._free, self._figures, self._labels)
         _join(groups.keys, groups.links, groups.node_of, *own, ids, lows, highs, groups.scratch)
         self._keep_bound()
 
@@ -151,9 +152,9 @@ class StabbingPartition(ABC):
         """Remove the intervals with these ids, each of which is there."""
         if not len(ids):
             return
-        ids = np.ascontiguousarray(ids, np.int64)
+        ids = plain_ids(ids)
         groups = self._meets
-        own = (self._sizes, self._run_of, self._free, self._figures, self._labels, self._counted)
+        own = (self._sizes, self._free, self._figures, self._labels, self._counted)
         runs = (self._run_lows, self._run_groups)
         _leave(groups.keys, groups.links, groups.node_of, *own, *runs, self.lows, ids)
         groups.tidy()
@@ -246,7 +247,6 @@ class StabbingPartition(ABC):
             best = best[weights[best] > 0]
             keys = keys[first][best]
         numbers = np.full(tau, NO_GROUP, np.int64)
-        self._run_of[old] = -1
         _name(keys // max(tau, 1), keys % max(tau, 1), sizes, numbers, old, self._sizes, self._free, self._figures)
         self._meets.load(numbers, np.ascontiguousarray(meets[:, 0]), np.ascontiguousarray(meets[:, 1]))
         self._tau, self._figures[_LOST] = tau, 0
@@ -259,8 +259,7 @@ class StabbingPartition(ABC):
             self._told, self._counted = grown(self._told, ids, NO_GROUP), grown(self._counted, ids, False)
         before = len(self._sizes)
         if groups > before:
-            self._sizes, self._run_of = grown(self._sizes, groups, 0), grown(self._run_of, groups, -1)
-            self._known = grown(self._known, groups, False)
+            self._sizes, self._known = grown(self._sizes, groups, 0), grown(self._known, groups, False)
             count = int(self._figures[_FREE])
             free = np.empty(len(self._sizes), np.int64)
             fresh = np.arange(len(free) - 1, before - 1, -1)
@@ -330,10 +329,11 @@ class RefinedPartition(StabbingPartition):
 
     def __init__(self, epsilon: float) -> None:
         super().__init__(epsilon)
+        self.steps = 0  # nodes that rebuilds visited to find runs
         self._order = Ordered()
         self._labelled = CollectedIds()
         self._witnesses: Ints = np.empty(0, np.int64)
-        self._seen = (self._run_lows, self._run_groups.copy())  # runs as of the last `_settle`
+        self._seen = (self._run_lows, self._run_groups)  # runs as of the last `_settle`
         self._room = 16
         self._runs_changed = False
 
@@ -369,7 +369,6 @@ class RefinedPartition(StabbingPartition):
         self._labels[labelled] = _BY_RUN
         self._touched.add(labelled, len(self._labels))
         self._run_lows, self._run_groups = starts, numbers
-        self._run_of[numbers] = np.arange(len(numbers))
         self._counted[self._witnesses] = False
         self._counted[witnesses] = True
         self._witnesses = witnesses
@@ -381,7 +380,8 @@ class RefinedPartition(StabbingPartition):
             n = self._room
             starts, meets = np.empty(n), np.empty((n, 2))
             sizes, witnesses = np.empty(n, np.int64), np.empty(n, np.int64)
-            runs = find_runs(self._order.keys, self._order.links, starts, meets, sizes, witnesses)
+            runs, steps = find_runs(self._order.keys, self._order.links, starts, meets, sizes, witnesses)
+            self.steps += steps
             if runs >= 0:
                 self._room = 2 * runs + 16
                 return starts[:runs].copy(), meets[:runs], sizes[:runs].copy(), witnesses[:runs].copy()
@@ -415,7 +415,7 @@ class RefinedPartition(StabbingPartition):
             edges = np.union1d(old_lows, lows)
             other = _group_at(old_lows, old_groups, edges) != _group_at(lows, self._run_groups, edges)
             self._touched.add(self._order.between(edges, other), len(self._labels))
-            self._seen, self._runs_changed = (lows, self._run_groups.copy()), False
+            self._seen, self._runs_changed = (lows, self._run_groups), False
         ids = self._touched.take(len(self._labels))
         self._settled[ids] = self._resolved(ids)
         self._moved.add(ids, len(self._labels))
@@ -447,9 +447,15 @@ class CollectedIds:
 
 def canonical(lows: Floats, highs: Floats) -> tuple[Ints, Floats]:
     """The greedy partition, in order: the group of each interval, and the common intersection of each group."""
+    lows, highs = np.require(lows, np.float64, ["C", "A", "W"]), np.require(highs, np.float64, ["C", "A", "W"])
     order = np.argsort(lows, kind="stable")
     groups, meets = np.empty(len(lows), np.int64), np.empty((len(lows), 2))
     return groups, meets[: _greedy(lows, highs, order, groups, meets)].copy()
+
+
+def plain_ids(ids: Ints) -> Ints:
+    """The ids as kernels take them. (`np.require` alone takes several microseconds.)"""
+    return ids if ids.dtype == np.int64 and ids.flags.carray else np.require(ids, np.int64, ["C", "A", "W"])
 
 
 def _group_at(run_lows: Floats, run_groups: Ints, places: Floats) -> Ints:
@@ -484,7 +490,6 @@ def _join(
     links: Ints,
     node_of: Ints,
     sizes: Ints,
-    run_of: Ints,
     free: Ints,
     figures: Ints,
     labels: Ints,
@@ -504,7 +509,6 @@ def _join(
         else:
             figures[_FREE] -= 1
             group = free[figures[_FREE]]
-            sizes[group], run_of[group] = 0, -1
             node_of[group] = insert(keys, links, lows[i], highs[i], group, scratch)
         sizes[group] += 1
         labels[ids[i]] = group
@@ -516,7 +520,6 @@ def _leave(
     links: Ints,
     node_of: Ints,
     sizes: Ints,
-    run_of: Ints,
     free: Ints,
     figures: Ints,
     labels: Ints,
@@ -538,8 +541,6 @@ def _leave(
         sizes[group] -= 1
         if sizes[group] == 0:
             erase(keys, links, node_of[group])
-            if run_of[group] >= 0:
-                run_groups[run_of[group]] = -1
             free[figures[_FREE]] = group
             figures[_FREE] += 1
 
