@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.index.nodes import CHILD, COUNT, ENTRIES, GROUP, HEIGHT, NEXT, ROOT, X
-from hullcast.broker.joins.costs import BASIS, DEFAULTS, K_J, K_S, K_S_LOG_K_J, LOG_K_J, ONE, PLANS, Facts
+from hullcast.broker.joins.costs import (
+    BASIS,
+    DEFAULTS,
+    K_J,
+    K_J_ROOT_K_S,
+    K_S_LOG_K_J,
+    K_S_LOG_K_S,
+    LOG_K_J,
+    ONE,
+    PLANS,
+    Facts,
+)
 from hullcast.broker.joins.histogram import IntervalHistogram, piece
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
@@ -126,7 +137,7 @@ class Planner:
             self._weights = self.coefficients.weights(facts)
             for plan in range(len(PLANS)):
                 if plan not in plans:
-                    self._weights[plan] = (np.inf, 0, 0, 0, 0)
+                    self._weights[plan] = [np.inf] + [0] * (BASIS - 1)
         return self._run(arrivals, facts, NOT_KEPT)
 
     def estimates(self, arrivals: Arrivals, facts: Facts) -> Floats:
@@ -266,11 +277,12 @@ def cheapest(
         elif not np.isnan(groups[i]):
             k_j = rows[FIRST + counter_of(groups[i], counters)]
         k_s = max(values[piece(edges, n, xs[i])], 0.0)
-        log_k_j = np.log2(1.0 + k_j)
+        log_k_j, log_k_s, root_k_s = np.log2(1.0 + k_j), np.log2(1.0 + k_s), np.sqrt(k_s)
         best, least = 0, np.inf
         for plan in range(plans):
-            cost = weights[plan, ONE] + weights[plan, K_J] * k_j + weights[plan, LOG_K_J] * log_k_j
-            cost += (weights[plan, K_S] + weights[plan, K_S_LOG_K_J] * log_k_j) * k_s
+            cost = weights[plan, ONE] + weights[plan, LOG_K_J] * log_k_j
+            cost += (weights[plan, K_J] + weights[plan, K_J_ROOT_K_S] * root_k_s) * k_j
+            cost += (weights[plan, K_S_LOG_K_S] * log_k_s + weights[plan, K_S_LOG_K_J] * log_k_j) * k_s
             if cost < least:
                 best, least = plan, cost
         chosen[i] = best

@@ -101,8 +101,8 @@ def test_a_file_that_is_not_right_is_refused_with_a_reason(change: dict[str, obj
 @pytest.mark.parametrize("bad", [-1, "3", None, True, float("nan"), float("inf")])
 def test_a_coefficient_is_a_number_of_nanoseconds(bad: object) -> None:
     content = json.loads(DEFAULTS.to_json())
-    content["plans"]["Hotspot"]["take in such a range"] = bad
-    with pytest.raises(ValueError, match=r"Hotspot, 'take in such a range': .* is not a number of nanoseconds"):
+    content["plans"]["Hotspot"]["sort such a range"] = bad
+    with pytest.raises(ValueError, match=r"Hotspot, 'sort such a range': .* is not a number of nanoseconds"):
         Coefficients.from_json(json.dumps(content))
 
 
