@@ -5,10 +5,11 @@ arriving x (k_s), and of hot groups. Ours differ where our structures do. A hot 
 sqrt(its ranges), but an envelope: two step functions, searched in log(their pieces). A joining row is looked up
 in a k-d tree, which cuts off the ranges that do not hold x and stops at the first hit: what was measured follows
 sqrt(k_s), not sqrt(ranges). x-intervals lie in a k-d tree too, not in a priority search tree: sqrt(ranges), not log;
-those found are sorted and united, k_s log k_s, before they are looked up.
+those found are sorted and united, k_s log k_s, before they are looked up. And JoinFirst-S looks at every range, but
+looks only those up that hold x.
 
     JoinFirst-E   log rows + k_j log ranges + k_j sqrt(k_s)
-    JoinFirst-S   log rows + k_j + ranges + ranges log k_j
+    JoinFirst-S   log rows + k_j + ranges + k_s log k_j
     SelectFirst   log rows + sqrt(ranges) + k_s log k_s + k_s log k_j
     Hotspot       log rows + groups log(pieces of a group) + groups log k_j
                   + sqrt(cold) + (share of cold) (k_s log k_s + k_s log k_j)
@@ -80,7 +81,7 @@ MODELS: Mapping[str, tuple[Term, ...]] = {
         _SEEK,
         Term("list a joining row", lambda facts: 1.0, K_J),
         Term("look at a range", lambda facts: facts.ranges, ONE),
-        Term("look it up in the list", lambda facts: facts.ranges, LOG_K_J),
+        Term("look it up in the list", lambda facts: 1.0, K_S_LOG_K_J),
     ),
     "SelectFirst": (
         _SEEK,
@@ -161,7 +162,7 @@ def per_row(k_j: Floats, k_s: Floats) -> Floats:
     return np.array([np.ones(len(k_j)), k_j, log_k_j, k_s * np.log2(1 + k_s), k_s * log_k_j, k_j * np.sqrt(k_s)])
 
 
-class Measured(NamedTuple):
+class PlanRun(NamedTuple):
     """A run of one plan over rows that all have about the same k_j and k_s."""
 
     plan: int
@@ -178,7 +179,7 @@ class Fit(NamedTuple):
     off: tuple[float, ...]
 
 
-def fit(runs: list[Measured], machine: Mapping[str, str], before: Coefficients) -> Fit:
+def fit(runs: list[PlanRun], machine: Mapping[str, str], before: Coefficients) -> Fit:
     """Least squares over measured runs, no coefficient below 0. A plan without a run keeps what it had.
 
     Errors count relative to what was measured: a plan is chosen by comparing costs of a microsecond as often as
@@ -221,7 +222,7 @@ def least_squares(design: Floats, wanted: Floats) -> Floats:
     return best
 
 
-#: Measured by `hullcast calibrate` on a virtual machine with two cores; how costs compare is alike on most machines.
+#: PlanRun by `hullcast calibrate` on a virtual machine with two cores; how costs compare is alike on most machines.
 DEFAULTS = Coefficients(
     (
         (12.0, 50.0, 35.0),

@@ -169,10 +169,10 @@ class Planner:
         rows = lately[SUMS:].sum()
         facts: dict[str, object] = {
             "chosen": dict(zip(PLANS, ever[SUMS:].astype(np.int64).tolist(), strict=True)),
-            "chosen_lately": dict(zip(PLANS, (lately[SUMS:] / max(1.0, rows)).tolist(), strict=True)),
+            "chosen lately": dict(zip(PLANS, (lately[SUMS:] / max(1.0, rows)).tolist(), strict=True)),
         }
         if rows:
-            facts["joining_rows"], facts["ranges_holding_x"] = (lately[:SUMS] / rows).tolist()
+            facts["joining rows"], facts["ranges that hold x"] = (lately[:SUMS] / rows).tolist()
         return facts
 
     def check(self) -> None:

@@ -250,7 +250,7 @@ class Channel(ABC):
         )
 
     def facts(self) -> dict[str, object]:
-        """What `hullcast explain` shows of this kind of channel, besides what it shows of all: under these names."""
+        """What `hullcast explain` shows of this kind of channel, besides what it shows of all."""
         return {}
 
     def memory_bytes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,10 +12,21 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from hullcast.broker.joins.costs import DEFAULTS, MODELS, PLANS, Facts, Measured, fit
+from hullcast.broker.joins.costs import (
+    DEFAULTS,
+    JOIN_FIRST_E,
+    JOIN_FIRST_S,
+    MODELS,
+    PLANS,
+    SELECT_FIRST,
+    Facts,
+    PlanRun,
+    fit,
+)
 from hullcast.broker.joins.histogram import IntervalHistogram
-from hullcast.broker.joins.join_first import JoinFirst
-from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
+from hullcast.broker.joins.plan import Arrivals, Plan
+from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.server.calibration import store_coefficients, stored_coefficients, this_machine
 from hullcast.broker.tables.store import Updates
@@ -23,12 +35,11 @@ from hullcast.network.wire.errors import BadDirectory
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import Console
 
     from hullcast.broker.joins.costs import Coefficients, Fit
-    from hullcast.broker.joins.plan import Plan
     from hullcast.network.wire.arrays import Floats
 
 #: How long one measurement runs, at least, and how often it is made: the quickest counts.
@@ -42,7 +53,7 @@ SPACE = 10_000.0
 POINTS = ((1, 1000), (1000, 1), (1000, 1000), (1000, 20_000))
 
 
-class Workload(NamedTuple):
+class JoinLoad(NamedTuple):
     """What the plans are run on."""
 
     rows: int
@@ -52,13 +63,13 @@ class Workload(NamedTuple):
 
 
 WORKLOADS = (
-    Workload(5_000, 1_000, 10, 0.0),
-    Workload(50_000, 10_000, 30, 0.1),
-    Workload(20_000, 10_000, 200, 0.5),
-    Workload(100_000, 50_000, 60, 0.02),
-    Workload(100_000, 100_000, 30, 0.2),
+    JoinLoad(5_000, 1_000, 10, 0.0),
+    JoinLoad(50_000, 10_000, 30, 0.1),
+    JoinLoad(20_000, 10_000, 200, 0.5),
+    JoinLoad(100_000, 50_000, 60, 0.02),
+    JoinLoad(100_000, 100_000, 30, 0.2),
 )
-QUICK = (Workload(2_000, 500, 5, 0.0), Workload(4_000, 2_000, 20, 0.2), Workload(10_000, 5_000, 60, 0.05))
+QUICK = (JoinLoad(2_000, 500, 5, 0.0), JoinLoad(4_000, 2_000, 20, 0.2), JoinLoad(10_000, 5_000, 60, 0.05))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,10 +106,22 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+#: How to make each plan.
+PLANS_MEASURED: dict[int, Callable[[], Plan]] = {
+    JOIN_FIRST_E: JoinFirst,
+    JOIN_FIRST_S: JoinFirstEach,
+    SELECT_FIRST: SelectFirst,
+}
+
+
+def _known(plan: Plan, workload: JoinLoad) -> Facts:
+    return Facts(rows=workload.rows, ranges=workload.ranges)
+
+
 # --- measuring -----------------------------------------------------------------------------------------------------
 
 
-def measured(workloads: tuple[Workload, ...], *, quick: bool, tick: Callable[[str], None]) -> Iterator[Measured]:
+def measured(workloads: tuple[JoinLoad, ...], *, quick: bool, tick: Callable[[str], None]) -> Iterator[PlanRun]:
     """Runs of all plans on all workloads."""
     for number, workload in enumerate(workloads):
         tick(f"{workload.rows:,} rows, {workload.ranges:,} ranges in {workload.groups} groups")
@@ -111,14 +134,14 @@ def measured(workloads: tuple[Workload, ...], *, quick: bool, tick: Callable[[st
         for plan, make in PLANS_MEASURED.items():
             one = make()
             one.add(np.arange(len(rectangles)), rectangles)
-            facts = _known(one, workload, rectangles)
+            facts = _known(one, workload)
             for kind, k_j in enumerate(joining):
                 values = np.resize(_values(workload.rows, kind, k_j), ARRIVALS)
-                for x in (0.0, 0.25 * SPACE, 0.5 * SPACE):  # few, some and most ranges hold it
-                    xs = x + np.linspace(-0.01, 0.01, ARRIVALS) * SPACE
+                for x in (0.0, 0.12, 0.25, 0.4):  # few to many ranges hold it
+                    xs = (x + np.linspace(-0.01, 0.01, ARRIVALS)) * SPACE
                     arrivals = Arrivals(values, np.zeros(ARRIVALS), xs)
                     spent = _time(one, tree, arrivals, QUICK_RUN_S if quick else RUN_S)
-                    yield Measured(plan, facts, float(k_j), float(ranges.exact(xs).mean()), spent)
+                    yield PlanRun(plan, facts, float(k_j), float(ranges.exact(xs).mean()), spent)
 
 
 def _tree(rows: int, joining: tuple[int, ...], rng: np.random.Generator) -> Floats:
@@ -137,7 +160,7 @@ def _values(rows: int, kind: int, many: int) -> Floats:
     return np.arange(max(1.0, min(ARRIVALS, rows // (4 * many)))) + 1000 * kind
 
 
-def _rectangles(workload: Workload, rng: np.random.Generator) -> Floats:
+def _rectangles(workload: JoinLoad, rng: np.random.Generator) -> Floats:
     """x-intervals around the middle, y-intervals around the points of groups, or anywhere."""
     n = workload.ranges
     x, x_half = rng.normal(SPACE / 2, SPACE / 8, n), np.abs(rng.normal(SPACE / 10, SPACE / 20, n))
@@ -169,7 +192,7 @@ def _time(plan: Plan, tree: Floats, arrivals: Arrivals, least_s: float) -> float
 # --- showing -------------------------------------------------------------------------------------------------------
 
 
-def _facts(found: Fit, before: Coefficients, runs: list[Measured], stored: Path | None) -> dict[str, object]:
+def _facts(found: Fit, before: Coefficients, runs: list[PlanRun], stored: Path | None) -> dict[str, object]:
     return {
         **json.loads(found.coefficients.to_json()),
         "off": {plan: None if np.isnan(off) else off for plan, off in zip(PLANS, found.off, strict=True)},
@@ -179,7 +202,7 @@ def _facts(found: Fit, before: Coefficients, runs: list[Measured], stored: Path 
     }
 
 
-def _show(found: Fit, before: Coefficients, runs: list[Measured], stored: Path | None, console: Console) -> None:
+def _show(found: Fit, before: Coefficients, runs: list[PlanRun], stored: Path | None, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, title=f"nanoseconds, fitted to {len(runs)} runs", title_justify="left")
     for name in ("plan", "per", "before", "now", "predictions off by"):
         table.add_column(name, justify="left" if name in ("plan", "per") else "right")
@@ -212,10 +235,3 @@ def _show(found: Fit, before: Coefficients, runs: list[Measured], stored: Path |
     else:
         text = f"stored in {stored}; the server reads it at its next start (one that runs now goes on as before)"
     console.print(text, markup=False, soft_wrap=True)
-
-
-PLANS_MEASURED: dict[int, Callable[[], Plan]] = {0: JoinFirst}
-
-
-def _known(plan: Plan, workload: Workload, rectangles: Floats) -> Facts:
-    return Facts(rows=workload.rows, ranges=len(rectangles))

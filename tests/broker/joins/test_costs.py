@@ -15,7 +15,7 @@ from hullcast.broker.joins.costs import (
     PLANS,
     Coefficients,
     Facts,
-    Measured,
+    PlanRun,
     fit,
     least_squares,
     per_row,
@@ -52,7 +52,7 @@ def test_a_fit_finds_the_coefficients_that_made_the_runs(seed: int) -> None:
         facts = Facts(rows, ranges, groups, groups * int(rng.integers(1, 500)), int(ranges * rng.uniform()))
         k_j, k_s = float(10 ** rng.uniform(0, 4)), float(10 ** rng.uniform(0, 4))
         costs = true.costs(facts, np.array([k_j]), np.array([k_s]))[:, 0]
-        runs += [Measured(plan, facts, k_j, k_s, float(costs[plan])) for plan in range(len(PLANS))]
+        runs += [PlanRun(plan, facts, k_j, k_s, float(costs[plan])) for plan in range(len(PLANS))]
     found = fit(runs, {"cores": "2"}, DEFAULTS)
     assert all(
         np.allclose(one, other, rtol=1e-4) for one, other in zip(found.coefficients.values, true.values, strict=True)
@@ -62,7 +62,7 @@ def test_a_fit_finds_the_coefficients_that_made_the_runs(seed: int) -> None:
 
 
 def test_a_plan_that_was_not_measured_keeps_its_coefficients() -> None:
-    found = fit([Measured(0, MANY, 1, 1, 100.0)], {}, DEFAULTS)
+    found = fit([PlanRun(0, MANY, 1, 1, 100.0)], {}, DEFAULTS)
     assert found.coefficients.values[1:] == DEFAULTS.values[1:]
     assert found.coefficients.values[0] != DEFAULTS.values[0]
 

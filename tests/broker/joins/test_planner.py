@@ -140,5 +140,5 @@ def test_it_says_how_often_each_plan_was_chosen_and_what_was_expected() -> None:
         planner.choose(tree, equality(np.zeros(9000), np.full(9000, 5.0)), facts_of(1))
     told = planner.describe()
     assert told["chosen"] == dict.fromkeys(PLANS, 0) | {"SelectFirst": 27_000}
-    assert told["chosen_lately"] == dict.fromkeys(PLANS, 0.0) | {"SelectFirst": 1.0}
-    assert (told["joining_rows"], told["ranges_holding_x"]) == (pytest.approx(3000), pytest.approx(1))
+    assert told["chosen lately"] == dict.fromkeys(PLANS, 0.0) | {"SelectFirst": 1.0}
+    assert (told["joining rows"], told["ranges that hold x"]) == (pytest.approx(3000), pytest.approx(1))
