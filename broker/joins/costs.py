@@ -5,21 +5,22 @@ arriving x (k_s), and of hot groups. Ours differ where our structures do. A hot 
 sqrt(its ranges), but an envelope: two step functions, searched in log(their pieces). A joining row is looked up
 in a k-d tree, which cuts off the ranges that do not hold x and stops at the first hit: what was measured follows
 sqrt(k_s), not sqrt(ranges). x-intervals lie in a k-d tree too, not in a priority search tree: sqrt(ranges), not log;
-those found are sorted and united, k_s log k_s, before they are looked up. And JoinFirst-S looks at every range, but
-looks only those up that hold x.
+those found are sorted and united before they are looked up (up to some thousands that takes about as long for
+each). JoinFirst-S looks at every range, but looks only those up that hold x; Hotspot only groups that have such ranges,
+which are no more than k_s: min(groups, k_s), here without a kink, groups k_s / (groups + k_s).
 
     JoinFirst-E   log rows + k_j log ranges + k_j sqrt(k_s)
     JoinFirst-S   log rows + k_j + ranges + k_s log k_j
-    SelectFirst   log rows + sqrt(ranges) + k_s log k_s + k_s log k_j
-    Hotspot       log rows + groups log(pieces of a group) + groups log k_j
-                  + sqrt(cold) + (share of cold) (k_s log k_s + k_s log k_j)
+    SelectFirst   log rows + sqrt(ranges) + k_s + k_s log k_j
+    Hotspot       log rows + groups log(pieces of a group) + min(groups, k_s) log k_j
+                  + sqrt(cold) + (share of cold) (k_s + k_s log k_j)
 
 with a coefficient each, in nanoseconds; "cold" are the ranges in no hot group, and of those that hold x as large a
 share is taken to be cold as of all. Logarithms are to base 2, of one more than the number. What a plan finds is not
 counted: making the result rows costs the same for all.
 
-Each term is a factor known per batch times one of six numbers known per row: 1, k_j, log k_j, k_s log k_s,
-k_s log k_j and k_j sqrt(k_s). So a plan's cost for a row is six multiplications (`weights`).
+Each term is a factor known per batch times one of six numbers known per row: 1, k_j, k_j sqrt(k_s), k_s,
+k_s log k_j and min(groups, k_s) log k_j. So a plan's cost for a row is six multiplications (`weights`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 #: What is known per row, and multiplied with a factor.
-ONE, K_J, LOG_K_J, K_S_LOG_K_S, K_S_LOG_K_J, K_J_ROOT_K_S = range(6)
+ONE, K_J, K_J_ROOT_K_S, K_S, K_S_LOG_K_J, GROUPS_LOG_K_J = range(6)
 BASIS = 6
 
 
@@ -86,7 +87,7 @@ MODELS: Mapping[str, tuple[Term, ...]] = {
     "SelectFirst": (
         _SEEK,
         Term("find the ranges that hold x", lambda facts: sqrt(facts.ranges), ONE),
-        Term("sort such a range", lambda facts: 1.0, K_S_LOG_K_S),
+        Term("sort such a range", lambda facts: 1.0, K_S),
         Term("look it up among joining rows", lambda facts: 1.0, K_S_LOG_K_J),
     ),
     "Hotspot": (
@@ -94,9 +95,9 @@ MODELS: Mapping[str, tuple[Term, ...]] = {
         Term(
             "look up x in a hot group", lambda facts: facts.groups * log2(2 + facts.pieces / max(1, facts.groups)), ONE
         ),
-        Term("look up a hot group among joining rows", lambda facts: facts.groups, LOG_K_J),
+        Term("look up a hot group among joining rows", lambda facts: 1.0, GROUPS_LOG_K_J),
         Term("find cold ranges that hold x", lambda facts: sqrt(facts.cold), ONE),
-        Term("sort such a range", _cold_share, K_S_LOG_K_S),
+        Term("sort such a range", _cold_share, K_S),
         Term("look it up among joining rows", _cold_share, K_S_LOG_K_J),
     ),
 }
@@ -121,7 +122,7 @@ class Coefficients:
 
     def costs(self, facts: Facts, k_j: Floats, k_s: Floats) -> Floats:
         """(plan, row): nanoseconds that each plan is expected to take for each row."""
-        costs: Floats = self.weights(facts) @ per_row(k_j, k_s)
+        costs: Floats = self.weights(facts) @ per_row(k_j, k_s, facts.groups)
         return costs
 
     def to_json(self) -> str:
@@ -156,10 +157,10 @@ def _coefficient(terms: object, plan: str, name: str) -> float:
     return float(value)
 
 
-def per_row(k_j: Floats, k_s: Floats) -> Floats:
+def per_row(k_j: Floats, k_s: Floats, groups: Floats | float) -> Floats:
     """(BASIS, row): the numbers that costs depend on."""
-    log_k_j = np.log2(1 + k_j)
-    return np.array([np.ones(len(k_j)), k_j, log_k_j, k_s * np.log2(1 + k_s), k_s * log_k_j, k_j * np.sqrt(k_s)])
+    log_k_j, reached = np.log2(1 + k_j), groups * k_s / np.maximum(groups + k_s, 1)
+    return np.array([np.ones(len(k_j)), k_j, k_j * np.sqrt(k_s), k_s, k_s * log_k_j, reached * log_k_j])
 
 
 class PlanRun(NamedTuple):
@@ -192,7 +193,7 @@ def fit(runs: list[PlanRun], machine: Mapping[str, str], before: Coefficients) -
             values.append(before.values[plan])
             off.append(np.nan)
             continue
-        rows = per_row(np.array([run.k_j for run in mine]), np.array([run.k_s for run in mine]))
+        rows = per_row(*np.array([(run.k_j, run.k_s, run.facts.groups) for run in mine]).T)
         design = np.array([[term.factor(run.facts) for term in terms] for run in mine])
         design *= rows[[term.per_row for term in terms]].T
         measured = np.array([run.nanoseconds for run in mine])
@@ -225,10 +226,10 @@ def least_squares(design: Floats, wanted: Floats) -> Floats:
 #: PlanRun by `hullcast calibrate` on a virtual machine with two cores; how costs compare is alike on most machines.
 DEFAULTS = Coefficients(
     (
-        (12.0, 50.0, 35.0),
-        (12.0, 5.0, 1.0, 2.0),
-        (12.0, 2.0, 5.0, 4.0),
-        (12.0, 5.0, 8.0, 2.0, 5.0, 4.0),
+        (14.7, 9.7, 28.9),
+        (19.5, 15.3, 0.44, 3.2),
+        (21.8, 0.0, 40.0, 2.0),
+        (12.3, 1.8, 15.0, 1.1, 45.0, 1.6),
     ),
     {},
 )

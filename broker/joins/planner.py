@@ -16,11 +16,11 @@ from hullcast.broker.index.nodes import CHILD, COUNT, ENTRIES, GROUP, HEIGHT, NE
 from hullcast.broker.joins.costs import (
     BASIS,
     DEFAULTS,
+    GROUPS_LOG_K_J,
     K_J,
     K_J_ROOT_K_S,
+    K_S,
     K_S_LOG_K_J,
-    K_S_LOG_K_S,
-    LOG_K_J,
     ONE,
     PLANS,
     Facts,
@@ -158,6 +158,7 @@ class Planner:
             self._rows.rows,
             facts.y_low,
             facts.y_high,
+            float(facts.groups),
             self._weights,
             self._tally,
             seen,
@@ -263,6 +264,7 @@ def cheapest(
     rows: Floats,
     y_low: float,
     y_high: float,
+    hot: float,
     weights: Floats,
     tally: Floats,
     seen: Floats,
@@ -277,12 +279,12 @@ def cheapest(
         elif not np.isnan(groups[i]):
             k_j = rows[FIRST + counter_of(groups[i], counters)]
         k_s = max(values[piece(edges, n, xs[i])], 0.0)
-        log_k_j, log_k_s, root_k_s = np.log2(1.0 + k_j), np.log2(1.0 + k_s), np.sqrt(k_s)
+        log_k_j, root_k_s, reached = np.log2(1.0 + k_j), np.sqrt(k_s), hot * k_s / max(hot + k_s, 1.0)
         best, least = 0, np.inf
         for plan in range(plans):
-            cost = weights[plan, ONE] + weights[plan, LOG_K_J] * log_k_j
+            cost = weights[plan, ONE] + weights[plan, GROUPS_LOG_K_J] * reached * log_k_j
             cost += (weights[plan, K_J] + weights[plan, K_J_ROOT_K_S] * root_k_s) * k_j
-            cost += (weights[plan, K_S_LOG_K_S] * log_k_s + weights[plan, K_S_LOG_K_J] * log_k_j) * k_s
+            cost += (weights[plan, K_S] + weights[plan, K_S_LOG_K_J] * log_k_j) * k_s
             if cost < least:
                 best, least = plan, cost
         chosen[i] = best

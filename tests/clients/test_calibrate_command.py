@@ -52,7 +52,7 @@ def test_as_json_without_a_directory(capsys: pytest.CaptureFixture[str]) -> None
     assert told["stored"] is None
     assert Coefficients.from_json(text).to_json()
     assert set(told["off"]) == set(told["before"]) == set(MODELS)
-    assert told["measured"] == len(MODELS) * len(TINY) * 2 * 4
+    assert told["measured"] == len(MODELS) * len(TINY) * 2 * len(calibrate.WHERE)
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

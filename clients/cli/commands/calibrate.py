@@ -47,6 +47,8 @@ RUN_S, QUICK_RUN_S, ROUNDS = 0.004, 0.001, 3
 #: Joining rows of the rows that arrive; how many there are of each.
 JOINING, QUICK_JOINING = (1, 30, 1000), (1, 100)
 ARRIVALS = 64
+#: Where they lie, of SPACE: no range holds x, or a few, up to a seventh of them.
+WHERE = (-0.2, 0.0, 0.06, 0.12, 0.25)
 #: Where x and y lie.
 SPACE = 10_000.0
 #: Shown as examples: joining rows, and ranges that hold x.
@@ -137,7 +139,7 @@ def measured(workloads: tuple[JoinLoad, ...], *, quick: bool, tick: Callable[[st
             facts = _known(one, workload)
             for kind, k_j in enumerate(joining):
                 values = np.resize(_values(workload.rows, kind, k_j), ARRIVALS)
-                for x in (0.0, 0.12, 0.25, 0.4):  # few to many ranges hold it
+                for x in WHERE:
                     xs = (x + np.linspace(-0.01, 0.01, ARRIVALS)) * SPACE
                     arrivals = Arrivals(values, np.zeros(ARRIVALS), xs)
                     spent = _time(one, tree, arrivals, QUICK_RUN_S if quick else RUN_S)
@@ -161,17 +163,16 @@ def _values(rows: int, kind: int, many: int) -> Floats:
 
 
 def _rectangles(workload: JoinLoad, rng: np.random.Generator) -> Floats:
-    """x-intervals around the middle, y-intervals around the points of groups, or anywhere."""
+    """x-intervals around the middle; y-intervals around the points of groups, or in a fifth of y that has no group."""
     n = workload.ranges
     x, x_half = rng.normal(SPACE / 2, SPACE / 8, n), np.abs(rng.normal(SPACE / 10, SPACE / 20, n))
-    points = (np.arange(workload.groups) + 0.5) * SPACE / workload.groups
-    half = SPACE / workload.groups / 4
-    low, high = rng.uniform(0, half, n), rng.uniform(0, half, n)
-    y = np.where(rng.uniform(size=n) < workload.scattered, rng.uniform(0, SPACE, n), rng.choice(points, n))
-    scattered = ~np.isin(y, points)
-    low[scattered] /= 100
-    high[scattered] /= 100
-    return np.stack((x - x_half, x + x_half, y - low, y + high), axis=1)
+    apart = 0.8 * SPACE / workload.groups
+    below, above = rng.uniform(0, apart / 4, (2, n))
+    y = (rng.integers(workload.groups, size=n) + 0.5) * apart
+    cold = np.arange(n) < workload.scattered * n
+    y[cold] = rng.uniform(0.8 * SPACE, SPACE, cold.sum())
+    below[cold], above[cold] = rng.uniform(0, 0.001 * SPACE, (2, int(cold.sum())))
+    return np.stack((x - x_half, x + x_half, y - below, y + above), axis=1)
 
 
 def _time(plan: Plan, tree: Floats, arrivals: Arrivals, least_s: float) -> float:

@@ -21,14 +21,14 @@ from hullcast.broker.joins.costs import (
     per_row,
 )
 
-MANY = Facts(rows=100_000, ranges=100_000, groups=30, pieces=30_000, cold=10_000)
+MANY = Facts(rows=100_000, ranges=100_000, groups=30, pieces=30_000, cold=2_000)
 
 
 def test_a_cost_is_the_sum_of_its_terms() -> None:
     costs = DEFAULTS.costs(MANY, np.array([0.0, 7.0]), np.array([3.0, 100.0]))
     for plan, terms in enumerate(MODELS.values()):
         factors = np.array([term.factor(MANY) for term in terms])
-        numbers = per_row(np.array([0.0, 7.0]), np.array([3.0, 100.0]))[[term.per_row for term in terms]]
+        numbers = per_row(np.array([0.0, 7.0]), np.array([3.0, 100.0]), MANY.groups)[[term.per_row for term in terms]]
         assert np.allclose(costs[plan], (np.array(DEFAULTS.values[plan]) * factors) @ numbers)
 
 
