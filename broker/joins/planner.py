@@ -31,7 +31,7 @@ from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
     from hullcast.broker.joins.costs import Coefficients
     from hullcast.broker.joins.plan import Arrivals
@@ -123,7 +123,7 @@ class Planner:
         self._ranges = IntervalHistogram(RANGE_BUCKETS)
         self._rows = RowCounts(band=band)
         self._known = NOTHING_KNOWN  # as of when the rest was derived
-        self._plans: Collection[int] = ()
+        self._plans: tuple[int, ...] = ()
         self._weights: Floats = np.zeros((len(PLANS), BASIS))
         self._steps = self._ranges.steps
         self._plain, self._regret = 0, np.inf  # a plan, and what it costs more than any other, at most
@@ -141,23 +141,23 @@ class Planner:
         self._ranges.remove(rectangles[:, 0], rectangles[:, 1])
         self._known = NOTHING_KNOWN
 
-    def choose(self, tree: Floats, arrivals: Arrivals, facts: Facts, plans: Collection[int] = ALL) -> Ints:
+    def choose(self, tree: Floats, arrivals: Arrivals, facts: Facts, plans: Iterable[int] = ALL) -> Ints:
         """The cheapest plan (its place in costs.PLANS) for each arrival, of those there are. Not to be changed."""
-        known, n = self._known, len(arrivals.xs)
+        known, n, available = self._known, len(arrivals.xs), tuple(plans)
         slack = RECOUNT_LEAST + (known.rows >> 2)
         if (
             not known.rows - slack <= facts.rows <= known.rows + slack
             or facts.changed > known.changed + slack
             or facts.groups != known.groups
-            or plans is not self._plans
+            or available != self._plans
         ):
-            self._learn(tree, facts, plans)
+            self._learn(tree, facts, available)
         if n * self._regret <= CALL_NS:
             self._plainly += n
             return self._same[:n] if n <= len(self._same) else np.full(n, self._plain)
         return self._run(arrivals, facts, NOT_KEPT)
 
-    def _learn(self, tree: Floats, facts: Facts, plans: Collection[int]) -> None:
+    def _learn(self, tree: Floats, facts: Facts, plans: tuple[int, ...]) -> None:
         """Derive what costs depend on."""
         self._count()
         self._rows.refresh(tree, facts.changed)

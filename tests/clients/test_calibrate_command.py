@@ -21,6 +21,7 @@ TINY = (calibrate.JoinLoad(600, 100, 5, 0.0), calibrate.JoinLoad(900, 200, 10, 0
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "QUICK", TINY)
     monkeypatch.setattr(calibrate, "QUICK_RUN_S", 0.0001)
+    monkeypatch.setenv("COLUMNS", "120")
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:

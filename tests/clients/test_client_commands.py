@@ -394,7 +394,8 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
     plans = {"JoinFirst-E": 10, "JoinFirst-S": 0, "SelectFirst": 90, "Hotspot": 0}
     lately = {"JoinFirst-E": 0.25, "JoinFirst-S": 0.0, "SelectFirst": 0.75, "Hotspot": 0.0}
     chosen = {"chosen": plans, "chosen lately": lately, "joining rows": 1200.04, "ranges that hold x": 2.5}
-    known: dict[str, object] = {"ranges": 5000, "wanted by": 100_000, "left": side | chosen, "right": side}
+    left = side | chosen | {"looked at one by one": 1}
+    known: dict[str, object] = {"ranges": 5000, "wanted by": 100_000, "left": left, "right": side}
     facts = {
         "tables": ["SUPPLY", "DEMAND"], "rows": [1, 2], "answer": ["ID"], "seq": 3, "never": False, "ranges": [],
         "low": [], "high": [], "partitions": [], "form": "places", "channel": "C", "kind": "JOIN", "channel_open": True,
@@ -407,6 +408,7 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
         "not made",
         "new SUPPLY: the ranges form 40 groups that share a place; 1 of them are hotspots (large enough to be looked "
         "up as one) and hold 87% of the ranges",
+        "plans, SUPPLY: for 1 row all ranges were looked at, one by one: there were few",
         "plans, SUPPLY: lately SelectFirst 75% (90 in all), JoinFirst-E 25% (10 in all)",
         "estimates: a row that arrives in SUPPLY joins about 1,200.0 rows, and about 2.5 ranges let it pass",
         "new DEMAND: the ranges form 40 groups that share a place; 1 of them are hotspots (large enough to be looked "

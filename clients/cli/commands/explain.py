@@ -111,20 +111,26 @@ def _side(known: dict[str, Any], table: str) -> list[tuple[str, str]]:
                 "ranges",
             )
         )
+    one_by_one = known.get("looked at one by one", 0)
+    if one_by_one:
+        rows = _many(one_by_one, "row")
+        lines.append((f"plans, {table}", f"for {rows} all ranges were looked at, one by one: there were few"))
     lately = {plan: share for plan, share in known.get("chosen lately", {}).items() if share}
-    if not lately:
+    if not lately and not one_by_one:
         lines.append((f"plans, {table}", "none was chosen yet: no row has arrived since the channel was opened"))
+    if not lately:
         return lines
     most = sorted(lately, key=lambda plan: -lately[plan])
     shares = ", ".join(f"{plan} {lately[plan]:.0%} ({known['chosen'][plan]:,} in all)" for plan in most)
     lines.append((f"plans, {table}", f"lately {shares}"))
-    lines.append(
-        (
-            "estimates",
-            f"a row that arrives in {table} joins about {known['joining rows']:,.1f} rows, and about "
-            f"{known['ranges that hold x']:,.1f} ranges let it pass",
+    if "joining rows" in known:
+        lines.append(
+            (
+                "estimates",
+                f"a row that arrives in {table} joins about {known['joining rows']:,.1f} rows, and about "
+                f"{known['ranges that hold x']:,.1f} ranges let it pass",
+            )
         )
-    )
     return lines
 
 
