@@ -226,10 +226,10 @@ def least_squares(design: Floats, wanted: Floats) -> Floats:
 #: PlanRun by `hullcast calibrate` on a virtual machine with two cores; how costs compare is alike on most machines.
 DEFAULTS = Coefficients(
     (
-        (14.7, 9.7, 28.9),
-        (19.5, 15.3, 0.44, 3.2),
-        (21.8, 0.0, 40.0, 2.0),
-        (12.3, 1.8, 15.0, 1.1, 45.0, 1.6),
+        (15.4, 8.8, 27.8),
+        (20.0, 14.8, 0.41, 2.8),
+        (20.1, 0.0, 39.0, 1.9),
+        (12.9, 1.7, 13.3, 1.0, 37.0, 1.8),
     ),
     {},
 )

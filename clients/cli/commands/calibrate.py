@@ -14,6 +14,7 @@ from rich.table import Table
 
 from hullcast.broker.joins.costs import (
     DEFAULTS,
+    HOTSPOT,
     JOIN_FIRST_E,
     JOIN_FIRST_S,
     MODELS,
@@ -27,6 +28,7 @@ from hullcast.broker.joins.histogram import IntervalHistogram
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.plan import Arrivals, Plan
 from hullcast.broker.joins.select_first import SelectFirst
+from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.server.calibration import store_coefficients, stored_coefficients, this_machine
 from hullcast.broker.tables.store import Updates
@@ -113,11 +115,15 @@ PLANS_MEASURED: dict[int, Callable[[], Plan]] = {
     JOIN_FIRST_E: JoinFirst,
     JOIN_FIRST_S: JoinFirstEach,
     SELECT_FIRST: SelectFirst,
+    HOTSPOT: Hotspot,
 }
 
 
 def _known(plan: Plan, workload: JoinLoad) -> Facts:
-    return Facts(rows=workload.rows, ranges=workload.ranges)
+    facts = Facts(rows=workload.rows, ranges=workload.ranges)
+    if isinstance(plan, Hotspot):
+        return facts._replace(groups=plan.hot_groups, pieces=plan.pieces, cold=plan.cold)
+    return facts
 
 
 # --- measuring -----------------------------------------------------------------------------------------------------
