@@ -25,8 +25,10 @@ from numba.core.dispatcher import Dispatcher
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.index.a2b import A2BTree
+from hullcast.broker.joins.costs import Facts
 from hullcast.broker.joins.join_first import JoinFirst
 from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, Layout, StandingJoins
@@ -115,6 +117,7 @@ def run_everything() -> None:
         for subscriptions in many:
             subscriptions.close()
     run_standing_joins()
+    run_planner()
     run_newest()
     run_routing()
 
@@ -127,6 +130,7 @@ def run_trees() -> None:
     _touch(engine)
     A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
     run_standing_joins()
+    run_planner()
 
 
 def run_matching() -> None:
@@ -162,6 +166,17 @@ def run_standing_joins() -> None:
         plan.spans(tree, row)
     joins.remove(points[:1])
     joins.partners(0, tree, row, 1)
+
+
+def run_planner() -> None:
+    """Plans of joins, chosen for a row; enough ranges that not all of their ends get a bucket."""
+    ends, zero = np.arange(400.0), np.zeros(1)
+    rectangles = np.column_stack((ends, ends + 9, ends, ends))
+    for band in (False, True):
+        planner = Planner(band=band)
+        for some in (rectangles, rectangles[:1]):
+            planner.add(some)
+            planner.choose(A2BTree().memory, Arrivals(zero, zero, zero), Facts(0, len(ends)))
 
 
 def run_newest() -> None:
