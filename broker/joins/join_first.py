@@ -1,0 +1,157 @@
+"""SJ-JoinFirst: find the rows that join, then which of them somebody wants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, X
+from hullcast.broker.joins.plan import HIGH, LOW, OF, SURE, Arrivals, Spans, first_at, has_partners, spans_of, with_room
+from hullcast.network.compiled import kernel, part
+from hullcast.network.matching.index import PointIndex
+from hullcast.network.matching.search import STACK, count, report
+from hullcast.network.matching.tree import COUNT as POINTS
+from hullcast.network.matching.tree import Tree, longer
+from hullcast.network.wire.arrays import Floats, Ints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Where a point of the index has a rectangle's x_low, x_high, y_low, y_high, if it is just that rectangle.
+PLAIN = (0, 1, 2, 3)
+
+
+class JoinFirst:
+    """Variant E: each joining row, in order, is looked up among the rectangles; neighbours that are wanted make a span.
+
+    Rectangles lie in a k-d tree (network/matching), as points of their four bounds: "does one hold (x, y)" is "is a
+    point in this box". With a given `index`, whose owner keeps it up to date, nothing is held here: `columns` says
+    where its points have the four bounds (-1: they have none, no bound), and `negated` that they bound -y.
+
+    Cost for n rectangles and k joining rows: O(k sqrt(n)) at worst; a change is one of the k-d tree.
+    """
+
+    name: ClassVar[str] = "JoinFirst-E"
+
+    def __init__(
+        self, index: PointIndex | None = None, columns: Sequence[int] = PLAIN, *, negated: bool = False
+    ) -> None:
+        self._index = PointIndex(4) if index is None else index
+        self._is_mine = index is None
+        self._columns: Ints = np.array([*columns, negated], np.int64)
+
+    def add(self, ids: Ints, rectangles: Floats) -> None:
+        """Take in rectangles."""
+        if self._is_mine:
+            self._index.insert(ids, rectangles)
+
+    def remove(self, ids: Ints) -> None:
+        """Forget them."""
+        if self._is_mine:
+            self._index.delete(ids)
+
+    def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
+        """Where wanted partners are: from the first to the last of neighbours that are all wanted."""
+        return spans_of(_spans(self._index.arrays, self._columns, tree, *arrivals))
+
+    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
+        """Rectangles with a partner in them."""
+        return _affected(self._index.arrays, self._columns, tree, *arrivals)
+
+    def memory_bytes(self) -> int:
+        """Bytes held."""
+        return self._index.memory_bytes() if self._is_mine else 0
+
+    def check(self) -> None:
+        """Test the index."""
+        self._index.check()
+
+
+@part
+def _extent(tree: Tree, columns: Ints) -> tuple[float, float]:
+    """The lowest and the highest y that anybody may want."""
+    if tree.nodes[0, POINTS] == 0:
+        return np.inf, -np.inf
+    k, low, high = tree.coordinates.shape[2], columns[2], columns[3]
+    lowest = -np.inf if low < 0 else tree.bounds[0, low]
+    highest = np.inf if high < 0 else tree.bounds[0, k + high]
+    return (-highest, -lowest) if columns[4] else (lowest, highest)
+
+
+@part
+def _ask(columns: Ints, x: float, y: float, low: Floats, high: Floats) -> None:
+    """The query box, into low and high, of the rectangles that hold (x, y)."""
+    if columns[4]:
+        y = -y
+    if columns[0] >= 0:
+        high[columns[0]], low[columns[1]] = x, x
+    if columns[2] >= 0:
+        high[columns[2]], low[columns[3]] = y, y
+
+
+@kernel
+def _spans(tree: Tree, columns: Ints, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> Floats:
+    k = tree.coordinates.shape[2]
+    low, high, stack = np.full(k, -np.inf), np.full(k, np.inf), np.empty(STACK, np.int64)
+    lowest, highest = _extent(tree, columns)
+    out, used = np.empty((64, 4)), 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        leaf, i = first_at(m, group, offset, lowest)
+        wanted, before = False, np.nan
+        while leaf >= 0:
+            if i == m[leaf + COUNT]:
+                leaf, i = int(m[leaf + NEXT]), 0
+                continue
+            y = m[leaf + X + i] - offset
+            if m[leaf + GROUP + i] != group or not y <= highest:
+                break
+            if y != before:
+                _ask(columns, x, y, low, high)
+                was, wanted, before = wanted, count(tree, low, high, stack, 1) > 0, y
+                if wanted and not was:
+                    out = with_room(out, used)
+                    out[used, OF], out[used, LOW], out[used, SURE] = arrival, y, 1.0
+                    used += 1
+                if wanted:
+                    out[used - 1, HIGH] = y
+            i += 1
+    return out[:used]
+
+
+@kernel
+def _affected(tree: Tree, columns: Ints, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> tuple[Ints, Ints]:
+    k = tree.coordinates.shape[2]
+    low, high, stack = np.full(k, -np.inf), np.full(k, np.inf), np.empty(STACK, np.int64)
+    lowest, highest = _extent(tree, columns)
+    latest = np.full(len(tree.place_of), -1, np.int64)  # the arrival for which an id was last reported
+    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        leaf, i = first_at(m, group, offset, lowest)
+        while leaf >= 0:
+            if i == m[leaf + COUNT]:
+                leaf, i = int(m[leaf + NEXT]), 0
+                continue
+            y = m[leaf + X + i] - offset
+            if m[leaf + GROUP + i] != group or not y <= highest:
+                break
+            _ask(columns, x, y, low, high)
+            start = used
+            ids, end = report(tree, low, high, ids, used, stack)
+            for at in range(start, end):  # each once: the first row in it reported it
+                if latest[ids[at]] != arrival:
+                    latest[ids[at]] = arrival
+                    ids[used] = ids[at]
+                    used += 1
+            if used > len(of):
+                of = longer(of, start, len(ids) - start)
+            for at in range(start, used):
+                of[at] = arrival
+            i += 1
+    return of[:used], ids[:used]

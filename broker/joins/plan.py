@@ -1,0 +1,285 @@
+"""What all plans for finding wanted partners share: arrivals, rectangles, spans, and the other side's index.
+
+A row arrives on one side of a join. Its partners are rows of the other side's A2B-tree, in the group of its join value
+(an equality) or anywhere (a band). Every range that somebody asks for is a rectangle:
+
+    y ^      +-----------+            x   the arriving row's value in the first range column of its side
+      |   +--+--------+  |            y   the partner's place: its x in the tree, less the arrival's offset
+      |   |  +--------+--+
+      |   +-----------+               a partner is wanted iff some rectangle has its (x, y)
+      +-------------------------> x
+
+A plan finds, for each arrival, the stretches of y ("spans") that hold wanted partners; `walk` lists the partners, the
+same way for all plans. y is computed as SQL computes it: `x - offset`, rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, ROW, X, seek
+from hullcast.network.compiled import kernel, part
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LARGEST = float(np.finfo(np.float64).max)
+FEW = 24  # so many intervals are sorted by insertion
+
+# Columns of a rectangle.
+X_LOW, X_HIGH, Y_LOW, Y_HIGH = 0, 1, 2, 3
+# Columns of an interval on its way to a span, and of a span: which arrival, then the interval.
+LOW, HIGH, SURE = 0, 1, 2
+OF = 3
+
+
+class Arrivals(NamedTuple):
+    """Rows that arrive on one side. Columns must be contiguous; a NaN in any of them: this row has no partner."""
+
+    groups: Floats  # where in the other side's tree: the join value of an equality, 0 for a band
+    offsets: Floats  # 0 for an equality, the row's own join value for a band
+    xs: Floats  # the row's value in the first range column of its side, 0 where there is none
+
+    def take(self, at: Ints) -> Arrivals:
+        """Some of them."""
+        return Arrivals(self.groups[at], self.offsets[at], self.xs[at])
+
+
+class Spans(NamedTuple):
+    """Stretches of the other side that somebody wants: per arrival disjoint, ascending, closed, with a row in each."""
+
+    of: Ints  # which arrival
+    low: Floats  # in y
+    high: Floats
+    sure: Booleans  # every row in it is wanted; otherwise some may not be
+
+
+class Plan(Protocol):
+    """One way to find wanted partners. Ids are the caller's: small, close together, each present once.
+
+    A rectangle is x_low <= x_high, y_low <= y_high, and no NaN.
+    """
+
+    name: ClassVar[str]
+
+    def add(self, ids: Ints, rectangles: Floats) -> None:
+        """Take in rectangles (n, 4)."""
+
+    def remove(self, ids: Ints) -> None:
+        """Forget them."""
+
+    def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
+        """Where wanted partners are."""
+
+    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
+        """(arrival, id) of every rectangle that has a partner of the arrival in it, ordered by arrival.
+
+        What Xie (2007), chapter 4, asks for. The server asks for spans: it says what changed, not who hears it.
+        """
+
+    def memory_bytes(self) -> int:
+        """Bytes held."""
+
+    def check(self) -> None:
+        """AssertionError if an invariant is broken."""
+
+
+class Rectangles:
+    """Rectangles by id, in one array; where there is none, one that holds nothing."""
+
+    def __init__(self) -> None:
+        self.rows: Floats = np.tile(NOTHING, (16, 1))
+
+    def put(self, ids: Ints, rectangles: Floats) -> None:
+        """Set these."""
+        top = 1 + int(ids.max(initial=-1))
+        if top > len(self.rows):
+            rows = np.tile(NOTHING, (max(top, 2 * len(self.rows)), 1))
+            rows[: len(self.rows)] = self.rows
+            self.rows = rows
+        self.rows[ids] = rectangles
+
+    def drop(self, ids: Ints) -> None:
+        """Forget these."""
+        self.rows[ids] = NOTHING
+
+
+NOTHING: Floats = np.array([np.inf, -np.inf, np.inf, -np.inf])
+
+
+def spans_of(rows: Floats) -> Spans:
+    """What a kernel found, (n, 4), as columns."""
+    return Spans(
+        rows[:, OF].astype(np.int64), rows[:, LOW].copy(), rows[:, HIGH].copy(), rows[:, SURE].astype(np.bool_)
+    )
+
+
+def together(parts: Sequence[Spans]) -> Spans:
+    """Spans of several lots of arrivals."""
+    return Spans(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+# --- rows of the other side ----------------------------------------------------------------------------------------
+
+
+@part
+def first_at(m: Floats, group: float, offset: float, low: float) -> tuple[int, int]:
+    """(leaf, i) of the group's first row with y >= low; leaf -1 where there is none.
+
+    What is sought is low + offset, less a hair since that is rounded; rows in the hair are skipped, equal ones at once.
+    """
+    start = low
+    if offset == np.inf:  # every finite x is at -inf, and inf - inf is nowhere
+        if low > -np.inf:
+            return -1, -1
+    elif offset == -np.inf:  # .. and everything else at inf
+        start = -LARGEST
+    elif offset != 0.0:
+        start = min(low, LARGEST)  # LARGEST and more may be reached by rounding up to inf
+        start = start + offset - (abs(start) + abs(offset)) * 1e-15
+    leaf, i = seek(m, group, start, -np.inf)
+    while i < m[leaf + COUNT] and m[leaf + GROUP + i] == group:
+        x = m[leaf + X + i]
+        if x - offset >= low:
+            return leaf, i
+        if x == np.inf:
+            break
+        leaf, i = seek(m, group, np.nextafter(x, np.inf), -np.inf)
+    return -1, -1
+
+
+@kernel
+def walk(
+    m: Floats, groups: Floats, offsets: Floats, of: Ints, lows: Floats, highs: Floats, sures: Booleans, most: int
+) -> tuple[Ints, Ints, Booleans, bool]:
+    """(arrival, slot, sure) of every row in the spans, in their order, and whether that is all.
+
+    It gives nothing, and False, when there are more than `most`.
+    """
+    room = 64
+    pairs, sure = np.empty((2, room), np.int64), np.empty(room, np.bool_)
+    count = 0
+    for span in range(len(of)):
+        group, offset, high = groups[of[span]], offsets[of[span]], highs[span]
+        leaf, i = first_at(m, group, offset, lows[span])
+        while leaf >= 0:
+            if i == m[leaf + COUNT]:
+                leaf, i = int(m[leaf + NEXT]), 0
+                continue
+            if m[leaf + GROUP + i] != group or not m[leaf + X + i] - offset <= high:
+                break
+            if count == most:
+                return pairs[0, :0], pairs[1, :0], sure[:0], False
+            if count == room:
+                larger, longer = np.empty((2, 2 * room), np.int64), np.empty(2 * room, np.bool_)
+                for k in range(count):
+                    larger[0, k], larger[1, k], longer[k] = pairs[0, k], pairs[1, k], sure[k]
+                pairs, sure, room = larger, longer, 2 * room
+            pairs[0, count], pairs[1, count], sure[count] = of[span], int(m[leaf + ROW + i]), sures[span]
+            count += 1
+            i += 1
+    return pairs[0, :count], pairs[1, :count], sure[:count], True
+
+
+# --- intervals of y, before any row is looked at -------------------------------------------------------------------
+
+
+@part
+def with_room(rows: Floats, used: int) -> Floats:
+    """The same rows, or a copy with room for one more, at least twice as long."""
+    if used < len(rows):
+        return rows
+    longer = np.empty((2 * len(rows), rows.shape[1]))
+    for i in range(used):
+        for j in range(rows.shape[1]):
+            longer[i, j] = rows[i, j]
+    return longer
+
+
+@part
+def _swap(rows: Floats, i: int, j: int) -> None:
+    for column in range(3):
+        rows[i, column], rows[j, column] = rows[j, column], rows[i, column]
+
+
+@part
+def _sift(rows: Floats, root: int, end: int) -> None:
+    """Heapsort's step: let the row at `root` sink among rows[:end]."""
+    child = 2 * root + 1
+    while child < end:
+        if child + 1 < end and rows[child, LOW] < rows[child + 1, LOW]:
+            child += 1
+        if not rows[root, LOW] < rows[child, LOW]:
+            return
+        _swap(rows, root, child)
+        root, child = child, 2 * child + 1
+
+
+@part
+def sort_by_low(rows: Floats, n: int) -> None:
+    """Order intervals by their lower end."""
+    if n <= FEW:
+        for i in range(1, n):
+            low, high, sure = rows[i, LOW], rows[i, HIGH], rows[i, SURE]
+            k = i
+            while k > 0 and rows[k - 1, LOW] > low:
+                rows[k, LOW], rows[k, HIGH], rows[k, SURE] = rows[k - 1, LOW], rows[k - 1, HIGH], rows[k - 1, SURE]
+                k -= 1
+            rows[k, LOW], rows[k, HIGH], rows[k, SURE] = low, high, sure
+        return
+    for root in range(n // 2 - 1, -1, -1):
+        _sift(rows, root, n)
+    for end in range(n - 1, 0, -1):
+        _swap(rows, 0, end)
+        _sift(rows, 0, end)
+
+
+@part
+def unite(rows: Floats, n: int) -> int:
+    """Unite intervals, ordered by their lower end, that meet; gives how many are left."""
+    last = -1
+    for i in range(n):
+        if last >= 0 and rows[i, LOW] <= rows[last, HIGH]:
+            if rows[i, HIGH] > rows[last, HIGH]:
+                rows[last, HIGH] = rows[i, HIGH]
+                rows[last, SURE] = min(rows[last, SURE], rows[i, SURE])
+        else:
+            last += 1
+            rows[last, LOW], rows[last, HIGH], rows[last, SURE] = rows[i, LOW], rows[i, HIGH], rows[i, SURE]
+    return last + 1
+
+
+@part
+def keep_filled(
+    m: Floats, arrival: int, group: float, offset: float, rows: Floats, n: int, out: Floats, used: int
+) -> tuple[Floats, int]:
+    """Append those of the arrival's intervals (disjoint, ascending) that have a row in them to the spans out[:used]."""
+    following = -np.inf  # y of the first row at or behind the last place that was sought
+    for k in range(n):
+        if following < rows[k, LOW] or following == -np.inf:
+            leaf, i = first_at(m, group, offset, rows[k, LOW])
+            if leaf < 0:
+                break
+            following = m[leaf + X + i] - offset
+        if following <= rows[k, HIGH]:
+            out = with_room(out, used)
+            out[used, LOW], out[used, HIGH], out[used, SURE] = rows[k, LOW], rows[k, HIGH], rows[k, SURE]
+            out[used, OF] = arrival
+            used += 1
+    return out, used
+
+
+@part
+def is_met(m: Floats, group: float, offset: float, low: float, high: float) -> bool:
+    """Whether a row of the group has its y in the interval."""
+    leaf, i = first_at(m, group, offset, low)
+    return leaf >= 0 and m[leaf + X + i] - offset <= high
+
+
+@part
+def has_partners(group: float, offset: float, x: float) -> bool:
+    """Whether an arrival can have partners at all: NULL meets nothing."""
+    return not (np.isnan(group) or np.isnan(offset) or np.isnan(x))

@@ -1,0 +1,131 @@
+"""StandingJoins: ranges that come and go, counted, and partners in both directions as the definition has them."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.ranges import NEVER
+from hullcast.broker.joins.standing import Layout, StandingJoins
+from hullcast.network.matching.duality import around_points
+from hullcast.network.wire.arrays import Booleans, Floats
+from tests.support.standing import tree_of
+
+small = st.integers(-3, 3).map(float)
+bound = st.one_of(small, st.sampled_from([-inf, inf, -0.0]))
+interval = st.tuples(bound, bound).map(sorted)
+Point = tuple[float, ...]
+
+
+class StandingMachine(RuleBasedStateMachine):
+    """Wants and forgoes ranges of a channel with some columns a side; asks both sides for partners of new rows."""
+
+    @initialize(
+        sides=st.lists(st.integers(0, 1), max_size=3).map(sorted),
+        band=st.booleans(),
+        partitioned=st.booleans(),
+    )
+    def open(self, sides: list[int], band: bool, partitioned: bool) -> None:
+        self.sides, self.band, self.partitioned = sides, band, partitioned
+        self.joins = StandingJoins(Layout.of(sides, band=band, partitioned=partitioned))
+        self.counts: dict[Point, int] = {}
+        self.since: dict[Point, int] = {}
+        self.now = 0
+
+    def points(self, data: st.DataObject, most: int = 6) -> list[Point]:
+        """Points of boxes, some of them twice."""
+        dimensions = len(self.sides) + self.band
+        box = st.lists(interval, min_size=dimensions, max_size=dimensions).map(
+            lambda ends: [end for both in ends for end in both]
+        )
+        last = st.integers(0, 1).map(lambda number: [float(number)]) if self.partitioned else st.just(list[float]())
+        return data.draw(
+            st.lists(st.tuples(box, last).map(lambda both: tuple(both[0] + both[1]) or (0.0,)), max_size=most)
+        )
+
+    def array(self, points: list[Point]) -> Floats:
+        return np.array(points, np.float64).reshape(len(points), self.joins.layout.coordinates)
+
+    @rule(data=st.data())
+    def want(self, data: st.DataObject) -> None:
+        points = self.points(data)
+        self.joins.add(self.array(points), self.now)
+        for point in points:
+            self.since.setdefault(point, self.now)
+            self.counts[point] = self.counts.get(point, 0) + 1
+
+    @rule(data=st.data())
+    def forgo(self, data: st.DataObject) -> None:
+        every = sorted(point for point, count in self.counts.items() for _ in range(count))
+        points = data.draw(st.permutations(every))[: data.draw(st.integers(0, len(every)))] if every else []
+        self.joins.remove(self.array(points))
+        for point in points:
+            self.counts[point] -= 1
+            if not self.counts[point]:
+                del self.counts[point], self.since[point]
+
+    @rule(data=st.data())
+    def ask_since_when(self, data: st.DataObject) -> None:
+        points = self.points(data, 2)
+        if self.counts:
+            points += data.draw(st.lists(st.sampled_from(sorted(self.counts)), max_size=3))
+        expected = max((self.since.get(point, NEVER) for point in points), default=0)
+        assert self.joins.wanted_since(self.array(points)) == expected
+
+    @rule(data=st.data(), side=st.integers(0, 1))
+    def arrive(self, data: st.DataObject, side: int) -> None:
+        """Rows of a side (join value, range columns, partition) meet rows of the other."""
+        self.now += 1
+        mine, others = self.sides.count(side), self.sides.count(1 - side)
+        row = st.lists(small, min_size=2 + mine, max_size=2 + mine)
+        other = st.lists(small, min_size=2 + others, max_size=2 + others)
+        news = np.array(data.draw(st.lists(row, min_size=1, max_size=4)))
+        held = data.draw(st.lists(other, max_size=12))
+        there = np.array(held, np.float64).reshape(len(held), 2 + others)
+        join, zeros = there[:, 0], np.zeros(len(there))
+        tree = tree_of(zeros, join) if self.band else tree_of(join, there[:, 2] if others else zeros)
+        none = np.zeros(len(news))
+        arrivals = Arrivals(
+            none if self.band else news[:, 0], news[:, 0] if self.band else none, news[:, 2] if mine else none
+        )
+        of, slots, sure, complete = self.joins.partners(side, tree.memory, arrivals, 1 << 40)
+        assert complete
+        # .. and by the definition, pair by pair
+        a, b = (grid.reshape(-1) for grid in np.meshgrid(np.arange(len(news)), np.arange(len(there)), indexing="ij"))
+        left, right = (news[a], there[b]) if side == 0 else (there[b], news[a])
+        seen = [0, 0]
+        columns = []
+        for of_side in self.sides:
+            columns.append((left, right)[of_side][:, 2 + seen[of_side]])
+            seen[of_side] += 1
+        difference = right[:, 0] - left[:, 0]
+        if self.band:
+            columns.append(difference)
+        parts = np.abs(left[:, 1]) % 2 if self.partitioned else None
+        meets = np.ones(len(a), np.bool_) if self.band else difference == 0
+        lows, highs = around_points(columns, parts, meets)
+        points = self.array(list(self.counts))[:, np.newaxis]
+        wanted: Booleans = ((lows <= points) & (points <= highs)).all(axis=2).any(axis=0).reshape(-1)
+        assert (self.joins.wanted(lows, highs) == wanted).all()
+        pairs = list(zip(of.tolist(), slots.tolist(), strict=True))
+        assert len(set(pairs)) == len(pairs), "each pair once"
+        expected = {pair for pair, yes in zip(zip(a.tolist(), b.tolist(), strict=True), wanted, strict=True) if yes}
+        assert set(pairs) >= expected, "no partner is missed"
+        assert {pair for pair, yes in zip(pairs, sure, strict=True) if yes} <= expected, "what is sure is wanted"
+        if self.joins.layout.exact[side]:
+            assert sure.all()
+
+    @invariant()
+    def is_sound(self) -> None:
+        if hasattr(self, "joins"):
+            self.joins.check()
+            assert len(self.joins) == len(self.counts)
+
+
+TestStanding = StandingMachine.TestCase
+TestStanding.settings = settings(max_examples=60, stateful_step_count=20)
