@@ -166,10 +166,11 @@ class Channel(ABC):
         """How many rows are looked at, and perhaps found, when n first answers are computed, at most."""
         return n * sum(len(store) for store in self.stores)
 
-    def want(self, points: Floats) -> None:  # noqa: B027  (most channels describe everything anyway)
-        """From now on messages describe all that subscriptions with these points hear of. Counted: see `forgo`."""
+    def want(self, points: Floats | None) -> None:  # noqa: B027  (most channels describe everything anyway)
+        """From now on messages describe all that subscriptions with these points hear of; None: with any point.
+        Counted: see `forgo`."""
 
-    def forgo(self, points: Floats) -> None:  # noqa: B027
+    def forgo(self, points: Floats | None) -> None:  # noqa: B027
         """Undo one `want` of each of these."""
 
     def wanted_since(self, points: Floats) -> int:

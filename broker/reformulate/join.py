@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, ROW, X, seek
-from hullcast.broker.joins.ranges import Ranges
+from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.standing import Layout, StandingJoins
 from hullcast.broker.reformulate.boxes import Places
 from hullcast.broker.reformulate.channel import Opening
 from hullcast.broker.reformulate.first import JoinSide, pairs_in_boxes
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.selection import RowsChannel
 from hullcast.broker.tables.schema import ColumnType
-from hullcast.network.compiled import kernel
+from hullcast.network.matching.duality import box_points
 from hullcast.network.matching.messages import unreachable
 
 if TYPE_CHECKING:
@@ -38,37 +38,6 @@ MOST_PAIRS = 500_000
 LOOKED_AT, AT_ONCE = 8, 1 << 16
 #: Of a table that is joined with itself: changes of one batch that are paired with each other at once, at least.
 TOGETHER = 64
-
-
-@kernel
-def probe(m: Floats, groups: Floats, lows: Floats, highs: Floats, most: int) -> tuple[Ints, Ints, bool]:
-    """(arrival, slot) of the rows of a group with x between the arrival's low and high; NaN: none.
-
-    And whether that is all: it ends when there are more than `most`.
-    """
-    room, count = 64, 0
-    pairs = np.empty((2, room), np.int64)
-    for arrival in range(len(groups)):
-        group, low, high = groups[arrival], lows[arrival], highs[arrival]
-        if np.isnan(group) or not low <= high:
-            continue
-        leaf, i = seek(m, group, low, -np.inf)
-        while leaf >= 0:
-            if i == m[leaf + COUNT]:
-                leaf, i = int(m[leaf + NEXT]), 0
-                continue
-            if m[leaf + GROUP + i] != group or m[leaf + X + i] > high:
-                break
-            if count == most:
-                return pairs[0, :0], pairs[1, :0], False
-            if count == room:
-                larger = np.empty((2, 2 * room), np.int64)
-                larger[:, :room] = pairs
-                pairs, room = larger, 2 * room
-            pairs[0, count], pairs[1, count] = arrival, int(m[leaf + ROW + i])
-            count += 1
-            i += 1
-    return pairs[0, :count], pairs[1, :count], True
 
 
 class Pairs(NamedTuple):
@@ -116,8 +85,10 @@ class JoinChannel(RowsChannel):
         )
         kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
         self._whole = ColumnType.REAL not in kinds
-        self.ranges = Ranges(max(1, 2 * self.spec.dimensions + self.spec.partitioned))
+        sides = [ref.side for ref in shape.ranges]
+        self.standing = StandingJoins(Layout.of(sides, band=self.band, partitioned=self.spec.partitioned))
         self._described = 0  # the last update that messages were made of
+        self._everything = 0  # how many want all pairs
 
     def relevant(self, side: int) -> tuple[int, ...]:
         sides = (0, 1) if self._itself else (side,)
@@ -135,20 +106,32 @@ class JoinChannel(RowsChannel):
         self.forgo(self.audience.points_of(listeners))
         super().dismiss(listeners)
 
-    def want(self, points: Floats) -> None:
-        self.ranges.add(self._reachable(points), self._described)
+    def want(self, points: Floats | None) -> None:
+        self._everything += points is None
+        self.standing.add(self._reachable(points), self._described)
 
-    def forgo(self, points: Floats) -> None:
-        self.ranges.remove(self._reachable(points))
+    def forgo(self, points: Floats | None) -> None:
+        self._everything -= points is None
+        self.standing.remove(self._reachable(points))
 
     def wanted_since(self, points: Floats) -> int:
-        return self.ranges.wanted_since(self._reachable(points))
+        return self.standing.wanted_since(self._reachable(points))
 
-    def _reachable(self, points: Floats) -> Floats:
+    def _reachable(self, points: Floats | None) -> Floats:
+        """Those that a message can concern. For all points (None) the widest range, in a partition that no row has:
+        it finds the partners, and `_is_wanted` knows."""
+        if points is None:
+            d = self.spec.dimensions
+            partitions = np.full(1, np.inf) if self.spec.partitioned else None
+            return box_points(np.full((1, d), -np.inf), np.full((1, d), np.inf), partitions)
         return points[~unreachable(points, self.spec.dimensions)]
 
     def partitions_asked(self) -> Floats:
-        return self.ranges.index.points()[:, -1]
+        asked = self.standing.ranges.index.points()[:, -1]
+        return asked[np.isfinite(asked)]
+
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + self.standing.memory_bytes()
 
     # --- changes -------------------------------------------------------------------------------------------
 
@@ -211,7 +194,7 @@ class JoinChannel(RowsChannel):
     def _changed_pairs(self, side: int, updates: Updates) -> Iterator[Pairs]:
         """The wanted pairs of a batch, in parts."""
         at = np.flatnonzero(self.changed(side, updates))
-        if not len(at) or not len(self.ranges):
+        if not len(at) or not len(self.standing):
             return
         slots, old, new = updates.slots[at], updates.old[:, at], updates.new[:, at]
         if not self._itself:
@@ -278,39 +261,27 @@ class JoinChannel(RowsChannel):
         """(update, slot, surely wanted) of the rows in a tree of the other side that may be wanted with rows that
         arrive on this one, as they were or as they are; each once, in the order of the updates."""
         n = old.shape[1]
-        both = np.hstack((old, new))
-        groups, lows, highs = self._arrivals(side, both)
-        same = (groups[:n] == groups[n:]) & (lows[:n] == lows[n:]) & (highs[:n] == highs[n:])
-        groups[n:][same] = np.nan  # it would find the same again
-        which, slots, complete = probe(tree, groups, lows, highs, LOOKED_AT * MOST_PAIRS)
+        arrivals = self._arrivals(side, np.hstack((old, new)))
+        same = np.ones(n, np.bool_)
+        for column in arrivals:
+            same &= column[:n] == column[n:]
+        arrivals.groups[n:][same] = np.nan  # it would find the same again
+        which, slots, sure, complete = self.standing.partners(side, tree, arrivals, LOOKED_AT * MOST_PAIRS)
         if not complete:
             raise TooManyPairs
-        sure = np.zeros(len(which), np.bool_)
         which = which % n
-        room = int(slots.max(initial=0)) + 1
-        order = np.argsort(which * room + slots, kind="stable")
+        order = np.argsort(which * (int(slots.max(initial=0)) + 1) + slots, kind="stable")
         which, slots, sure = which[order], slots[order], sure[order]
         again = np.zeros(len(which), np.bool_)
         again[1:] = (which[1:] == which[:-1]) & (slots[1:] == slots[:-1])
         sure[:-1] |= sure[1:] & again[1:]  # found twice at most
         return which[~again], slots[~again], sure[~again]
 
-    def _arrivals(self, side: int, cells: Floats) -> tuple[Floats, Floats, Floats]:
-        join = np.ascontiguousarray(cells[self._columns[side]])
-        if not self.band:
-            return join, np.full_like(join, -np.inf), np.full_like(join, np.inf)
-        points, place = self.ranges.index.points(), 2 * len(self.shape.ranges)
-        low, high = float(points[:, place].min(initial=np.inf)), float(points[:, place + 1].max(initial=-np.inf))
-        if side == 1:
-            low, high = -high, -low
-        slack = np.abs(join) * 1e-15
-        with np.errstate(invalid="ignore", over="ignore"):  # inf - inf without a bound; beyond all floats is all
-            lows = join + low - slack - abs(low) * 1e-15
-            highs = join + high + slack + abs(high) * 1e-15
-        present = ~np.isnan(join)
-        lows[present & np.isnan(lows)] = -np.inf
-        highs[present & np.isnan(highs)] = np.inf
-        return np.where(present, 0.0, np.nan), lows, highs
+    def _arrivals(self, side: int, cells: Floats) -> Arrivals:
+        join, first = cells[self._columns[side]], self._firsts[side]
+        nowhere = np.zeros(len(join))
+        xs = nowhere if first is None else cells[first]
+        return Arrivals(nowhere.copy(), join, xs) if self.band else Arrivals(join.copy(), nowhere, xs)
 
     def _wanted(
         self,
@@ -333,13 +304,17 @@ class JoinChannel(RowsChannel):
                 after.reverse()
             pairs = self._pairs(at[rows], before, after)
             known = sure[start : start + AT_ONCE]
+            for places in (pairs.old, pairs.new) if self.band and self._whole else ():
+                known = known & ((places.columns[-1] == places.uppers[-1]) | ~places.there)
             if not known.all():
                 pairs = pairs.take(known | self._is_wanted(pairs))
             if len(pairs.updates):
                 yield pairs
 
     def _is_wanted(self, pairs: Pairs) -> Booleans:
-        return self.ranges.wanted(*pairs.old.boxes()) | self.ranges.wanted(*pairs.new.boxes())
+        if self._everything:
+            return pairs.old.there | pairs.new.there
+        return self.standing.wanted(*pairs.old.boxes()) | self.standing.wanted(*pairs.new.boxes())
 
     def _difference(self, cells: Sequence[Cells]) -> list[tuple[Floats, Floats]]:
         """right - left as SQL has it, from below and from above.
