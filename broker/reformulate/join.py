@@ -23,7 +23,7 @@ from hullcast.network.matching.duality import box_points
 from hullcast.network.matching.messages import unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.boxes import Cells
     from hullcast.broker.reformulate.first import Boxes
@@ -91,9 +91,7 @@ class JoinChannel(RowsChannel):
         self._everything = 0  # how many want all pairs
 
     def relevant(self, side: int) -> tuple[int, ...]:
-        sides = (0, 1) if self._itself else (side,)
-        every = {column for one in sides for column in super(JoinChannel, self).relevant(one)}
-        return tuple(sorted(every | {self._columns[one] for one in sides}))
+        return tuple(sorted({*super().relevant(side), self._columns[side]}))
 
     # --- what is wanted ------------------------------------------------------------------------------------
 
@@ -193,30 +191,28 @@ class JoinChannel(RowsChannel):
 
     def _changed_pairs(self, side: int, updates: Updates) -> Iterator[Pairs]:
         """The wanted pairs of a batch, in parts."""
-        at = np.flatnonzero(self.changed(side, updates))
-        if not len(at) or not len(self.standing):
+        if not len(self.standing):
             return
-        slots, old, new = updates.slots[at], updates.old[:, at], updates.new[:, at]
-        if not self._itself:
-            cells, tree = self.stores[1 - side].cells, self.keepers[1 - side].tree.memory
-            which, partners, sure = self._partners(side, tree, old, new)
-            yield from self._wanted(side, at, which, old, new, cells, partners, sure)
-            return
-        touched = np.zeros(len(self.stores[0].alive), np.bool_)
-        touched[slots] = True
-        for role in (0, 1):
+        changed = {role: self.changed(role, updates) for role in self._roles(side)}
+        touched = np.zeros(len(self.stores[side].alive) if self._itself else 0, np.bool_)
+        if self._itself:
+            touched[updates.slots[changed[0] | changed[1]]] = True
+        for role, some in changed.items():
+            at = np.flatnonzero(some)
+            old, new = updates.old[:, at], updates.new[:, at]
             which, partners, sure = self._partners(role, self.keepers[1 - role].tree.memory, old, new)
-            others = ~touched[partners]
-            which, partners, sure = which[others], partners[others], sure[others]
-            yield from self._wanted(role, at, which, old, new, self.stores[0].cells, partners, sure)
-        yield from self._with_each_other(at, slots, updates.existed[at], updates.exists[at], old, new)
-        before, after = ([self.taken(role, cells, slice(None)) for role in (0, 1)] for cells in (old, new))
-        with_itself = self._pairs(at, before, after)
-        yield with_itself.take(self._is_wanted(with_itself))
+            if self._itself:  # what the index has of these is of the end of the batch
+                others = ~touched[partners]
+                which, partners, sure = which[others], partners[others], sure[others]
+            yield from self._wanted(role, at, which, old, new, self.stores[1 - role].cells, partners, sure)
+        if self._itself:
+            at = np.flatnonzero(changed[0] | changed[1])
+            yield from self._with_each_other(updates, at, changed)
+            before, after = ([self.taken(role, cells, at) for role in (0, 1)] for cells in (updates.old, updates.new))
+            with_itself = self._pairs(at, before, after)
+            yield with_itself.take(self._is_wanted(with_itself))
 
-    def _with_each_other(
-        self, at: Ints, slots: Ints, existed: Booleans, exists: Booleans, old: Floats, new: Floats
-    ) -> Iterator[Pairs]:
+    def _with_each_other(self, updates: Updates, at: Ints, changed: Mapping[int, Booleans]) -> Iterator[Pairs]:
         """The wanted pairs of rows that a batch changes both, where a table is joined with itself.
 
         Each update sees the other rows as they are after the updates before it. A version of a row holds from one
@@ -226,7 +222,7 @@ class JoinChannel(RowsChannel):
             row        A    B    A    C    B
             A      a0  |    a1   |    a2          version a1 (made by 0) holds for 1, a2 for 3 and 4
         """
-        n = len(at)
+        n, slots, old, new = len(at), updates.slots[at], updates.old[:, at], updates.new[:, at]
         order = np.argsort(slots, kind="stable")
         first = np.ones(n, np.bool_)
         first[1:] = slots[order][1:] != slots[order][:-1]
@@ -236,7 +232,7 @@ class JoinChannel(RowsChannel):
         nexts = np.full(n, n)
         nexts[order[:-1][~first[1:]]] = order[1:][~first[1:]]
         firsts = order[first]
-        there = np.concatenate((exists, existed[firsts]))
+        there = np.concatenate((updates.exists[at], updates.existed[at[firsts]]))
         versions = np.hstack((new, old[:, firsts]))[:, there]
         version_slots = np.concatenate((slots, slots[firsts]))[there]
         starts = np.concatenate((np.arange(n), np.full(distinct, -1)))[there]
@@ -254,6 +250,7 @@ class JoinChannel(RowsChannel):
                 which, partners, sure = self._partners(role, scratch.tree.memory, old_some, new_some)
                 now, version = begin + which, some[partners]
                 holds = (starts[version] < now) & (now < stops[version]) & (version_slots[version] != slots[now])
+                holds &= changed[role][at[now]]
                 which, partners, sure = which[holds], partners[holds], sure[holds]
                 yield from self._wanted(role, at[begin:end], which, old_some, new_some, held, partners, sure)
 
