@@ -210,7 +210,9 @@ class JoinChannel(RowsChannel):
             yield from self._with_each_other(updates, at, changed)
             before, after = ([self.taken(role, cells, at) for role in (0, 1)] for cells in (updates.old, updates.new))
             with_itself = self._pairs(at, before, after)
-            yield with_itself.take(self._is_wanted(with_itself))
+            wanted = self._is_wanted(with_itself)
+            if wanted.any():
+                yield with_itself.take(wanted)
 
     def _with_each_other(self, updates: Updates, at: Ints, changed: Mapping[int, Booleans]) -> Iterator[Pairs]:
         """The wanted pairs of rows that a batch changes both, where a table is joined with itself.

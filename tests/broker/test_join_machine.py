@@ -5,17 +5,20 @@ The histories of test_engine_machine.py, with joins alone: few texts, so that ma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from math import inf
 from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from hullcast.broker.engine.engine import Engine
+from hullcast.broker.engine.subscriptions import Subscriptions
 from hullcast.broker.reformulate import join as join_module
 from hullcast.broker.reformulate.channels import channel_name
 from hullcast.broker.reformulate.messages import Batch
@@ -262,3 +265,122 @@ def test_too_many_pairs_of_one_batch_make_everybody_begin_again(monkeypatch: pyt
     none.drain()
     engine.upsert("STOCK", {"K": list(range(30)), "X": [2.0] * 30})  # nobody wants these
     assert none.drain() == []
+
+
+# --- many changes, by each plan --------------------------------------------------------------------------------------
+
+KEYS_EACH, RANGES = 150, 120
+CHURNED = {  # the columns of a place, and those whose change matters to either side
+    "equality": ("R JOIN S ON R.B = S.B WHERE R.A BETWEEN ? AND ? AND S.A BETWEEN ? AND ?", "AB", "AB"),
+    "band": ("R JOIN S ON S.A - R.A BETWEEN ? AND ? WHERE R.B BETWEEN ? AND ?", "AB", "A"),
+    "itself": ("R JOIN R S ON R.B = S.B WHERE R.A BETWEEN ? AND ? AND S.A BETWEEN ? AND ?", "AB", "AB"),
+    "band with itself": ("R JOIN R S ON S.A - R.A BETWEEN ? AND ? WHERE R.B BETWEEN ? AND ?", "AB", "A"),
+}
+
+
+class Churn:
+    """Two tables of numbers (A, B by key; NaN: no row), ranges that come and go, and what must be described."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.source, *self.relevant = CHURNED[kind]
+        self.band, self.own = kind.startswith("band"), "itself" in kind
+        self.engine = Engine()
+        for table in "RS":
+            self.engine.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, A REAL, B INTEGER)")
+        self.state = [np.full((2, KEYS_EACH), np.nan) for _ in "RS"]
+        self.groups: list[tuple[Subscriptions, np.ndarray[Any, Any]]] = []
+
+    def subscribe(self) -> None:
+        """Some ranges come; the oldest go."""
+        n = int(self.rng.integers(1, RANGES // 3))
+        a, b = self.rng.integers(0, 50, n) / 2, self.rng.integers(0, 8, n).astype(float)
+        first = (a - 13, a - 13 + self.rng.integers(0, 4, n) / 2) if self.band else (a, a + self.rng.integers(0, 9, n))
+        second = (b, b + self.rng.integers(0, 3, n)) if self.band else (a[::-1], a[::-1] + self.rng.integers(0, 9, n))
+        ranges = np.column_stack((*first, *second))
+        ranges[self.rng.random(n) < 0.1, 1] = np.inf
+        self.groups.append((self.engine.subscribe_many(f"SELECT R.K, S.K FROM {self.source}", *ranges.T), ranges))
+        while sum(len(some) for _, some in self.groups[1:]) > RANGES:
+            self.groups.pop(0)[0].close()
+
+    def change(self, n: int, check: bool) -> None:
+        """A batch of updates of one table; with `check`, what is described is what the definition says."""
+        side = 0 if self.own else int(self.rng.integers(2))
+        keys = self.rng.integers(0, KEYS_EACH, n)
+        new = np.array([self.rng.integers(0, 50, n) / 2, self.rng.integers(0, 8, n)])
+        new[self.rng.random((2, n)) < 0.05] = np.nan  # NULL
+        (name,) = self.engine.statistics()
+        if self.rng.random() < 0.2:
+            keys = np.unique(keys)[: n // 4]
+            new = np.full((2, len(keys)), np.nan)
+            messages = self.engine.delete("RS"[side], keys.tolist()).messages[name]
+        else:
+            rows = {"K": keys, "A": new[0], "B": new[1]}
+            messages = self.engine.upsert("RS"[side], rows, nan="null").messages[name]
+        expected = set()
+        first = self.engine.seq - len(keys) + 1
+        for i, key in enumerate(keys.tolist()):
+            if check:
+                expected |= {(first + i, *pair) for pair in self.wanted(side, key, new[:, i])}
+            self.state[side][:, key] = new[:, i]
+        if check:
+            columns = [messages.columns[column].tolist() for column in list(messages.columns)[:3]]
+            described = list(zip(*columns, strict=True))
+            assert len(described) == len(set(described))
+            assert set(described) == expected
+
+    def wanted(self, side: int, key: int, new: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
+        """The pairs (left key, right key) of a changed row that a range wants, before or after."""
+        ranges = np.concatenate([some for _, some in self.groups])
+        old = self.state[side][:, key].copy()
+        for role in (0, 1) if self.own else (side,):
+            columns = ["AB".index(column) for column in self.relevant[role]]
+            if np.array_equal(old[columns], new[columns], equal_nan=True):
+                continue
+            others = self.state[0 if self.own else 1 - side]
+            found = np.zeros(KEYS_EACH, np.bool_)
+            for mine in (old, new):
+                theirs = others.copy()
+                if self.own:
+                    theirs[:, key] = mine
+                own = np.repeat(mine[:, np.newaxis], KEYS_EACH, axis=1)
+                left, right = (own, theirs) if role == 0 else (theirs, own)
+                places = (right[0] - left[0], left[1]) if self.band else (left[0], right[0])
+                met = np.ones((KEYS_EACH, 1), np.bool_) if self.band else (left[1] == right[1])[:, np.newaxis]
+                (x, y), (x_low, x_high, y_low, y_high) = (place[:, np.newaxis] for place in places), ranges.T
+                found |= (met & (x_low <= x) & (x <= x_high) & (y_low <= y) & (y <= y_high)).any(axis=1)
+            for other in np.flatnonzero(found).tolist():
+                yield (key, other) if role == 0 else (other, key)
+
+    def check_answers(self) -> None:
+        """Some subscriptions have what SQL says."""
+        group, ranges = self.groups[-1]
+        for i in self.rng.integers(0, len(group), 3).tolist():
+            sql = f"SELECT R.K, S.K FROM {self.source}"
+            assert sorted(map(tuple, group[i].answer)) == sorted(
+                map(tuple, self.engine.query(sql, *ranges[i].tolist()))
+            )
+
+    def run(self, changes: int, batch: int, every: int) -> None:
+        """So many changes; every so many batches all is checked."""
+        self.subscribe()
+        for number in range(changes // batch):
+            if number % 3 == 0:
+                self.subscribe()
+            self.change(batch, check=number % every == 0)
+            if number % every == 0:
+                self.check_answers()
+                for channel in self.engine._channels:
+                    assert isinstance(channel, join_module.JoinChannel)
+                    channel.standing.check()
+
+
+@pytest.mark.parametrize("kind", CHURNED)
+def test_a_thousand_changes_are_described_as_defined(kind: str) -> None:
+    Churn(kind, 1).run(1200, 100, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CHURNED)
+def test_a_hundred_thousand_changes_are_described_as_defined(kind: str) -> None:
+    Churn(kind, 2).run(100_000, 200, 25)
