@@ -7,6 +7,7 @@ columns, partitions) is tested pair by pair. Where a table is joined with itself
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -153,12 +154,20 @@ class JoinChannel(RowsChannel):
                     raise TooManyPairs
         except TooManyPairs:
             parts, complete = [], False
+        if not parts and complete:
+            self.count(0, np.array([len(updates), 0, 0]))
+            return self._silence
         pairs = self._joined(parts)
-        heard = len(np.unique(pairs.updates))
+        heard = int((np.diff(pairs.updates) != 0).sum()) + bool(parts)
         self.count(len(pairs.updates), np.array([len(updates) - heard, heard, 0]))
         messages = self.describe(pairs.updates + first_seq, *pairs[1:])
         messages.complete = complete
         return messages
+
+    @cached_property
+    def _silence(self) -> Messages:
+        """What updates of which nobody wants to hear become: most do."""
+        return self.describe(*self._joined([]))
 
     def _joined(self, parts: Sequence[Pairs]) -> Pairs:
         """Parts as one, in the order of the updates."""
@@ -194,28 +203,33 @@ class JoinChannel(RowsChannel):
         if not len(self.standing):
             return
         changed = {role: self.changed(role, updates) for role in self._roles(side)}
-        touched = np.zeros(len(self.stores[side].alive) if self._itself else 0, np.bool_)
-        if self._itself:
-            touched[updates.slots[changed[0] | changed[1]]] = True
         for role, some in changed.items():
             at = np.flatnonzero(some)
+            if not len(at):
+                continue
             old, new = updates.old[:, at], updates.new[:, at]
             which, partners, sure = self._partners(role, self.keepers[1 - role].tree.memory, old, new)
-            if self._itself:  # what the index has of these is of the end of the batch
-                others = ~touched[partners]
+            if self._itself:  # what the index has of rows of this batch is of its end: they are paired below
+                touched = np.unique(updates.slots[changed[0] | changed[1]])
+                others = touched[np.searchsorted(touched[:-1], partners)] != partners
                 which, partners, sure = which[others], partners[others], sure[others]
             yield from self._wanted(role, at, which, old, new, self.stores[1 - role].cells, partners, sure)
         if self._itself:
-            at = np.flatnonzero(changed[0] | changed[1])
+            yield from self._among_themselves(updates, changed)
+
+    def _among_themselves(self, updates: Updates, changed: Mapping[int, Booleans]) -> Iterator[Pairs]:
+        """The wanted pairs of rows that a batch changes, where a table is joined with itself."""
+        at = np.flatnonzero(changed[0] | changed[1])
+        if len(at) > 1:
             yield from self._with_each_other(updates, at, changed)
-            before, after = ([self.taken(role, cells, at) for role in (0, 1)] for cells in (updates.old, updates.new))
-            with_itself = self._pairs(at, before, after)
-            wanted = self._is_wanted(with_itself)
-            if wanted.any():
-                yield with_itself.take(wanted)
+        before, after = ([self.taken(role, cells, at) for role in (0, 1)] for cells in (updates.old, updates.new))
+        with_itself = self._pairs(at, before, after)
+        wanted = self._is_wanted(with_itself)
+        if wanted.any():
+            yield with_itself.take(wanted)
 
     def _with_each_other(self, updates: Updates, at: Ints, changed: Mapping[int, Booleans]) -> Iterator[Pairs]:
-        """The wanted pairs of rows that a batch changes both, where a table is joined with itself.
+        """The wanted pairs of two rows that a batch changes.
 
         Each update sees the other rows as they are after the updates before it. A version of a row holds from one
         update of that row to its next one; updates are taken some at a time, with the versions that hold then::
