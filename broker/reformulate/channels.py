@@ -25,7 +25,7 @@ TreeKey = tuple[str, int | None, int | None, tuple[int, ...]]
 class Channels:
     """Opens a channel when a shape is first wanted, and closes it when nobody wants it any more.
 
-    MIN and MAX over the same columns share one tree; all joins on one column of a table share its index.
+    MIN and MAX over the same columns share one tree; so do joins on one column of a table, with the same first range.
     """
 
     def __init__(self, interner: Interner, event_limit: int) -> None:
