@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib.util import find_spec
 from math import inf
 from random import Random
 from typing import Any, NamedTuple
@@ -160,13 +161,34 @@ class JoinHistory(EngineHistory):
         super().teardown()
 
 
-TestJoinHistory = JoinHistory.TestCase
-TestJoinHistory.settings = settings(max_examples=40, stateful_step_count=25)
+#: Plans by the planner's numbers; None: the planner chooses. NAIVE is for a few ranges, whatever the planner says.
+PLANS: dict[str, int | None] = {"chosen": None}
+if find_spec("hullcast.broker.joins.planner"):
+    PLANS |= {"NAIVE": -1, "JoinFirst": 0, "SelectFirst": 2, "Hotspot": 3}
+
+
+def force(monkeypatch: pytest.MonkeyPatch, plan: int | None) -> None:
+    """Let one plan find all partners."""
+    if plan is None:
+        return
+    monkeypatch.setattr("hullcast.broker.joins.standing.FEW", 1 << 60 if plan < 0 else 0)
+    monkeypatch.setattr(
+        "hullcast.broker.joins.planner.Planner.choose",
+        lambda self, tree, arrivals, facts, plans: np.full(len(arrivals.xs), plan),
+    )
+
+
+@pytest.mark.parametrize("plan", [*PLANS][::4])  # few ranges need none; the last one forced to be used for these
+def test_join_histories(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    force(monkeypatch, PLANS[plan])
+    run_state_machine_as_test(JoinHistory, settings=settings(max_examples=25, stateful_step_count=25))
 
 
 @pytest.mark.slow
-def test_long_join_histories() -> None:
-    run_state_machine_as_test(JoinHistory, settings=settings(max_examples=1000, stateful_step_count=60))
+@pytest.mark.parametrize("plan", PLANS)
+def test_long_join_histories(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    force(monkeypatch, PLANS[plan])
+    run_state_machine_as_test(JoinHistory, settings=settings(max_examples=300, stateful_step_count=60))
 
 
 # --- a table joined with itself, piece by piece --------------------------------------------------------------------
@@ -376,11 +398,15 @@ class Churn:
 
 
 @pytest.mark.parametrize("kind", CHURNED)
-def test_a_thousand_changes_are_described_as_defined(kind: str) -> None:
-    Churn(kind, 1).run(1200, 100, 3)
+@pytest.mark.parametrize("plan", PLANS)
+def test_changes_are_described_as_defined(kind: str, plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    force(monkeypatch, PLANS[plan])
+    Churn(kind, 1).run(360, 60, 3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CHURNED)
-def test_a_hundred_thousand_changes_are_described_as_defined(kind: str) -> None:
-    Churn(kind, 2).run(100_000, 200, 25)
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_hundred_thousand_changes_are_described_as_defined(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    force(monkeypatch, PLANS[plan])
+    for seed, kind in enumerate(CHURNED):
+        Churn(kind, seed).run(25_000, 200, 10)
