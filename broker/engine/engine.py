@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.schema import Table
     from hullcast.network.answers.named import QueryRows
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.containers import Nan
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
@@ -74,6 +75,7 @@ class Engine:
         self._channels = Channels(self._interner, event_limit)
         self._feed = ChangeFeed()
         self._parsed: dict[str, ParsedQuery] = {}
+        self._opened: dict[str, list[Floats | None]] = {}  # by channel: what `open_channel` wants of it
         self._seq = 0
         self._sweeps = 0
         self._broken: str | None = None
@@ -185,24 +187,28 @@ class Engine:
         """Compute a channel without a local subscription; batches then carry its messages.
 
         This is what a server does for subscribers elsewhere. Returns the channel's name. Parameters matter only for
-        the width of a band join.
+        joins: the messages describe the pairs in this range, or, without the parameters, all pairs.
         """
         self._check_sound()
         query = self._parse(sql)
-        band = query.shape.on is not None and query.shape.on.band
-        predicates = query.bind(parameters) if band or parameters else None
+        everything = not parameters and bool(query.binder.slots)
+        predicates = None if everything else query.bind(parameters)
         with self._channel(query) as channel:
             channel.holders += 1
-            if predicates is not None:
-                channel.want(channel.points_elsewhere(predicates))
+            points = None if predicates is None else channel.points_elsewhere(predicates)
+            channel.want(points)
+            self._opened.setdefault(channel.name, []).append(points)
         return channel.name
 
     def close_channel(self, name: str) -> None:
-        """Undo one `open_channel`."""
+        """Undo one `open_channel`, the latest of this name."""
         channel = self._channels.named(name)
-        if not channel.holders:
+        if name not in self._opened:
             raise UnknownChannel(name)
         channel.holders -= 1
+        channel.forgo(self._opened[name].pop())
+        if not self._opened[name]:
+            del self._opened[name]
         self._channels.close_if_unused(channel)
 
     def statistics(self) -> dict[str, ChannelStatistics]:

@@ -13,7 +13,7 @@ from hullcast.broker.reformulate.channel import Channel, SingleChannel, differs
 from hullcast.broker.reformulate.first import Boxes, captured
 from hullcast.broker.reformulate.messages import Messages
 from hullcast.network.matching.duality import around_points
-from hullcast.network.wire.arrays import Booleans, Floats
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ class Places:
         """The query boxes that find the subscriptions around these places."""
         return around_points(self.columns, self.partition, self.there, self.uppers)
 
-    def take(self, rows: Booleans) -> Places:
+    def take(self, rows: Booleans | Ints) -> Places:
         """Some of the points."""
         partition = None if self.partition is None else self.partition[rows]
         uppers = [column[rows] for column in self.uppers]

@@ -174,10 +174,11 @@ class Channel(ABC):
         """How many rows are looked at, and perhaps found, when n first answers are computed, at most."""
         return n * sum(len(store) for store in self.stores)
 
-    def want(self, points: Floats) -> None:  # noqa: B027  (most channels describe everything anyway)
-        """From now on messages describe all that subscriptions with these points hear of. Counted: see `forgo`."""
+    def want(self, points: Floats | None) -> None:  # noqa: B027  (most channels describe everything anyway)
+        """From now on messages describe all that subscriptions with these points hear of; None: with any point.
+        Counted: see `forgo`."""
 
-    def forgo(self, points: Floats) -> None:  # noqa: B027
+    def forgo(self, points: Floats | None) -> None:  # noqa: B027
         """Undo one `want` of each of these."""
 
     def wanted_since(self, points: Floats) -> int:
@@ -348,9 +349,14 @@ class CollectionChannel(Channel):
 
 def column_name(tables: Sequence[Table], ref: Ref) -> str:
     """A column's name, with its table's where there are two."""
-    table = tables[ref.side]
-    name = table.columns[ref.column].name
-    return f"{table.name}.{name}" if len(tables) > 1 else name
+    name = tables[ref.side].columns[ref.column].name
+    return f"{side_names(tables)[ref.side]}.{name}" if len(tables) > 1 else name
+
+
+def side_names(tables: Sequence[Table]) -> list[str]:
+    """The names of the tables read; one that is joined with itself is called `STOCK` and `STOCK 2`."""
+    names = [table.name for table in tables]
+    return [names[0], f"{names[0]} 2"] if len(names) == 2 and names[0] == names[1] else names
 
 
 def differs(one: Floats, other: Floats) -> Booleans:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hullcast.broker.joins.costs import DEFAULTS
-from hullcast.broker.reformulate.channel import Opening
+from hullcast.broker.reformulate.channel import Opening, side_names
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.sql.query import Ref
 from hullcast.network.wire.errors import UnknownChannel
@@ -26,7 +26,7 @@ TreeKey = tuple[str, int | None, int | None, tuple[int, ...]]
 class Channels:
     """Opens a channel when a shape is first wanted, and closes it when nobody wants it any more.
 
-    MIN and MAX over the same columns share one tree; all joins on one column of a table share its index.
+    MIN and MAX over the same columns share one tree; so do joins on one column of a table, with the same first range.
     """
 
     def __init__(self, interner: Interner, event_limit: int) -> None:
@@ -37,13 +37,13 @@ class Channels:
         self._named: dict[str, Channel] = {}
         self._readers: dict[str, list[tuple[Channel, int]]] = {}
         self._keepers: dict[TreeKey, tuple[TreeKeeper, set[Shape]]] = {}
-        self._keys_of: dict[Shape, list[TreeKey]] = {}
+        self._keys_of: dict[Shape, set[TreeKey]] = {}
 
     def __iter__(self) -> Iterator[Channel]:
         return iter(self._open.values())
 
     def reading(self, table: str) -> list[tuple[Channel, int]]:
-        """The channels that read a table, and as which side."""
+        """The channels that read a table, and as which side: the left one for both, where it is joined with itself."""
         return self._readers.get(table, [])
 
     def named(self, name: str) -> Channel:
@@ -62,7 +62,7 @@ class Channels:
         if channel is None:
             channel = self._make(shape, stores)
             self._open[shape] = self._named[channel.name] = channel
-            for side, table in enumerate(shape.tables):
+            for side, table in enumerate(dict.fromkeys(shape.tables)):  # joined with itself it is read once
                 self._readers.setdefault(table, []).append((channel, side))
         return channel
 
@@ -81,7 +81,7 @@ class Channels:
         del self._open[channel.shape], self._named[channel.name]
         for table in channel.shape.tables:
             self._readers[table] = [reader for reader in self._readers[table] if reader[0] is not channel]
-        for key in self._keys_of.pop(channel.shape, ()):
+        for key in self._keys_of.pop(channel.shape, set()):
             users = self._keepers[key][1]
             users.discard(channel.shape)
             if not users:
@@ -117,16 +117,17 @@ class Channels:
             self._keepers[key] = (keeper, set())
         keeper, users = self._keepers[key]
         users.add(shape)
-        self._keys_of.setdefault(shape, []).append(key)
+        self._keys_of.setdefault(shape, set()).add(key)
         return keeper
 
 
 def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
     """A channel's name: the query with its constants taken out, e.g. `MIN(PER) FROM STOCK OVER RISK BY SECTOR`."""
+    called = side_names(tables)
 
     def name(ref: Ref) -> str:
         column = quoted(tables[ref.side].columns[ref.column].name)
-        return f"{quoted(tables[ref.side].name)}.{column}" if len(tables) > 1 else column
+        return f"{quoted(called[ref.side])}.{column}" if len(tables) > 1 else column
 
     y = name(shape.y) if shape.y else "*"
     what = f"{shape.kind.name}({y})" if shape.kind.takes else f"{shape.kind.name} {y}"
@@ -136,7 +137,8 @@ def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
     if shape.on is not None:
         left, right = name(Ref(0, shape.on.left)), name(Ref(1, shape.on.right))
         meeting = f"{right} - {left}" if shape.on.band else f"{left} = {right}"
-        text += f" JOIN {quoted(tables[1].name)} ON {meeting}"
+        alias = f" AS {quoted(called[1])}" if called[1] != tables[1].name else ""  # a table of that name is another
+        text += f" JOIN {quoted(tables[1].name)}{alias} ON {meeting}"
     if shape.ranges:
         text += f" OVER {', '.join(map(name, shape.ranges))}"
     if shape.partition:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.network.answers.aggregate import LOST_BITS, exact_state, sums_in_boxes
-from hullcast.network.compiled import kernel
+from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -200,32 +200,208 @@ def _select(
     return pairs[0, :count], pairs[1, :count], found, looks
 
 
+class JoinSide(NamedTuple):
+    """What boxes ask of one table of a join: columns, the dimension of the boxes that each is, the join column."""
+
+    columns: list[Floats]
+    dimensions: list[int]
+    join: Floats
+
+    def ordered(self, *by: Floats) -> tuple[Floats, Ints]:
+        """(columns and the join column as one table, in some order; that order), without the rows that meet nobody."""
+        order = np.lexsort(by) if by else np.arange(len(self.join))
+        order = order[~np.isnan(self.join[order])]
+        return np.ascontiguousarray(np.array([*self.columns, self.join])[:, order]), order
+
+
+def pairs_in_boxes(
+    sides: tuple[JoinSide, JoinSide], band: int | None, boxes: Boxes, *, whole: bool
+) -> tuple[Ints, list[Ints]]:
+    """(member, each side's row) of every pair of rows that a member's box selects. TooLarge if there are too many.
+
+    Rows meet if their join columns are equal, or (`band`: that dimension of the boxes) if right - left is in the band.
+    From box to box the side of which fewer rows can be inside is run through, and looks up its partners on the other
+    side. That has an order for it: of an equality by the join column and the first other column, of a band by the join
+    column alone.
+    """
+    n = len(boxes.low)
+    ends = np.zeros((n, 2)) if band is None else np.column_stack((boxes.low[:, band], boxes.high[:, band]))
+    runs: list[tuple[Floats, Ints, Ints, Ints]] = []
+    for side in sides:
+        first = side.columns[0] if side.columns else side.join
+        table, order = side.ordered(first)
+        starts, stops = np.zeros(n, np.int64), np.full(n, len(order))
+        if side.columns:
+            low, high = boxes.low[:, side.dimensions[0]], boxes.high[:, side.dimensions[0]]
+            starts, stops = np.searchsorted(table[0], low), np.searchsorted(table[0], high, "right")
+        stops = np.maximum(starts, np.where(boxes.high[:, -1] < 0, starts, stops))  # never
+        runs.append((table, order, starts, stops))
+    smaller = (runs[0][3] - runs[0][2]) <= (runs[1][3] - runs[1][2])
+    of: list[Ints] = []
+    found: tuple[list[Ints], list[Ints]] = ([], [])
+    total = looks = 0
+    for outer, some in ((0, np.flatnonzero(smaller)), (1, np.flatnonzero(~smaller))):
+        if not len(some):
+            continue
+        table, order, starts, stops = runs[outer]
+        side, other = sides[outer], sides[1 - outer]
+        by = [other.join] if band is not None or not other.columns else [other.columns[0], other.join]
+        inner, inner_order = other.ordered(*by)
+        if band is None:
+            firsts, lasts = np.searchsorted(inner[-1], table[-1]), np.searchsorted(inner[-1], table[-1], "right")
+        else:
+            firsts = lasts = np.empty(0, np.int64)
+        which, rows, partners, pairs, seen = _pairs(
+            table,
+            inner,
+            firsts,
+            lasts,
+            np.ascontiguousarray(boxes.low[some][:, side.dimensions]),
+            np.ascontiguousarray(boxes.high[some][:, side.dimensions]),
+            np.ascontiguousarray(boxes.low[some][:, other.dimensions]),
+            np.ascontiguousarray(boxes.high[some][:, other.dimensions]),
+            ends[some],
+            1.0 if outer == 0 else -1.0,
+            whole,
+            starts[some],
+            stops[some],
+            boxes.weights[some],
+            FIRST_ROWS - total,
+            MOST_LOOKS - looks,
+        )
+        total, looks = total + pairs, looks + seen
+        check_work(total, looks)
+        of.append(some[which])
+        found[outer].append(order[rows])
+        found[1 - outer].append(inner_order[partners])
+    members = np.concatenate(of) if of else np.empty(0, np.int64)
+    by_box = np.argsort(members, kind="stable")
+    members, places = expanded(members[by_box], by_box, boxes)
+    return members, [np.concatenate(some)[places] if some else np.empty(0, np.int64) for some in found]
+
+
+@part
+def _seek_near(column: Floats, value: float, near: int) -> int:
+    """Where a value belongs in an ascending column, looked for in growing steps from `near`."""
+    n = len(column)
+    for _ in range(4):  # where rows are run through in order, it is mostly here
+        if near < n and column[near] < value:
+            near += 1
+        elif near == 0 or column[near - 1] < value:
+            return near
+        else:
+            break
+    low, high, step = 0, n, 1
+    if near < n and column[near] < value:
+        low = near + 1
+        while low + step < n and column[low + step] < value:
+            low += step + 1
+            step *= 2
+        high = min(n, low + step)
+    else:
+        high = near
+        while high - step >= 0 and column[high - step] >= value:
+            high -= step
+            step *= 2
+        low = max(0, high - step)
+    while low < high:
+        middle = (low + high) >> 1
+        if column[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@part
+def _in_band(difference: float, left: float, right: float, low: float, high: float, whole: bool) -> bool:
+    """Whether right - left, rounded to `difference`, is in [low, high]; of whole numbers the difference itself."""
+    if not low <= difference <= high:
+        return False
+    if whole:
+        from_right = difference + left
+        error = (right - from_right) - (left - (from_right - difference))
+        return not (error < 0 and difference == low) and not (error > 0 and difference == high)
+    return True
+
+
 @kernel
-def pairs_in_box(
-    right: Floats,
-    lows: Floats,
-    highs: Floats,
+def _pairs(
+    outer: Floats,
+    inner: Floats,
+    firsts: Ints,
+    lasts: Ints,
+    outer_low: Floats,
+    outer_high: Floats,
+    inner_low: Floats,
+    inner_high: Floats,
+    band: Floats,
+    sign: float,
+    whole: bool,
+    starts: Ints,
+    stops: Ints,
+    weights: Ints,
     most_found: int,
     most_looks: int,
-) -> tuple[Ints, Ints, int, int]:
-    """(left row, right row) where a right value (ascending) lies between the left row's low and high; how many that
-    is; rows looked at. Ends early when there are too many."""
-    room, count, looks = 64, 0, 0
-    pairs = np.empty((2, room), np.int64)
-    for i in range(len(lows)):
-        if not lows[i] <= highs[i]:
-            continue
-        row = np.searchsorted(right, lows[i])
-        looks += 1
-        while row < len(right) and right[row] <= highs[i]:
-            if count == room:
-                larger = np.empty((2, 2 * room), np.int64)
-                larger[:, :room] = pairs
-                pairs, room = larger, 2 * room
-            pairs[0, count], pairs[1, count] = i, row
-            count += 1
+) -> tuple[Ints, Ints, Ints, int, int]:
+    """(box, outer row, inner row) of pairs that meet in a box; how many that is for all members; rows looked at.
+
+    Each table ends with its join column. Of box i the outer rows starts[i] to stops[i] are looked at. Partners of an
+    equality are among the inner rows firsts[row] to lasts[row], ascending in their first column; of a band (then
+    `firsts` is empty) anywhere, ascending in the join column, and sign * (inner - outer) is in the band. Ends early
+    when there is too much of either.
+    """
+    room, count, found, looks, near = 64, 0, 0, 0, 0
+    pairs = np.empty((3, room), np.int64)
+    banded, dimensions = len(firsts) == 0, inner.shape[0] - 1
+    keys = inner[dimensions] if banded or dimensions == 0 else inner[0]
+    for i in range(len(starts)):
+        for row in range(starts[i], stops[i]):
             looks += 1
-            row += 1
-            if count > most_found or looks > most_looks:
-                return pairs[0, :count], pairs[1, :count], count, looks
-    return pairs[0, :count], pairs[1, :count], count, looks
+            inside = True
+            for d in range(outer.shape[0] - 1):
+                inside = inside and outer_low[i, d] <= outer[d, row] <= outer_high[i, d]
+            if not inside:
+                continue
+            value = outer[outer.shape[0] - 1, row]
+            last = inner.shape[1]
+            low, high = -np.inf, np.inf
+            if banded:  # a hair wider than computed, since the sum is rounded; the difference itself is tested below
+                least, most = (band[i, 0], band[i, 1]) if sign > 0 else (-band[i, 1], -band[i, 0])
+                low = value + least - (abs(value) + abs(least)) * 1e-15 if abs(least) < np.inf else least
+                high = value + most + (abs(value) + abs(most)) * 1e-15 if abs(most) < np.inf else most
+                near = at = _seek_near(keys, low, near)
+            else:
+                if dimensions > 0:
+                    low, high = inner_low[i, 0], inner_high[i, 0]
+                at, last = firsts[row], lasts[row]
+                stop = last
+                while at < stop:
+                    middle = (at + stop) >> 1
+                    if keys[middle] < low:
+                        at = middle + 1
+                    else:
+                        stop = middle
+            while at < last and keys[at] <= high:
+                looks += 1
+                inside = True
+                for d in range(dimensions):
+                    inside = inside and inner_low[i, d] <= inner[d, at] <= inner_high[i, d]
+                if inside and banded:
+                    other = inner[dimensions, at]
+                    left, right = (value, other) if sign > 0 else (other, value)
+                    inside = _in_band(right - left, left, right, band[i, 0], band[i, 1], whole)
+                if inside:
+                    if count == room:
+                        larger = np.empty((3, 2 * room), np.int64)
+                        larger[:, :room] = pairs
+                        pairs, room = larger, 2 * room
+                    pairs[0, count], pairs[1, count], pairs[2, count] = i, row, at
+                    count += 1
+                    found += weights[i]
+                    if found > most_found:
+                        return pairs[0, :count], pairs[1, :count], pairs[2, :count], found, looks
+                at += 1
+            if looks > most_looks:
+                return pairs[0, :count], pairs[1, :count], pairs[2, :count], found, looks
+    return pairs[0, :count], pairs[1, :count], pairs[2, :count], found, looks

@@ -1,84 +1,66 @@
-"""Equality joins and band joins: each change of one table becomes one message per row of the other it meets.
+"""Equality joins and band joins: each change of a row becomes one message per pair of it that somebody wants.
 
-An equality is a band of width 0, so one probe serves both: rows of the other table whose join column lies in an
-interval around this row's. A changed row has two intervals, before and after; partners in both see a change,
-partners in one see a pair leave or enter. (One probe a change; sharing work among 100,000 standing joins is another
-structure's business.)
+A changed row arrives twice, as it was and as it is. Each time the index of the other side is asked for the partners
+with which some range wants it; a partner found twice is one message. What the index cannot know (further range
+columns, partitions) is tested pair by pair. Where a table is joined with itself, a changed row arrives on both sides.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.index.nodes import COUNT, NEXT, ROW, X, seek
-from hullcast.broker.joins.ranges import Ranges
+from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.standing import Layout, StandingJoins
 from hullcast.broker.reformulate.boxes import Places
 from hullcast.broker.reformulate.channel import Opening
-from hullcast.broker.reformulate.first import FIRST_ROWS, MOST_LOOKS, Boxes, check_work, expanded, pairs_in_box
+from hullcast.broker.reformulate.first import JoinSide, pairs_in_boxes
+from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.selection import RowsChannel
 from hullcast.broker.tables.schema import ColumnType
-from hullcast.network.compiled import kernel
+from hullcast.network.matching.duality import box_points
 from hullcast.network.matching.messages import unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.boxes import Cells
+    from hullcast.broker.reformulate.first import Boxes
     from hullcast.broker.reformulate.messages import Messages
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
-    from hullcast.network.wire.arrays import Floats, Ints
-
-OLD, NEW = 1, 2  # a pair was, or is, within the band
+    from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 #: Pairs described for one batch. Where a batch has more, nobody is told which: whoever listens begins again.
 MOST_PAIRS = 500_000
+#: Pairs looked at, for one described; and at once.
+LOOKED_AT, AT_ONCE = 8, 1 << 16
+#: Of a table that is joined with itself: changes of one batch that are paired with each other at once, at least.
+TOGETHER = 64
 
 
-@kernel
-def probe(
-    m: Floats, old_lows: Floats, old_highs: Floats, lows: Floats, highs: Floats, most: int
-) -> tuple[Ints, Ints, Ints, bool]:
-    """(update, slot, OLD | NEW) for every row with x in the update's old or new interval; NaN: no interval.
+class Pairs(NamedTuple):
+    """Pairs that somebody wants: the update that changes each, and the rows of both sides before and after it."""
 
-    And whether that is all: it ends when there are more than `most`.
-    """
-    room = 64
-    pairs = np.empty((3, room), np.int64)
-    count = 0
-    for update in range(len(lows)):
-        for turn in range(2):
-            low = old_lows[update] if turn == 0 else lows[update]
-            high = old_highs[update] if turn == 0 else highs[update]
-            if not low <= high:
-                continue
-            leaf, i = seek(m, 0.0, low, -np.inf)
-            while leaf >= 0:
-                if i == m[leaf + COUNT]:
-                    leaf, i = int(m[leaf + NEXT]), 0
-                    continue
-                x = m[leaf + X + i]
-                if x > high:
-                    break
-                was = old_lows[update] <= x <= old_highs[update]
-                now = lows[update] <= x <= highs[update]
-                if turn == 0 or not was:  # partners in both intervals are met, and told, on the first turn
-                    if count == most:
-                        return pairs[0, :0], pairs[1, :0], pairs[2, :0], False
-                    if count == room:
-                        larger = np.empty((3, 2 * room), np.int64)
-                        for row in range(3):
-                            for k in range(count):
-                                larger[row, k] = pairs[row, k]
-                        pairs, room = larger, 2 * room
-                    pairs[0, count] = update
-                    pairs[1, count] = int(m[leaf + ROW + i])
-                    pairs[2, count] = (OLD if was else 0) | (NEW if now else 0)
-                    count += 1
-                i += 1
-    return pairs[0, :count], pairs[1, :count], pairs[2, :count], True
+    updates: Ints
+    before: Sequence[Cells]
+    after: Sequence[Cells]
+    old: Places
+    new: Places
+
+    def take(self, some: Booleans | Ints) -> Pairs:
+        """Some of them."""
+        before, after = (
+            [{column: values[some] for column, values in cells.items()} for cells in sides]
+            for sides in (self.before, self.after)
+        )
+        return Pairs(self.updates[some], before, after, self.old.take(some), self.new.take(some))
+
+
+class TooManyPairs(Exception):
+    """A batch changes more pairs than can be described."""
 
 
 class JoinChannel(RowsChannel):
@@ -93,16 +75,27 @@ class JoinChannel(RowsChannel):
         super().__init__(opening)
         shape = opening.shape
         assert shape.on is not None, "S3"
-        self.keepers = (self.share(0, shape.on.left, None, ()), self.share(1, shape.on.right, None, ()))
         self.band = shape.on.band
+        self._itself = shape.tables[0] == shape.tables[1]
         self._columns = (shape.on.left, shape.on.right)
+        firsts = [next((ref.column for ref in shape.ranges if ref.side == side), None) for side in (0, 1)]
+        self._firsts = tuple(firsts)  # the first range column of each side
+        self.keepers = tuple(
+            self.share(side, join, None, ()) if self.band else self.share(side, first, None, (join,))
+            for side, (join, first) in enumerate(zip(self._columns, firsts, strict=True))
+        )
         kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
         self._whole = ColumnType.REAL not in kinds
-        self.ranges = Ranges(max(1, 2 * self.spec.dimensions + self.spec.partitioned))
+        sides = [ref.side for ref in shape.ranges]
+        layout = Layout.of(sides, band=self.band, partitioned=self.spec.partitioned)
+        self.standing = StandingJoins(layout, opening.coefficients)
         self._described = 0  # the last update that messages were made of
+        self._everything = 0  # how many want all pairs
 
     def relevant(self, side: int) -> tuple[int, ...]:
         return tuple(sorted({*super().relevant(side), self._columns[side]}))
+
+    # --- what is wanted ------------------------------------------------------------------------------------
 
     def admit(self, predicates: Predicates) -> Ints:
         listeners = super().admit(predicates)
@@ -113,53 +106,232 @@ class JoinChannel(RowsChannel):
         self.forgo(self.audience.points_of(listeners))
         super().dismiss(listeners)
 
-    def want(self, points: Floats) -> None:
-        self.ranges.add(self._reachable(points), self._described)
+    def want(self, points: Floats | None) -> None:
+        self._everything += points is None
+        self.standing.add(self._reachable(points), self._described)
 
-    def forgo(self, points: Floats) -> None:
-        self.ranges.remove(self._reachable(points))
+    def forgo(self, points: Floats | None) -> None:
+        self._everything -= points is None
+        self.standing.remove(self._reachable(points))
 
     def wanted_since(self, points: Floats) -> int:
-        return self.ranges.wanted_since(self._reachable(points))
+        return self.standing.wanted_since(self._reachable(points))
 
-    def _reachable(self, points: Floats) -> Floats:
+    def _reachable(self, points: Floats | None) -> Floats:
+        """Those that a message can concern. For all points (None) the widest range, in a partition that no row has:
+        it finds the partners, and `_is_wanted` knows."""
+        if points is None:
+            d = self.spec.dimensions
+            partitions = np.full(1, np.inf) if self.spec.partitioned else None
+            return box_points(np.full((1, d), -np.inf), np.full((1, d), np.inf), partitions)
         return points[~unreachable(points, self.spec.dimensions)]
 
     def facts(self) -> dict[str, object]:
-        return {"join": {"ranges": len(self.ranges), "wanted by": self.ranges.total}}
+        return {"join": self.standing.describe()}
 
     def partitions_asked(self) -> Floats:
-        return self.ranges.index.points()[:, -1]
+        asked = self.standing.ranges.index.points()[:, -1]
+        return asked[np.isfinite(asked)]
 
-    @property
-    def width(self) -> tuple[float, float]:
-        """How far a change is probed for partners: right - left at least, and at most."""
-        if not self.band:
-            return 0.0, 0.0
-        points, place = self.ranges.index.points(), 2 * len(self.shape.ranges)
-        return float(points[:, place].min(initial=np.inf)), float(points[:, place + 1].max(initial=-np.inf))
+    def memory_bytes(self) -> int:
+        return super().memory_bytes() + self.standing.memory_bytes()
 
-    def _interval(self, side: int, values: Floats, least: float, most: float) -> tuple[Floats, Floats]:
-        """Where partners of rows with these join values may lie.
+    # --- changes -------------------------------------------------------------------------------------------
 
-        right - left within [least, most]: a left row looks in [v + least, v + most], a right one in
-        [v - most, v - least]. A hair wider than computed, since v + least is rounded; the difference itself is tested
-        afterwards.
+    def absorb(self, side: int, updates: Updates) -> None:
+        for role in self._roles(side):
+            self.keepers[role].update(updates)
+
+    def _roles(self, side: int) -> tuple[int, ...]:
+        """The sides on which a changed row of one table arrives."""
+        return (0, 1) if self._itself else (side,)
+
+    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
+        self.absorb(side, updates)
+        self._described = first_seq + len(updates) - 1
+        parts: list[Pairs] = []
+        complete = True
+        try:
+            for part in self._changed_pairs(side, updates):
+                parts.append(part)
+                if sum(len(part.updates) for part in parts) > MOST_PAIRS:
+                    raise TooManyPairs
+        except TooManyPairs:
+            parts, complete = [], False
+        if not parts and complete:
+            self.count(0, np.array([len(updates), 0, 0]))
+            return self._silence
+        pairs = self._joined(parts)
+        heard = int((np.diff(pairs.updates) != 0).sum()) + bool(parts)
+        self.count(len(pairs.updates), np.array([len(updates) - heard, heard, 0]))
+        messages = self.describe(pairs.updates + first_seq, *pairs[1:])
+        messages.complete = complete
+        return messages
+
+    @cached_property
+    def _silence(self) -> Messages:
+        """What updates of which nobody wants to hear become: most do."""
+        return self.describe(*self._joined([]))
+
+    def _joined(self, parts: Sequence[Pairs]) -> Pairs:
+        """Parts as one, in the order of the updates."""
+        if not parts:
+            none = np.empty(0, np.int64)
+            nothing = [{column: np.empty(0) for column in columns} for columns in self.needed]
+            return self._pairs(none, nothing, nothing)
+        if len(parts) == 1:
+            return parts[0]
+        rows = np.concatenate([part.updates for part in parts])
+        before, after = (
+            [
+                {column: np.concatenate([sides[side][column] for sides in some]) for column in columns}
+                for side, columns in enumerate(self.needed)
+            ]
+            for some in ([part.before for part in parts], [part.after for part in parts])
+        )
+        order = np.argsort(rows, kind="stable")
+        return self._pairs(rows, before, after).take(order)
+
+    def _pairs(self, rows: Ints, before: Sequence[Cells], after: Sequence[Cells]) -> Pairs:
+        old, new = (Places.of(self, cells, self._met(cells), self._difference(cells)) for cells in (before, after))
+        return Pairs(rows, before, after, old, new)
+
+    def _met(self, cells: Sequence[Cells]) -> Booleans:
+        """Which pairs meet. In a band all do whose difference is one: whether it is small enough, ranges say."""
+        left, right = cells[0][self._columns[0]], cells[1][self._columns[1]]
+        met: Booleans = ~(np.isnan(left) | np.isnan(right)) if self.band else left == right
+        return met
+
+    def _changed_pairs(self, side: int, updates: Updates) -> Iterator[Pairs]:
+        """The wanted pairs of a batch, in parts."""
+        if not len(self.standing):
+            return
+        changed = {role: self.changed(role, updates) for role in self._roles(side)}
+        for role, some in changed.items():
+            at = np.flatnonzero(some)
+            if not len(at):
+                continue
+            old, new = updates.old[:, at], updates.new[:, at]
+            which, partners, sure = self._partners(role, self.keepers[1 - role].tree.memory, old, new)
+            if self._itself:  # what the index has of rows of this batch is of its end: they are paired below
+                touched = np.unique(updates.slots[changed[0] | changed[1]])
+                others = touched[np.searchsorted(touched[:-1], partners)] != partners
+                which, partners, sure = which[others], partners[others], sure[others]
+            yield from self._wanted(role, at, which, old, new, self.stores[1 - role].cells, partners, sure)
+        if self._itself:
+            yield from self._among_themselves(updates, changed)
+
+    def _among_themselves(self, updates: Updates, changed: Mapping[int, Booleans]) -> Iterator[Pairs]:
+        """The wanted pairs of rows that a batch changes, where a table is joined with itself."""
+        at = np.flatnonzero(changed[0] | changed[1])
+        if len(at) > 1:
+            yield from self._with_each_other(updates, at, changed)
+        before, after = ([self.taken(role, cells, at) for role in (0, 1)] for cells in (updates.old, updates.new))
+        with_itself = self._pairs(at, before, after)
+        wanted = self._is_wanted(with_itself)
+        if wanted.any():
+            yield with_itself.take(wanted)
+
+    def _with_each_other(self, updates: Updates, at: Ints, changed: Mapping[int, Booleans]) -> Iterator[Pairs]:
+        """The wanted pairs of two rows that a batch changes.
+
+        Each update sees the other rows as they are after the updates before it. A version of a row holds from one
+        update of that row to its next one; updates are taken some at a time, with the versions that hold then::
+
+            update     0    1    2    3    4
+            row        A    B    A    C    B
+            A      a0  |    a1   |    a2          version a1 (made by 0) holds for 1, a2 for 3 and 4
         """
-        values = np.ascontiguousarray(values)  # kernels take contiguous columns, and one copy of each kernel is enough
-        if not self.band:
-            return values, values
-        low, high = (least, most) if side == 0 else (-most, -least)
-        if low > high:
-            return np.full_like(values, np.nan), np.full_like(values, np.nan)
-        slack = np.abs(values) * 1e-15
-        with np.errstate(invalid="ignore", over="ignore"):  # inf - inf without a bound; beyond all floats is all
-            lows = values + low - slack - abs(low) * 1e-15
-            highs = values + high + slack + abs(high) * 1e-15
-        present = ~np.isnan(values)
-        lows[present & np.isnan(lows)] = -np.inf
-        highs[present & np.isnan(highs)] = np.inf
-        return lows, highs
+        n, slots, old, new = len(at), updates.slots[at], updates.old[:, at], updates.new[:, at]
+        order = np.argsort(slots, kind="stable")
+        first = np.ones(n, np.bool_)
+        first[1:] = slots[order][1:] != slots[order][:-1]
+        distinct = int(first.sum())
+        if distinct < 2:
+            return
+        nexts = np.full(n, n)
+        nexts[order[:-1][~first[1:]]] = order[1:][~first[1:]]
+        firsts = order[first]
+        there = np.concatenate((updates.exists[at], updates.existed[at[firsts]]))
+        versions = np.hstack((new, old[:, firsts]))[:, there]
+        version_slots = np.concatenate((slots, slots[firsts]))[there]
+        starts = np.concatenate((np.arange(n), np.full(distinct, -1)))[there]
+        stops = np.concatenate((nexts, firsts))[there]
+        step = max(distinct, TOGETHER)
+        for begin in range(0, n, step):
+            end = min(begin + step, n)
+            some = np.flatnonzero((starts < end - 1) & (stops > begin))
+            held = np.ascontiguousarray(versions[:, some])
+            old_some, new_some = old[:, begin:end], new[:, begin:end]
+            for role in (0, 1):
+                keeper = self.keepers[1 - role]
+                scratch = TreeKeeper(keeper.x, None, keeper.groups)
+                scratch.take(held)
+                which, partners, sure = self._partners(role, scratch.tree.memory, old_some, new_some)
+                now, version = begin + which, some[partners]
+                holds = (starts[version] < now) & (now < stops[version]) & (version_slots[version] != slots[now])
+                holds &= changed[role][at[now]]
+                which, partners, sure = which[holds], partners[holds], sure[holds]
+                yield from self._wanted(role, at[begin:end], which, old_some, new_some, held, partners, sure)
+
+    def _partners(self, side: int, tree: Floats, old: Floats, new: Floats) -> tuple[Ints, Ints, Booleans]:
+        """(update, slot, surely wanted) of the rows in a tree of the other side that may be wanted with rows that
+        arrive on this one, as they were or as they are; each once, in the order of the updates."""
+        n = old.shape[1]
+        arrivals = self._arrivals(side, np.hstack((old, new)))
+        same = np.ones(n, np.bool_)
+        for column in arrivals:
+            same &= column[:n] == column[n:]
+        arrivals.groups[n:][same] = np.nan  # it would find the same again
+        which, slots, sure, complete = self.standing.partners(side, tree, arrivals, LOOKED_AT * MOST_PAIRS)
+        if not complete:
+            raise TooManyPairs
+        which = which % n
+        order = np.argsort(which * (int(slots.max(initial=0)) + 1) + slots, kind="stable")
+        which, slots, sure = which[order], slots[order], sure[order]
+        again = np.zeros(len(which), np.bool_)
+        again[1:] = (which[1:] == which[:-1]) & (slots[1:] == slots[:-1])
+        sure[:-1] |= sure[1:] & again[1:]  # found twice at most
+        return which[~again], slots[~again], sure[~again]
+
+    def _arrivals(self, side: int, cells: Floats) -> Arrivals:
+        join, first = cells[self._columns[side]], self._firsts[side]
+        nowhere = np.zeros(len(join))
+        xs = nowhere if first is None else cells[first]
+        return Arrivals(nowhere.copy(), join, xs) if self.band else Arrivals(join.copy(), nowhere, xs)
+
+    def _wanted(
+        self,
+        side: int,
+        at: Ints,
+        which: Ints,
+        old: Floats,
+        new: Floats,
+        others: Floats,
+        partners: Ints,
+        sure: Booleans,
+    ) -> Iterator[Pairs]:
+        """The pairs of changed rows (on one side) and partners that somebody wants, some at a time."""
+        for start in range(0, len(which), AT_ONCE):
+            rows, slots = which[start : start + AT_ONCE], partners[start : start + AT_ONCE]
+            partner = self.taken(1 - side, others, slots)
+            before, after = [self.taken(side, old, rows), partner], [self.taken(side, new, rows), partner]
+            if side == 1:
+                before.reverse()
+                after.reverse()
+            pairs = self._pairs(at[rows], before, after)
+            known = sure[start : start + AT_ONCE]
+            for places in (pairs.old, pairs.new) if self.band and self._whole else ():
+                known = known & ((places.columns[-1] == places.uppers[-1]) | ~places.there)
+            if not known.all():
+                pairs = pairs.take(known | self._is_wanted(pairs))
+            if len(pairs.updates):
+                yield pairs
+
+    def _is_wanted(self, pairs: Pairs) -> Booleans:
+        if self._everything:
+            return pairs.old.there | pairs.new.there
+        return self.standing.wanted(*pairs.old.boxes()) | self.standing.wanted(*pairs.new.boxes())
 
     def _difference(self, cells: Sequence[Cells]) -> list[tuple[Floats, Floats]]:
         """right - left as SQL has it, from below and from above.
@@ -178,72 +350,23 @@ class JoinChannel(RowsChannel):
         lower = np.where(error < 0, np.nextafter(difference, -np.inf), difference)
         return [(lower, np.where(error > 0, np.nextafter(difference, np.inf), difference))]
 
-    def update(self, side: int, updates: Updates, first_seq: int) -> Messages:
-        self.keepers[side].update(updates)
-        at = np.flatnonzero(self.changed(side, updates))
-        column, other, width = self._columns[side], 1 - side, self.width
-        old_lows, old_highs = self._interval(side, updates.old[column][at], *width)
-        lows, highs = self._interval(side, updates.new[column][at], *width)
-        tree = self.keepers[other].tree.memory
-        which, partners, flags, all_of_them = probe(tree, old_lows, old_highs, lows, highs, MOST_PAIRS)
-        rows = at[which]
-        partner = self.taken(other, self.stores[other].cells, partners)
-        before = [self.taken(side, updates.old, rows), partner]
-        after = [self.taken(side, updates.new, rows), partner]
-        if side == 1:
-            before.reverse()
-            after.reverse()
-        old = Places.of(self, before, flags & OLD != 0, self._difference(before))
-        new = Places.of(self, after, flags & NEW != 0, self._difference(after))
-        wanted = self.ranges.wanted(*old.boxes()) | self.ranges.wanted(*new.boxes())
-        rows, old, new = rows[wanted], old.take(wanted), new.take(wanted)
-        before = [{column: values[wanted] for column, values in cells.items()} for cells in before]
-        after = [{column: values[wanted] for column, values in cells.items()} for cells in after]
-        heard = len(np.unique(rows))
-        self.count(len(rows), np.array([len(updates) - heard, heard, 0]))
-        self._described = first_seq + len(updates) - 1
-        messages = self.describe(rows + first_seq, before, after, old, new)
-        messages.complete = all_of_them
-        return messages
+    # --- first answers -------------------------------------------------------------------------------------
+
+    def capture_cost(self, n: int) -> int:
+        left, right = map(len, self.stores)
+        return left + right + n * (min(left, right) + left * right)
 
     def found(self, sides: Sequence[Cells], boxes: Boxes) -> tuple[Ints, list[Ints]]:
-        """Box by box: the rows of each side that it admits, then the pairs among them that meet."""
-        refs = (*self.shape.ranges, *self.shape.partition)
-        bands = [len(self.shape.ranges)] if self.band else []
-        dimensions = [d for d in range(boxes.low.shape[1] - 1) if d not in bands]  # the last one all rows have at 0
-        right_join = sides[1][self._columns[1]]
-        order = np.argsort(right_join)
-        order = order[: len(order) - int(np.isnan(right_join).sum())]  # NULL meets nothing, and is sorted last
-        of: list[Ints] = [np.empty(0, np.int64)]
-        found: tuple[list[Ints], list[Ints]] = ([np.empty(0, np.int64)], [np.empty(0, np.int64)])
-        total = looks = 0
-        for i, weight in enumerate(boxes.weights.tolist()):
-            admitted = [np.ones(len(side[table.key]), np.bool_) for side, table in zip(sides, self.tables, strict=True)]
-            if boxes.high[i, -1] < 0:  # never
-                continue
-            for d, ref in zip(dimensions, refs, strict=True):
-                column = sides[ref.side][ref.column]
-                admitted[ref.side] &= (boxes.low[i, d] <= column) & (column <= boxes.high[i, d])
-            left, right = np.flatnonzero(admitted[0]), order[admitted[1][order]]
-            band = (boxes.low[i, bands[0]], boxes.high[i, bands[0]]) if bands else (0.0, 0.0)
-            lows, highs = self._interval(0, sides[0][self._columns[0]][left], *map(float, band))
-            which, at, pairs, seen = pairs_in_box(
-                right_join[right], lows, highs, (FIRST_ROWS - total) // weight, MOST_LOOKS - looks
+        band = len(self.shape.ranges)
+        after = band + self.band
+        dimensions = [*range(band), *range(after, after + len(self.shape.partition))]
+        refs = list(zip((*self.shape.ranges, *self.shape.partition), dimensions, strict=True))
+        left, right = (
+            JoinSide(
+                [cells[ref.column] for ref, _ in refs if ref.side == side],
+                [d for ref, d in refs if ref.side == side],
+                cells[self._columns[side]],
             )
-            looks += seen + sum(map(len, admitted))
-            check_work(total + pairs * weight, looks)
-            rows = [left[which], right[at]]
-            if bands:
-                both = [
-                    {c: side[c][at] for c in {column}}
-                    for side, column, at in zip(sides, self._columns, rows, strict=True)
-                ]
-                ((lower, upper),) = self._difference(both)
-                keep = (band[0] <= lower) & (upper <= band[1])
-                rows = [some[keep] for some in rows]
-            total += len(rows[0]) * weight
-            of.append(np.full(len(rows[0]), i))
-            for side in (0, 1):
-                found[side].append(rows[side])
-        members, places = expanded(np.concatenate(of), np.arange(sum(map(len, of))), boxes)
-        return members, [np.concatenate(found[side])[places] for side in (0, 1)]
+            for side, cells in enumerate(sides)
+        )
+        return pairs_in_boxes((left, right), band if self.band else None, boxes, whole=self._whole)

@@ -64,6 +64,11 @@ class TreeKeeper:
         if self._loaded is None:
             self.grouping.all_live()  # a sweep would look at all rows at once, and find just that
 
+    def take(self, cells: Floats) -> None:
+        """Take in rows of no table: the columns of a (columns, n) array, in slots from 0 on."""
+        present = np.ones(cells.shape[1], np.bool_)
+        self._run(np.arange(cells.shape[1]), ~present, present, np.full_like(cells, np.nan), cells, 0)
+
     def update(self, updates: Updates) -> tuple[Floats, Ints]:
         """(messages, tally) of a batch, computed once however many channels ask.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.reformulate.boxes import Cells, Places
-from hullcast.broker.reformulate.channel import CollectionChannel, differs
+from hullcast.broker.reformulate.channel import CollectionChannel, differs, side_names
 from hullcast.broker.reformulate.first import Boxes, captured, rows_in_boxes
 from hullcast.broker.reformulate.messages import Messages
 from hullcast.broker.sql.query import Ref
@@ -74,7 +74,7 @@ class RowsChannel(CollectionChannel):
         def columns() -> dict[str, ShownColumn]:
             named: dict[str, ShownColumn] = {}
             for side, (table, codes) in enumerate(zip(self.tables, keys, strict=True)):
-                name = "KEY" if len(keys) == 1 else f"key.{table.name}"
+                name = "KEY" if len(keys) == 1 else f"key.{side_names(self.tables)[side]}"
                 named[name] = self.decoded(Ref(side, table.key), codes, texts)
             for prefix, places, cells in (("old", old, before), ("new", new, after)):
                 named[f"{prefix.upper()}_THERE"] = places.there

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.reformulate.channel import column_name
+from hullcast.broker.reformulate.channel import column_name, side_names
 from hullcast.broker.server.changing import Arrived, Changing
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
@@ -221,7 +221,7 @@ def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, 
         "channel": engine.channel_name(query),
         "kind": shape.kind.name,
         "form": form,
-        "tables": list(shape.tables),
+        "tables": side_names(tables),
         "answer": list(query.columns),
         "becomes": _MEANING[form],
         "ranges": [column_name(tables, ref) for ref in shape.ranges],

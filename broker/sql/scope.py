@@ -17,7 +17,7 @@ _TABLE_HINT = "accepted: FROM table [alias], or FROM r [alias] JOIN s [alias] US
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One or two tables and the names by which the query calls them.
+    """One or two tables (perhaps the same one twice) and the names by which the query calls them.
 
     An alias hides the table's own name, as in SQL. After USING (c) the plain name c is the left column;
     every other name that both tables have must be qualified.
@@ -77,8 +77,8 @@ class Scope:
             if fold(column.name) == folded
         ]
         if not found:
-            known = tuple(column.name for table in self.tables for column in table.columns)
-            raise UnknownColumn(name, ", ".join(table.name for table in self.tables), known)
+            known = tuple(column.name for table in dict.fromkeys(self.tables) for column in table.columns)
+            raise UnknownColumn(name, ", ".join(dict.fromkeys(table.name for table in self.tables)), known)
         if len(found) > 1 and (self.using is None or fold(self.using) != folded):
             choices = " or ".join(f"{table}.{name}" for table in self.names)
             raise SqlError(name, "both tables have a column of this name", f"write {choices}")
@@ -96,8 +96,6 @@ def read_scope(select: exp.Select, catalog: Mapping[str, Table]) -> Scope:
         refuse(joins[1], "a query joins at most two tables", "split it into several subscriptions")
     sources = [_source(from_clause.this, catalog)] + [_source(_joined(join), catalog) for join in joins]
     names, tables = tuple(name for name, _ in sources), tuple(table for _, table in sources)
-    if len(tables) == 2 and tables[0] == tables[1]:
-        refuse(joins[0], "a table cannot be joined with itself", "join two different tables")
     if len({fold(name) for name in names}) < len(names):
         refuse(joins[0], f"both tables are called {names[0]}", "give each its own alias")
     return Scope(tables, names, _using(joins[0], tables) if joins else None)

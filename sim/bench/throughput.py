@@ -130,7 +130,8 @@ def _type_subject(kind: str, settings: EngineSettings) -> Subject:
     engine.upsert("WIDE", {"ID": np.arange(n), "X": x, "Y": y, "G": g})
     other = np.arange(GROUPS)
     engine.upsert("OTHER", {"OTHER_ID": other, "G": other, "B": random.uniform(0, DOMAIN, GROUPS)})
-    channels = [engine.open_channel(query, -BAND, BAND) for query in queries]
+    widths = (-BAND, BAND) if kind == "band join" else ()  # of an equality join all pairs are described
+    channels = [engine.open_channel(query, *widths) for query in queries]
 
     def drawn() -> dict[str, Any]:
         ids = random.integers(0, n, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,18 +125,37 @@ def test_a_channel_that_cannot_be_opened_is_not_held() -> None:
     engine = engine_with()
     engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, M INTEGER)")
     with pytest.raises(BadParameter):
-        engine.open_channel("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?")
+        engine.open_channel("SELECT T.K FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", 1)
     assert engine.statistics() == {}
     engine.execute("DROP TABLE S")
 
 
-def test_only_a_band_needs_parameters_to_open_its_channel() -> None:
+@pytest.mark.parametrize(
+    ("query", "outside"),
+    [
+        ("FROM T JOIN S ON S.M = T.N WHERE T.X BETWEEN ? AND ?", {"X": 7}),
+        ("FROM T JOIN S ON S.M - T.N BETWEEN ? AND ?", {"N": 1}),
+        ("FROM T JOIN S ON S.M = T.N WHERE T.X BETWEEN ? AND ? AND T.P = 'a'", {"P": "b"}),
+        ("FROM T JOIN S ON S.M - T.N BETWEEN ? AND ? WHERE T.P = 'a' AND S.K = 1", {"P": "b"}),
+    ],
+)
+def test_an_open_channel_describes_the_range_of_its_parameters_or_all_pairs(query: str, outside: Any) -> None:
     engine = engine_with()
     engine.execute("CREATE TABLE S (K INTEGER PRIMARY KEY, M INTEGER)")
-    name = engine.open_channel("SELECT T.K FROM T JOIN S ON S.M = T.N WHERE T.X BETWEEN ? AND ?")
-    assert list(engine.statistics()) == [name]
     engine.upsert("S", {"K": 1, "M": 4})
-    assert len(engine.upsert("T", {"K": 1, "N": 4, "X": 1}).messages[name]) == 1
+    sql = f"SELECT T.K, S.K {query}"
+    row = {"K": 1, "N": 4, "X": 1, "P": "a"}
+    for _ in range(2):
+        name = engine.open_channel(sql, 0, 1)
+        assert list(engine.statistics()) == [name]
+        assert len(engine.upsert("T", row).messages[name]) == 1
+        assert len(engine.upsert("T", row | outside | {"K": 2}).messages[name]) == 0
+        assert engine.open_channel(sql) == name
+        assert len(engine.upsert("T", row | outside | {"K": 3}).messages[name]) == 1
+        engine.close_channel(name)
+        assert [len(engine.delete("T", key).messages[name]) for key in (1, 2, 3)] == [1, 0, 0]
+        engine.close_channel(name)
+        assert engine.statistics() == {}
 
 
 @pytest.mark.parametrize(("on", "bound"), [("ABS(S.Y - T.Y) < ?", math.inf), ("S.Y - T.Y >= ?", -1e308)])

@@ -188,6 +188,7 @@ class EngineHistory(RuleBasedStateMachine):
                 self.oracle.upsert(table, what)
             else:
                 self.oracle.delete(table, what)
+            self.happened(seq, table)
             for one in self.listeners:
                 contents = self.oracle.contents(one.asked.sql, *one.asked.parameters)
                 if not same(contents, one.contents):
@@ -202,6 +203,9 @@ class EngineHistory(RuleBasedStateMachine):
             assert one.subscription.seq == self.engine.seq
             if one.eager:
                 one.heard()
+
+    def happened(self, seq: int, table: str) -> None:
+        """SQLite has an update now; the engine has all of its batch."""
 
     def teardown(self) -> None:
         for one in self.listeners:

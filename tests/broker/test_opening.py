@@ -12,7 +12,14 @@ from hullcast.broker.engine import served as engine_module
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.reformulate import first as first_module
 from hullcast.broker.reformulate.channel import Attended
-from hullcast.broker.reformulate.first import Boxes, rows_in_boxes, states_in_boxes, values_in_boxes
+from hullcast.broker.reformulate.first import (
+    Boxes,
+    JoinSide,
+    pairs_in_boxes,
+    rows_in_boxes,
+    states_in_boxes,
+    values_in_boxes,
+)
 from hullcast.broker.scheduling.driver import finish
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.wire.errors import TooLarge
@@ -30,6 +37,8 @@ QUERIES = (
     "SELECT K, S FROM R WHERE X BETWEEN ? AND ? AND S = 's0'",
     "SELECT R.K, Q.K FROM R JOIN Q USING (X) WHERE R.Y BETWEEN ? AND ?",
     "SELECT R.K, Q.K FROM R JOIN Q ON Q.X - R.X BETWEEN ? AND ?",
+    "SELECT R.K, T.K FROM R JOIN R T ON R.X = T.Y WHERE R.Y BETWEEN ? AND ?",
+    "SELECT R.K, T.K FROM R JOIN R T ON T.Y - R.Y BETWEEN ? AND ? WHERE T.S = 's1'",
 )
 
 
@@ -130,6 +139,51 @@ def test_boxes_select_what_plain_loops_select(seed: int) -> None:
         assert (state[i, 0], state[i, 1]) == (len(present), sum(present))
 
 
+@pytest.mark.parametrize("band", [None, 2])
+@pytest.mark.parametrize("seed", range(40))
+def test_boxes_select_the_pairs_that_plain_loops_select(seed: int, band: int | None) -> None:
+    chance = np.random.default_rng(seed)
+    m = int(chance.integers(0, 20))
+    sides, whole = [], bool(chance.random() < 0.5)
+    for dimensions in [[0, 3], [1, 4]] if seed % 3 else [[0, 1, 3], []]:
+        n = int(chance.integers(0, 40))
+        columns = [chance.integers(0, 5, n).astype(float) for _ in range(1 + len(dimensions))]
+        for column in columns:
+            column[chance.random(n) < 0.1] = np.nan
+        if whole and seed % 2:  # whole numbers whose difference is no float64
+            columns[0] = columns[0] * chance.choice([2.0**53, -(2.0**53)], n) + chance.integers(-1, 1, n)
+        sides.append(JoinSide(columns[1:], dimensions, columns[0]))
+    low = chance.integers(0, 4, (m, 5)).astype(float)
+    high = low + chance.integers(0, 3, (m, 5)).astype(float)
+    low[chance.random((m, 5)) < 0.3], high[chance.random((m, 5)) < 0.3] = -np.inf, np.inf
+    low[:, 2], high[:, 2] = (low[:, 2] - 3, high[:, 2] - 3) if band is not None else (0, 0)
+    never = chance.random(m) < 0.1
+    of, (lefts, rights) = pairs_in_boxes((sides[0], sides[1]), band, Boxes.of(low, high, never), whole=whole)
+    assert of.tolist() == sorted(of.tolist())
+
+    def inside(i: int, side: JoinSide, row: int) -> bool:
+        columns = zip(side.columns, side.dimensions, strict=True)
+        return all(low[i, d] <= column[row] <= high[i, d] for column, d in columns)
+
+    def met(i: int, left: float, right: float) -> bool:
+        if band is None or np.isnan([left, right]).any():
+            return left == right
+        difference = int(right) - int(left) if whole else right - left
+        return bool(low[i, band] <= difference <= high[i, band])
+
+    for i in range(m):
+        pairs = [
+            (left, right)
+            for left in range(len(sides[0].join))
+            for right in range(len(sides[1].join))
+            if not never[i]
+            and inside(i, sides[0], left)
+            and inside(i, sides[1], right)
+            and met(i, sides[0].join[left], sides[1].join[right])
+        ]
+        assert sorted(zip(lefts[of == i].tolist(), rights[of == i].tolist(), strict=True)) == pairs
+
+
 def test_equal_boxes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred thousand equal ranges over ten thousand rows: a billion looks if each were taken by itself."""
     n = 10_000
@@ -168,6 +222,7 @@ def test_many_wide_ranges_over_a_small_table_are_known_to_be_much_work(sql: str)
     for table in TABLES:
         engine.execute(table)
     engine.upsert("R", {"K": np.arange(900)})
+    engine.upsert("Q", {"K": [0]})
     attended: Attended = finish(engine.attending(sql, [np.arange(1000.0), np.arange(1000.0)], 1000))
     assert attended.channel.capture_cost(1000) >= 900_000
 
@@ -184,22 +239,21 @@ def test_first_answers_end_before_they_are_too_large(monkeypatch: pytest.MonkeyP
         wide.channel.first(wide.predicates)
     narrow: Attended = finish(engine.attending(QUERIES[7], [[0], [0]]))
     assert len(np.asarray(narrow.channel.first(narrow.predicates)["of"])) == 3000
-    monkeypatch.setattr("hullcast.broker.reformulate.join.MOST_LOOKS", 5000)
     monkeypatch.setattr(first_module, "MOST_LOOKS", 5000)
     with pytest.raises(TooLarge, match="rows to look at"):
         narrow.channel.first(narrow.predicates)
 
 
-def test_a_band_that_was_refused_leaves_no_width_behind() -> None:
+def test_a_band_that_was_refused_is_no_longer_described() -> None:
     engine = ServedEngine()
     for table in TABLES:
         engine.execute(table)
     narrow: Attended = engine.attend(QUERIES[7], [[0], [1]])
-    channel: Any = narrow.channel
     wide: Attended = finish(engine.attending(QUERIES[7], [[-1e9], [1e9]]))
-    with channel.held(wide.predicates):
-        assert channel.width == (-1e9, 1e9)
-    assert channel.width == (0.0, 1.0)
+    engine.upsert("Q", [{"K": 1, "X": 1.0}, {"K": 5, "X": 5.0}])
+    with narrow.channel.held(wide.predicates):
+        assert len(engine.upsert("R", {"K": 0, "X": 0.0}).messages[narrow.channel.name]) == 2
+    assert len(engine.upsert("R", {"K": 2, "X": 0.0}).messages[narrow.channel.name]) == 1
 
 
 def test_a_batch_that_meets_too_many_rows_makes_everybody_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -371,6 +371,12 @@ def test_explaining_does_not_keep_a_channel_open(desk: Desk) -> None:
     assert desk.engine.statistics() == {}
 
 
+def test_explaining_a_self_join_tells_its_sides_apart(desk: Desk) -> None:
+    sql = "SELECT a.SYMBOL, b.SYMBOL FROM STOCK a JOIN STOCK b USING (SECTOR) WHERE a.PER > 5 AND b.PER < 3"
+    told = cast("bodies.Information", desk.ask(bodies.Explain(sql, ())).reply).values
+    assert (told["tables"], told["ranges"]) == (["STOCK", "STOCK 2"], ["STOCK.PER", "STOCK 2.PER"])
+
+
 def test_explaining_counts_recent_messages_that_would_have_concerned_it(desk: Desk) -> None:
     desk.subscribe(MIN, 20, 60)
     desk.publish({"SYMBOL": "A", "RISK": 30.0, "PER": 5.0}, {"SYMBOL": "B", "RISK": 90.0, "PER": 5.0})

@@ -49,6 +49,18 @@ def test_a_join_has_a_box_over_both_tables_and_partitions() -> None:
     assert bound.partition == (["x"], [3.0])
 
 
+@pytest.mark.parametrize("tail", ["r x JOIN r y ON x.b = y.b", "r x, r AS y WHERE y.b = x.b", "r x JOIN r y USING (b)"])
+def test_a_table_joined_with_itself_is_two_by_its_aliases(tail: str) -> None:
+    shape = parse(f"SELECT x.a, y.a, y.c FROM {tail}").shape
+    assert shape.tables == ("r", "r")
+    assert shape.on == JoinOn(2, 2, band=False)
+    assert shape.projection == (Ref(0, 1), Ref(1, 1), Ref(1, 3))
+    turned = parse("SELECT a.a FROM r a JOIN r b ON a.b - b.b BETWEEN 1 AND 2 AND b.n > 3 AND a.c = 'v'")
+    assert turned.shape.on == JoinOn(2, 2, band=True)
+    assert (turned.shape.ranges, turned.shape.partition) == ((Ref(1, 5),), (Ref(0, 3),))
+    assert (turned.bind().low.tolist(), turned.bind().high.tolist()) == ([[nextafter(3, inf), -2]], [[inf, -1]])
+
+
 def test_stars_list_the_left_table_then_the_right_and_a_using_column_once() -> None:
     using = parse("SELECT * FROM r JOIN s USING (c)")
     assert " ".join(using.columns) == "k a b c at n k b d at m"
@@ -178,7 +190,10 @@ def test_a_band_leaves_equalities_as_partitions() -> None:
         ("SELECT a FROM r JOIN s USING (c, k)", "one column"),
         ("SELECT a FROM r JOIN s USING (c) JOIN Stock ON 1 = 1", "at most two tables"),
         ("SELECT a FROM r, s, Stock", "at most two tables"),
-        ("SELECT x.a FROM r x JOIN r y USING (c)", "with itself"),
+        ("SELECT a FROM r JOIN r USING (c)", "own alias"),
+        ("SELECT x.a FROM r x JOIN r x USING (c)", "own alias"),
+        ("SELECT a FROM r x JOIN r y USING (c)", r"x\.a or y\.a"),
+        ("SELECT x.a FROM r x JOIN r y ON x.a = x.b", "one table"),
         ("SELECT a FROM r x JOIN s x USING (c)", "own alias"),
         ("SELECT a FROM r JOIN (SELECT * FROM s) z USING (c)", "plain tables"),
         ("SELECT b FROM r JOIN s USING (c)", r"r\.b or s\.b"),

@@ -171,13 +171,17 @@ def selection(rng: Random) -> Asked:
 NUMBERS = [-2, -0.5, 0, 0.25, 0.5, 1, 1.0, 3, inf]
 SPANS = [timedelta(microseconds=n) for n in (-1_000_000, -1, 0, 1, 2, 1_000_000)]
 EQUALITIES = ["R.C = S.C", "R.A = S.A", "S.B = R.B", "R.T = S.U", "R.D = S.E", "R.C = S.K"]
+BANDS = [("R.B", "S.B"), ("R.A", "S.A"), ("R.D", "S.E"), ("R.T", "S.U")]
 SHOWN = ["*", "R.K, S.K", "R.A, S.E", "R.*", "S.B AS x, R.B AS y", "R.K, S.C, R.T, S.U", "S.K"]
+OWN_EQUALITIES = ["x.C = y.C", "x.A = y.A", "y.B = x.A", "x.T = y.T", "x.K = y.D"]
+OWN_BANDS = [("x.B", "y.B"), ("x.A", "y.D"), ("x.T", "y.T"), ("x.B", "y.A")]
+OWN_SHOWN = ["*", "x.K, y.K", "x.A, y.D", "y.*", "y.B AS p, x.B AS q", "x.T, y.T"]
 
 
-def band(rng: Random) -> tuple[str, list[Any]]:
+def band(rng: Random, columns: list[tuple[str, str]]) -> tuple[str, list[Any]]:
     """A condition on the difference of two columns."""
-    left, right = rng.choice([("R.B", "S.B"), ("R.A", "S.A"), ("R.D", "S.E"), ("R.T", "S.U")])
-    ends: list[Any] = list(SPANS) if left == "R.T" else list(NUMBERS)
+    left, right = rng.choice(columns)
+    ends: list[Any] = list(SPANS) if left[-1] in INSTANT else list(NUMBERS)
     one, other = rng.choice(ends), rng.choice(ends)
     if rng.random() < 0.9 and other < one:
         one, other = other, one
@@ -193,18 +197,23 @@ def band(rng: Random) -> tuple[str, list[Any]]:
 
 
 def join(rng: Random) -> Asked:
-    """Pairs of R and S that meet in equal columns or within a band, with conditions on both sides."""
+    """Pairs of R and S, or of R with itself, that meet in equal columns or within a band, with conditions on both."""
     parameters: list[Any] = []
     texts: list[str] = []
+    sides, equalities, bands, shown = [("R", "R"), ("S", "S")], EQUALITIES, BANDS, SHOWN
+    left, right = "R", "S"
+    if rng.random() < 0.3:
+        sides, equalities, bands, shown = [("R", "x"), ("R", "y")], OWN_EQUALITIES, OWN_BANDS, OWN_SHOWN
+        left, right = "R x", "R y"
     how = rng.choice(["USING", "equal", "equal", "band", "band"])
     if how == "USING":
-        source = "R JOIN S USING (C)"
+        source = f"{left} JOIN {right} USING (C)"
     else:
-        on, parameters = (rng.choice(EQUALITIES), []) if how == "equal" else band(rng)
-        source = rng.choice([f"R JOIN S ON {on}", "R, S"])
-        texts = [on] if source == "R, S" else []
-    for side in "RS":
-        more, wanted = conditions(rng, side, 1, f"{side}.")
+        on, parameters = (rng.choice(equalities), []) if how == "equal" else band(rng, bands)
+        source = rng.choice([f"{left} JOIN {right} ON {on}", f"{left}, {right}"])
+        texts = [on] if " JOIN " not in source else []
+    for table, name in sides:
+        more, wanted = conditions(rng, table, 1, f"{name}.")
         texts = texts + more
         parameters = parameters + wanted
-    return Asked(f"SELECT {rng.choice(SHOWN)} FROM {source}{_where(texts)}", tuple(parameters))
+    return Asked(f"SELECT {rng.choice(shown)} FROM {source}{_where(texts)}", tuple(parameters))
