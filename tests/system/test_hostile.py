@@ -164,7 +164,10 @@ DOWNWARD = (
     frames.Deliver(1, {}), frames.Advance(1), frames.Reset("moved", "x"), frames.Reply(1, (), (), b""),
     frames.Directory(bytes(16), (), ()),
 )  # fmt: skip
-FOR_NODES = (frames.Interest(1, 0, np.zeros((1, 2)), np.ones((1, 2))),)
+FOR_NODES = (
+    frames.Interest(1, 0, np.zeros((1, 2)), np.ones((1, 2))),
+    frames.Withdrawn(1, 0, False, np.zeros((1, 2))),
+)
 FOR_CLIENTS = (frames.Leave(1, None),)
 
 
