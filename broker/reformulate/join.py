@@ -122,6 +122,9 @@ class JoinChannel(RowsChannel):
     def wanted_since(self, points: Floats) -> int:
         return self.ranges.wanted_since(self._reachable(points))
 
+    def ranges_known(self) -> tuple[int, int]:
+        return len(self.ranges), self.ranges.total
+
     def _reachable(self, points: Floats) -> Floats:
         return points[~unreachable(points, self.spec.dimensions)]
 

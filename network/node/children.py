@@ -142,8 +142,8 @@ class Children:
                 elif origin is None:
                     origin = Origin(peer.key, peer.name)
                 self._upward.on_request(peer, request._replace(route=(*route, peer.number), origin=origin))
-            case Leave(group, members) if peer.role == "client":
-                self.router.withdraw(peer.number, group, members)
+            case Leave(group, members, resumable) if peer.role == "client":
+                self.router.withdraw(peer.number, group, members, lost=resumable)
             case Interest() as interest if peer.role == "node":
                 self.router.interest(peer.number, interest)
             case Withdrawn() as withdrawn if peer.role == "node":

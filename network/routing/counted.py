@@ -95,7 +95,7 @@ class Gone(NamedTuple):
     """Points of a channel that nobody below wants any more, each as often as it stands here."""
 
     channel: int
-    lost: bool  # whoever wanted them vanished, and may come back
+    lost: bool  # whoever wanted them may come back and resume
     points: Floats
 
 

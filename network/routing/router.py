@@ -172,15 +172,16 @@ class Router:
                 neighbour.groups[install.group] = install.channel
         self._settle(install.channel)
 
-    def withdraw(self, peer: int, group: int, members: Ints | None = None) -> None:
-        """A client closes a group, or the members with these numbers; those it does not have are ignored."""
+    def withdraw(self, peer: int, group: int, members: Ints | None = None, *, lost: bool = False) -> None:
+        """A client closes a group, or the members with these numbers; those it does not have are ignored. `lost`: it
+        may resume them."""
         neighbour = self._neighbours.get(peer)
         channel = neighbour.groups.get(group) if neighbour is not None else None
         if neighbour is None or channel is None:
             return
         if not self._tables[channel].release(peer, group, members):
             del neighbour.groups[group]
-        self._settle(channel)
+        self._settle(channel, lost=lost)
 
     def interest(self, peer: int, interest: Interest) -> None:
         """A node says what is left of a channel below it."""

@@ -79,10 +79,14 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it."""
+    """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it.
+
+    `resumable`: it has a token to resume them with, now or in another process.
+    """
 
     group: int
     members: Ints | None
+    resumable: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +103,7 @@ class Interest:
 class Withdrawn:
     """Up: these points of a counted channel, each as often as it stands here, are no longer wanted below the sender.
 
-    `resets`: how many resets the sender had received on this link. `lost`: the clients vanished, and may come back.
+    `resets`: how many resets the sender had received on this link. `lost`: their clients may come back and resume.
     """
 
     channel: int
@@ -280,7 +284,7 @@ def _listed(frame: Frame) -> list[object]:
             return ["deliver", frame.through, pack_channels(frame.channels)]
         case Leave():
             members = None if frame.members is None else column_format.pack_column(frame.members)[1]
-            return ["leave", frame.group, members]
+            return ["leave", frame.group, members, frame.resumable]
         case Interest():
             boxes = [fields.pack_matrix(frame.lows), fields.pack_matrix(frame.highs)]
             return ["interest", frame.channel, frame.heard, *boxes]
@@ -415,13 +419,13 @@ def _decode_reply(data: bytes, limits: WireLimits) -> Reply:
 
 
 def _leave(parts: list[Any], limits: WireLimits) -> Leave:
-    _, group, members = parts
+    _, group, members, resumable = parts
     chosen: Ints | None = None
     if members is not None:
         chosen = column_format.array_of("i8", fields.data(members, "members"), limits)
         if len(chosen) and chosen.min() < 0:
             raise BadFrame("a member is numbered from 0")
-    return Leave(integer(group, "a group"), chosen)
+    return Leave(integer(group, "a group"), chosen, fields.boolean(resumable, "resumable"))
 
 
 def _interest(parts: list[Any], limits: WireLimits) -> Interest:
@@ -495,7 +499,7 @@ def _node(value: object) -> NodeEntry:
 
 
 _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Frame]]] = {  # with the number of parts
-    "leave": (3, _leave),
+    "leave": (4, _leave),
     "interest": (5, _interest),
     "withdrawn": (5, _withdrawn),
     "deliver": (3, _deliver),

@@ -197,8 +197,10 @@ def test_a_band_that_was_refused_leaves_no_width_behind() -> None:
     narrow: Attended = engine.attend(QUERIES[7], [[0], [1]])
     channel: Any = narrow.channel
     wide: Attended = finish(engine.attending(QUERIES[7], [[-1e9], [1e9]]))
-    with channel.held(wide.predicates):
-        assert channel.width == (-1e9, 1e9)
+    points = channel.points_elsewhere(wide.predicates)
+    channel.want(points)
+    assert channel.width == (-1e9, 1e9)
+    channel.forgo(points)
     assert channel.width == (0.0, 1.0)
 
 

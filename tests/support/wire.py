@@ -114,7 +114,7 @@ any_frame: SearchStrategy[frames.Frame] = st.one_of(
         st.booleans(),
         st.booleans(),
     ),
-    st.builds(frames.Leave, numbers, members),
+    st.builds(frames.Leave, numbers, members, st.booleans()),
     boxes(),
     st.builds(frames.Withdrawn, numbers, numbers, st.booleans(), matrices()),
     st.builds(frames.Reply, numbers, routes, st.lists(installs, max_size=2).map(tuple), data),

@@ -26,7 +26,7 @@ from hullcast.network.node.node import Node
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import Mixed
-from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, SERVER, Cluster, TaskMember, cluster, wait_for
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
 from tests.support.wire import any_body, any_frame
 
@@ -182,6 +182,45 @@ async def test_frames_that_a_role_may_not_send_close_it(role: str, others: tuple
                 stranger.say(frames.encode(frame))
                 assert await stranger.bye() == "protocol", frame
                 stranger.close()
+
+
+def withdrawals(c: Cluster) -> list[tuple[frames.Withdrawn, bool]]:
+    """Withdrawals of what other nodes hold, and whether they break the protocol. Each is said by a node of its own."""
+    server = c.server
+    assert isinstance(server, TaskMember)
+    assert isinstance(server.service, Server)
+    said: list[tuple[frames.Withdrawn, bool]] = [(frames.Withdrawn(1 << 40, 0, False, np.zeros((1, 3))), False)]
+    for attending in server.service.attendance:
+        width = 2 * attending.spec.dimensions + attending.spec.partitioned or 1
+        everything = np.tile(np.array([-np.inf, np.inf] * width)[:width], (1000, 1))
+        for points in (everything, np.zeros((1, width)), np.empty((0, width))):
+            for lost in (True, False):
+                said.append((frames.Withdrawn(attending.number, 0, lost, points), not attending.channel.counted))
+        said.append((frames.Withdrawn(attending.number, 0, False, np.zeros((1, width + 1))), True))
+        said.append((frames.Withdrawn(attending.number, 7, False, np.zeros((1, width))), True))
+    return said
+
+
+async def test_withdrawals_of_what_others_hold_hurt_nobody() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(6)) as history:
+        server = c.server
+        assert isinstance(server, TaskMember)
+        assert isinstance(server.service, Server)
+        before = [attending.channel.ranges_known() for attending in server.service.attendance]
+        assert sum(total for _, total in before) == 4
+        async with c.client(SERVER) as client:
+            for frame, broken in withdrawals(c):
+                stranger = Stranger(c.context, c[SERVER].listen)
+                stranger.hello("node")
+                await stranger.wait(Welcome)
+                stranger.say(frames.encode(frame))
+                stranger.say(b"nonsense")  # so that it is sent away in any case, but for another reason
+                bye = await stranger.wait(Bye)
+                assert isinstance(bye, Bye)
+                assert ("Withdrawn" in bye.text) == broken, (frame, bye)
+                stranger.close()
+            await history.publish(client, Random(7))
+        assert [attending.channel.ranges_known() for attending in server.service.attendance] == before
 
 
 def drawn(strategy: SearchStrategy[Any], count: int) -> list[Any]:
