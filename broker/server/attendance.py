@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hullcast.broker.tables.schema import fold
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 #: Ranges of lost subscribers that are kept at once, in all channels; beyond it the oldest go. Clients that come and go
 #: in a hurry could leave any number behind.
 MOST_LINGERING = 1_000_000
+#: Ranges forgone in one go: a few milliseconds.
+FORGONE_AT_ONCE = 500
 
 
 @dataclass(slots=True)
@@ -63,6 +67,7 @@ class Attendance:
         self._by_number: dict[int, Attending] = {}
         self._next = 1
         self.lingering = 0  # ranges of lost subscribers
+        self._leaving: deque[tuple[Attending, Floats]] = deque()  # ranges that nobody wants, not forgone yet
 
     def __iter__(self) -> Iterator[Attending]:
         return iter(self._by_number.values())
@@ -95,7 +100,7 @@ class Attendance:
         """Ranges of a channel have no owner any more; with `until`, their subscribers may come back before that."""
         attending = self._by_number[number]
         if until is None:
-            attending.channel.forgo(points)
+            self._leaving.append((attending, points))
             return
         attending.lingering.append((until, points))
         self.lingering += len(points)
@@ -105,10 +110,21 @@ class Attendance:
     def _end_lingering(self, attending: Attending) -> None:
         _, points = attending.lingering.popleft()
         self.lingering -= len(points)
-        attending.channel.forgo(points)
+        self._leaving.append((attending, points))
+
+    def forgo_some(self, most: int = FORGONE_AT_ONCE) -> bool:
+        """Let channels forgo so many of the ranges that have no owner; whether there are more."""
+        while self._leaving and most:
+            attending, points = self._leaving.popleft()
+            if len(points) > most:
+                self._leaving.appendleft((attending, points[most:]))
+                points = points[:most]
+            attending.channel.forgo(points)
+            most -= len(points)
+        return bool(self._leaving)
 
     def expire(self, now: float) -> None:
-        """Forgo the ranges whose subscribers did not come back in time."""
+        """The ranges whose subscribers did not come back in time have no owner any more."""
         for attending in self:
             while attending.lingering and attending.lingering[0][0] <= now:
                 self._end_lingering(attending)
@@ -143,5 +159,9 @@ class Attendance:
     def _close(self, attending: Attending) -> None:
         while attending.lingering:
             self._end_lingering(attending)
+        left = [points for one, points in self._leaving if one is attending]
+        if left:  # at once: whoever opens it again may find the same channel
+            attending.channel.forgo(np.concatenate(left))
+            self._leaving = deque((one, points) for one, points in self._leaving if one is not attending)
         del self._by_name[attending.channel.name], self._by_number[attending.number]
         self._engine.forsake(attending.channel.name)

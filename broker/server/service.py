@@ -156,6 +156,7 @@ class Server:
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
+        self._ranges_left = asyncio.Event()
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
         self._reports: dict[str, tuple[float, dict[str, object]]] = {}
         self._checkpointed = (self.engine.seq, time.monotonic())
@@ -177,7 +178,14 @@ class Server:
         try:
             self.listener.start(self.children)
             self._tell_directory()
-            for work in (self._rounds, self.queries.run, self.history.run, self.working.run, self.pauses.run):
+            for work in (
+                self._rounds,
+                self._forgo_ranges,
+                self.queries.run,
+                self.history.run,
+                self.working.run,
+                self.pauses.run,
+            ):
                 tasks.append(asyncio.create_task(work(), name=f"server.{work.__qualname__}"))
             if started is not None:
                 started.set()
@@ -347,6 +355,18 @@ class Server:
             channel, lost, points = withdrawals.take(RANGES_BYTES)
             until = time.monotonic() + self.settings.channel_linger_s if lost else None
             self.attendance.forgo(channel, points, until)
+        if self.attendance.forgo_some():
+            self._ranges_left.set()
+
+    async def _forgo_ranges(self) -> None:
+        """Where many ranges have gone: the others have their turns in between."""
+        while True:
+            await self._ranges_left.wait()
+            self._ranges_left.clear()
+            more = True
+            while more:
+                await asyncio.sleep(0)
+                more = self.attendance.forgo_some()
 
     def _release(self, steps: list[Step]) -> None:
         """Send what a synced group leads to; the messages of consecutive batches go out as one."""

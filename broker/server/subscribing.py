@@ -65,6 +65,8 @@ AT_ONCE_LOOKS = 20_000
 PARSE_S = 0.002
 #: Work in one slice, about.
 SLICE_S = 0.004
+#: Ranges that a channel is told of in one slice.
+WANTED_AT_ONCE = 1000
 #: How often first answers are taken again because too much happened meanwhile.
 TRIES = 4
 
@@ -246,11 +248,12 @@ class Subscribing:
         attending.pins += 1
         holding.callback(self._unpin, attending, new)
         one = _Asked(group, attended, attending, None, holding)
-        if channel.counted:  # first answers taken from now on are brought up to date by messages that describe them
-            points = channel.points_elsewhere(attended.predicates)
-            channel.want(points)
-            one.points = points
-            holding.callback(one.forgo)
+        if channel.counted:
+            try:
+                yield from self._want(one)
+            except BaseException:
+                holding.close()
+                raise
         if (
             since is not None
             and since <= self._engine.seq
@@ -259,6 +262,18 @@ class Subscribing:
         ):
             one.since = since
         return one
+
+    def _want(self, one: _Asked) -> Work:
+        """Let a channel know the ranges, before first answers are taken: messages since then describe them."""
+        channel = one.attended.channel
+        points = channel.points_elsewhere(one.attended.predicates)
+        one.holding.callback(one.forgo)
+        for start in range(0, len(points), WANTED_AT_ONCE):
+            if start:
+                yield SLICE_S
+            channel.want(points[start : start + WANTED_AT_ONCE])
+            one.points = points[: start + WANTED_AT_ONCE]
+        one.points = points
 
     def _unpin(self, attending: Attending, new: bool) -> None:
         """A request is done with a channel. One that was opened for it alone, in vain, is closed again."""

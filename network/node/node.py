@@ -17,7 +17,6 @@ from hullcast.network.routing.router import Router
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import BadFrame, Overloaded, TooLarge, Unavailable, to_wire
 from hullcast.network.wire.frames import (
-    MOST_WITHDRAWN,
     Advance,
     Deliver,
     Directory,
@@ -45,8 +44,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two rounds of small talk: progress downwards, shrunken interests upwards.
 ROUND_S = 0.1
-#: Bytes of points in one Withdrawn, and what the frame takes beside them.
-WITHDRAWN_BYTES, BESIDE_BYTES = 8 * MOST_WITHDRAWN, 64
+#: Bytes of points in one Withdrawn, and what the frame takes beside them. Few, so that others have their turns above.
+WITHDRAWN_BYTES, BESIDE_BYTES = 32 << 10, 64
 #: Rounds between two reports to the server.
 ROUNDS_PER_REPORT = 10
 #: A client's part of the queue to the parent, and that of a node, which speaks for many.

@@ -28,7 +28,7 @@ Form: TypeAlias = Literal["rectangles", "places"]
 #: How many links a request may have passed; more is a loop.
 LONGEST_ROUTE = 64
 
-#: Points of one Withdrawn: to take them out costs its receiver milliseconds.
+#: Points of one Withdrawn: to take each out costs its receiver some microseconds.
 MOST_WITHDRAWN = 32_768
 
 #: More than the fields of a request, a reply or an install take beside what is counted.

@@ -389,6 +389,8 @@ def test_an_outcome_owns_the_ranges_of_a_join_until_they_are_forgone(joining: De
         (install,) = outcome.installs
         assert install.counted
         joining.attendance.forgo(install.channel, install.points)
+    assert ranges(joining) == [(1, 2), (0, 0)]  # whoever owns them says when there is time for it
+    assert not joining.attendance.forgo_some()
     assert ranges(joining) == [(0, 0), (0, 0)]
     (install,) = joining.subscribe(MIN, 5, 10).installs
     assert not install.counted
@@ -425,6 +427,7 @@ def test_a_range_that_nobody_wanted_meanwhile_begins_with_a_snapshot(joining: De
     assert subscribed(joining.subscribe(PEERS, 4, 10, since=since)).groups[0].snapshot is not None
     for _ in range(2):
         joining.attendance.forgo(install.channel, install.points)
+    joining.attendance.forgo_some()
     joining.publish({"SYMBOL": "A", "RISK": 5.5, "SECTOR": "OIL"})  # leaves [4, 10] too, which is still wanted
     now = joining.engine.seq
     assert subscribed(joining.subscribe(PEERS, 5, 10, since=since)).groups[0].snapshot is not None
@@ -438,14 +441,37 @@ def test_ranges_of_lost_subscribers_linger_and_go(joining: Desk, monkeypatch: py
         attendance.forgo(channel, install.points, float(until))
     assert (ranges(joining), attendance.lingering) == ([(4, 4)], 3)
     attendance.expire(1.0)
+    attendance.forgo_some()
     assert (ranges(joining), attendance.lingering) == ([(3, 3)], 2)
     monkeypatch.setattr("hullcast.broker.server.attendance.MOST_LINGERING", 2)
     attendance.forgo(channel, installs[3].points, 4.0)
+    attendance.forgo_some()
     assert (ranges(joining), attendance.lingering) == ([(2, 2)], 2)  # the oldest made room
     (attending,) = attendance
     attendance.close_deserted(set(), 0.0)
     attendance.close_deserted(set(), 100.0)
     assert (attending.channel.ranges_known(), attendance.lingering) == ((0, 0), 0)
+
+
+def test_many_ranges_come_and_go_in_slices(joining: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscribing, "WANTED_AT_ONCE", 10)
+    body = bodies.Subscribe((bodies.Group(1, PEERS, (np.arange(35.0), np.arange(35.0) + 1), 35),))
+    request = Request(1, (1,), Origin(None, ""), bodies.encode(body))
+    joining.subscribe(PEERS, 100, 101)
+    work = joining.brain.work(body, request, "", lambda: 0.0)
+    seen = []
+    for _ in range(3):
+        work.send(None)
+        seen += ranges(joining)
+    assert seen == [(11, 11), (21, 21), (31, 31)]
+    work.close()  # its owner has gone
+    assert ranges(joining) == [(1, 1)]
+    (install,) = joining.handle(body, request).installs
+    joining.attendance.forgo(install.channel, install.points)
+    assert joining.attendance.forgo_some(20)
+    assert ranges(joining) == [(16, 16)]
+    assert not joining.attendance.forgo_some(20)
+    assert ranges(joining) == [(1, 1)]
 
 
 def test_explaining_says_when_nothing_is_known_of_a_range_of_a_join(joining: Desk) -> None:
