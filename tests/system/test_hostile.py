@@ -27,6 +27,7 @@ from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import Mixed
 from tests.support.cluster import PATIENCE_S, PATIENT, SERVER, Cluster, TaskMember, cluster, wait_for
+from tests.support.ranges import server_of
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
 from tests.support.wire import any_body, any_frame
 
@@ -186,11 +187,9 @@ async def test_frames_that_a_role_may_not_send_close_it(role: str, others: tuple
 
 def withdrawals(c: Cluster) -> list[tuple[frames.Withdrawn, bool]]:
     """Withdrawals of what other nodes hold, and whether they break the protocol. Each is said by a node of its own."""
-    server = c.server
-    assert isinstance(server, TaskMember)
-    assert isinstance(server.service, Server)
+    server = server_of(c)
     said: list[tuple[frames.Withdrawn, bool]] = [(frames.Withdrawn(1 << 40, 0, False, np.zeros((1, 3))), False)]
-    for attending in server.service.attendance:
+    for attending in server.attendance:
         width = 2 * attending.spec.dimensions + attending.spec.partitioned or 1
         everything = np.tile(np.array([-np.inf, np.inf] * width)[:width], (1000, 1))
         for points in (everything, np.zeros((1, width)), np.empty((0, width))):
@@ -203,10 +202,8 @@ def withdrawals(c: Cluster) -> list[tuple[frames.Withdrawn, bool]]:
 
 async def test_withdrawals_of_what_others_hold_hurt_nobody() -> None:
     async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(6)) as history:
-        server = c.server
-        assert isinstance(server, TaskMember)
-        assert isinstance(server.service, Server)
-        before = [attending.channel.ranges_known() for attending in server.service.attendance]
+        server = server_of(c)
+        before = [attending.channel.ranges_known() for attending in server.attendance]
         assert sum(total for _, total in before) == 4
         async with c.client(SERVER) as client:
             for frame, broken in withdrawals(c):
@@ -220,7 +217,28 @@ async def test_withdrawals_of_what_others_hold_hurt_nobody() -> None:
                 assert ("Withdrawn" in bye.text) == broken, (frame, bye)
                 stranger.close()
             await history.publish(client, Random(7))
-        assert [attending.channel.ranges_known() for attending in server.service.attendance] == before
+        assert [attending.channel.ranges_known() for attending in server.attendance] == before
+
+
+async def test_ranges_of_a_node_that_wants_no_reply_are_not_kept() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, channel_linger_s=0.0) as c, c.client() as client:
+        server = server_of(c)
+        await client.execute("CREATE TABLE L (K INTEGER PRIMARY KEY, J INTEGER)")
+        await client.execute("CREATE TABLE R (K INTEGER PRIMARY KEY, J INTEGER)")
+        pairs = "SELECT * FROM L JOIN R USING (J) WHERE L.K BETWEEN ? AND ?"
+        await client.subscribe(pairs, 0, 1)
+        stranger = Stranger(c.context, c[SERVER].listen)
+        stranger.hello("node")
+        await stranger.wait(Welcome)
+        asked = bodies.encode(bodies.Subscribe((bodies.Group(1, pairs, (5, 9), 1),)))
+        before = server.requests
+        stranger.say(frames.encode(frames.Request(0, (), None, asked)))
+        await wait_for(lambda: server.requests > before, "it was asked")
+        await client.sync()
+        await wait_for(
+            lambda: [one.channel.ranges_known() for one in server.attendance] == [(1, 1)], "one range is wanted"
+        )
+        stranger.close()
 
 
 def drawn(strategy: SearchStrategy[Any], count: int) -> list[Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -14,13 +13,15 @@ import numpy as np
 import pytest
 
 from hullcast.broker.server import attendance as attendance_module
-from hullcast.broker.server.service import Server
+from hullcast.broker.server import service as service_module
 from hullcast.clients.sdk.client import Client
-from hullcast.network.matching.messages import unreachable
 from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import LinkSettings
+from hullcast.network.wire.errors import TooLarge
+from hullcast.network.wire.limits import WireLimits
 from tests.support.cluster import PATIENCE_S, ROOT, SERVER, Cluster, TaskMember, cluster, wait_for
 from tests.support.faults import workload
+from tests.support.ranges import exact, known, server_of, wait_exact
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
 
 CREATE = (
@@ -32,53 +33,6 @@ PAIRS = "SELECT L.K, R.K, L.A, L.W FROM L JOIN R ON L.J = R.J WHERE L.A BETWEEN 
 FOR_LONG = 3600.0
 #: Small queues, so that little is enough to be too slow; patient, so that nothing else ends a link.
 TIGHT = LinkSettings(heartbeat_s=0.5, silence_s=20.0, window_bytes=512 << 10, queue_bytes=2 << 20, queue_frames=4096)
-
-
-def server_of(c: Cluster) -> Server:
-    assert isinstance(c.server, TaskMember)
-    assert isinstance(c.server.service, Server)
-    return c.server.service
-
-
-def known(server: Server) -> tuple[int, int, int]:
-    """Of all channels: different ranges, ranges, and of these the lingering ones."""
-    joins = [attending for attending in server.attendance if attending.channel.counted]
-    ranges = [attending.channel.ranges_known() for attending in joins]
-    assert server.attendance.lingering == sum(attending.lingering_ranges for attending in joins)
-    return sum(one for one, _ in ranges), sum(n for _, n in ranges), server.attendance.lingering
-
-
-def had(clients: Iterable[Client]) -> dict[int, Counter[tuple[float, ...]]]:
-    """By channel, the points that clients have in counted channels."""
-    found: dict[int, Counter[tuple[float, ...]]] = {}
-    for client in clients:
-        for number, listening in client._line.session.groups.channels.items():
-            if listening.spec.kind == "JOIN":
-                points = listening.audience.index.points()
-                points = points[~unreachable(points, listening.spec.dimensions)]
-                found.setdefault(number, Counter()).update(map(tuple, points.tolist()))
-    return found
-
-
-def exact(server: Server, clients: Iterable[Client]) -> bool:
-    """Whether the server knows just what clients have, but for what lingers."""
-    wanted = had(clients)
-    for attending in server.attendance:
-        if not attending.channel.counted:
-            continue
-        mine = wanted.get(attending.number, Counter())
-        distinct, total = attending.channel.ranges_known()
-        if total - attending.lingering_ranges != mine.total() or distinct < len(mine):
-            return False
-        if not attending.lingering and distinct != len(mine):
-            return False
-        if mine and attending.channel.wanted_since(np.array(list(mine))) > server.engine.seq:
-            return False
-    return True
-
-
-async def wait_exact(server: Server, clients: Iterable[Client]) -> None:
-    await wait_for(lambda: exact(server, clients), "the server knows the ranges there are")
 
 
 @asynccontextmanager
@@ -149,8 +103,24 @@ async def test_a_table_can_be_dropped_at_once_when_its_joins_are_closed() -> Non
         assert known(server_of(c)) == (0, 0, 0)
 
 
-async def test_clients_that_are_refused_or_vanish_while_they_are_answered_leave_no_range() -> None:
-    """An allow list that is read again voids replies on their way; and a client may be gone when its reply comes."""
+async def test_a_reply_that_an_allow_list_voids_leaves_no_range() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, channel_linger_s=0.0) as c, rows(c), c.client() as client:
+        server = server_of(c)
+        pipeline = server.pipeline
+        assert pipeline is not None
+        pipeline._busy = True  # as if it waited for the disk
+        asking = asyncio.ensure_future(client.subscribe(PAIRS, 0, 10))
+        await wait_for(lambda: any(step.outcome.installs for step in pipeline), "the reply waits")
+        server.take_rights(Rights.everything())
+        pipeline._busy = False
+        pipeline.start()
+        made = await asking  # it asked again
+        await wait_for(lambda: known(server) == (1, 1, 0), "one range is known, once")
+        await made.close()
+
+
+async def test_clients_that_vanish_while_they_are_answered_leave_no_range() -> None:
+    """Their gateway finds nobody to give the reply to; some are answered twice, for the allow list was read again."""
     async with asyncio.timeout(PATIENCE_S), cluster(channel_linger_s=0.0) as c, rows(c), c.client("g2") as other:
         server = server_of(c)
         made = await other.subscribe(PAIRS, 0, 10)
@@ -166,6 +136,17 @@ async def test_clients_that_are_refused_or_vanish_while_they_are_answered_leave_
         await wait_exact(server, [other])
         await other.sync()
         assert (await other.status())["channels"][0]["ranges"] == {"distinct": 1, "wanted": 1, "lingering": 0}
+        await made.close()
+
+
+async def test_an_answer_that_is_too_large_to_send_leaves_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, channel_linger_s=0.0) as c, rows(c) as client:
+        made = await client.subscribe(PAIRS, 0, 10)
+        with monkeypatch.context() as patch:
+            patch.setattr(service_module, "DEFAULT", WireLimits(body_bytes=100))
+            with pytest.raises(TooLarge):
+                await client.subscribe(PAIRS, 5, 15)
+        await wait_for(lambda: known(server_of(c)) == (1, 1, 0), "only one range is known")
         await made.close()
 
 
