@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -24,7 +23,7 @@ from hullcast.network.wire.bodies import ChannelSpec
 from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hullcast.broker.reformulate.keeper import TreeKeeper
     from hullcast.broker.reformulate.messages import Messages, ShownColumn
@@ -185,15 +184,9 @@ class Channel(ABC):
         """Messages of all updates after this one have described what these points hear of."""
         return 0
 
-    @contextmanager
-    def held(self, predicates: Predicates) -> Iterator[None]:
-        """While this lasts, messages describe all that these predicates would hear of, once they are admitted."""
-        points = self.points_elsewhere(predicates)
-        self.want(points)
-        try:
-            yield
-        finally:
-            self.forgo(points)
+    def ranges_known(self) -> tuple[int, int]:
+        """How many different ranges are wanted, and how many in all, where they are counted."""
+        return 0, 0
 
     def bounds(self, predicates: Predicates) -> tuple[Floats, Floats]:
         """Predicates as boxes over the range columns and the partition columns, (n, d) each."""

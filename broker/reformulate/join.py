@@ -117,6 +117,9 @@ class JoinChannel(RowsChannel):
     def wanted_since(self, points: Floats) -> int:
         return self.standing.wanted_since(self._reachable(points))
 
+    def ranges_known(self) -> tuple[int, int]:
+        return len(self.standing), self.standing.ranges.total
+
     def _reachable(self, points: Floats | None) -> Floats:
         """Those that a message can concern. For all points (None) the widest range, in a partition that no row has:
         it finds the partners, and `_is_wanted` knows."""

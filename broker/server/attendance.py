@@ -1,10 +1,14 @@
-"""Channels with subscribers elsewhere: their numbers on the wire, and how long they live after the last one left."""
+"""Channels with subscribers elsewhere: their numbers on the wire, how long they live after the last one left, and how
+long the ranges of lost subscribers do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hullcast.broker.tables.schema import fold
 
@@ -19,6 +23,13 @@ if TYPE_CHECKING:
     Asked = Callable[[int, Floats], Booleans]
 
 
+#: Ranges of lost subscribers that are kept at once, in all channels; beyond it the oldest go. Clients that come and go
+#: in a hurry could leave any number behind.
+MOST_LINGERING = 1_000_000
+#: Ranges forgone in one go: a few milliseconds.
+FORGONE_AT_ONCE = 500
+
+
 @dataclass(slots=True)
 class Attending:
     """One channel that subscribers elsewhere listen to, or did a moment ago."""
@@ -29,13 +40,23 @@ class Attending:
     deserted_at: float | None = None  # since when it has no subscriber
     pins: int = 0  # requests that are being answered with it
     taken: bool = False  # some request was answered with it
+    lingering: deque[tuple[float, Floats]] = field(default_factory=deque)  # ranges of lost subscribers: until when
+
+    @property
+    def lingering_ranges(self) -> int:
+        """How many ranges are wanted only because their subscriber may come back."""
+        return sum(len(points) for _, points in self.lingering)
 
 
 class Attendance:
     """Numbers for channels, never given twice, so that a late message cannot be taken for another channel's.
 
     A channel without subscribers lives on for `linger_s`: a subscriber whose gateway died comes
-    back within seconds, and finds the messages it missed.
+    back within seconds, and finds the messages it missed. For the same reason the ranges of a channel that counts them
+    live on for as long, if their subscriber was lost.
+
+    A range is wanted by the channel from `want` to `forgo`; in between it has one owner: the request that is worked on
+    (subscribing.py), the outcome whose reply has not left (service.py), the routing table, or it lingers here.
     """
 
     def __init__(self, engine: ServedEngine, linger_s: float, asked: Asked) -> None:
@@ -45,6 +66,8 @@ class Attendance:
         self._by_name: dict[str, Attending] = {}
         self._by_number: dict[int, Attending] = {}
         self._next = 1
+        self.lingering = 0  # ranges of lost subscribers
+        self._leaving: deque[tuple[Attending, Floats]] = deque()  # ranges that nobody wants, not forgone yet
 
     def __iter__(self) -> Iterator[Attending]:
         return iter(self._by_number.values())
@@ -72,6 +95,39 @@ class Attendance:
         if channel.shape.partition:
             channel.asked_elsewhere = partial(self._asked, attending.number)
         return attending, True
+
+    def forgo(self, number: int, points: Floats, until: float | None = None) -> None:
+        """Ranges of a channel have no owner any more; with `until`, their subscribers may come back before that."""
+        attending = self._by_number[number]
+        if until is None:
+            self._leaving.append((attending, points))
+            return
+        attending.lingering.append((until, points))
+        self.lingering += len(points)
+        while self.lingering > MOST_LINGERING and attending.lingering:
+            self._end_lingering(attending)
+
+    def _end_lingering(self, attending: Attending) -> None:
+        _, points = attending.lingering.popleft()
+        self.lingering -= len(points)
+        self._leaving.append((attending, points))
+
+    def forgo_some(self, most: int = FORGONE_AT_ONCE) -> bool:
+        """Let channels forgo so many of the ranges that have no owner; whether there are more."""
+        while self._leaving and most:
+            attending, points = self._leaving.popleft()
+            if len(points) > most:
+                self._leaving.appendleft((attending, points[most:]))
+                points = points[:most]
+            attending.channel.forgo(points)
+            most -= len(points)
+        return bool(self._leaving)
+
+    def expire(self, now: float) -> None:
+        """The ranges whose subscribers did not come back in time have no owner any more."""
+        for attending in self:
+            while attending.lingering and attending.lingering[0][0] <= now:
+                self._end_lingering(attending)
 
     def close_deserted(self, wanted: set[int], now: float) -> list[Attending]:
         """Close the channels that had no subscriber during the last `linger_s`; returns them."""
@@ -101,5 +157,11 @@ class Attendance:
         self._close(attending)
 
     def _close(self, attending: Attending) -> None:
+        while attending.lingering:
+            self._end_lingering(attending)
+        left = [points for one, points in self._leaving if one is attending]
+        if left:  # at once: whoever opens it again may find the same channel
+            attending.channel.forgo(np.concatenate(left))
+            self._leaving = deque((one, points) for one, points in self._leaving if one is not attending)
         del self._by_name[attending.channel.name], self._by_number[attending.number]
         self._engine.forsake(attending.channel.name)

@@ -249,6 +249,12 @@ def _traffic(channel: Channel, attending: Attending, retention: Retention, point
         facts["messages_per_update"] = statistics.messages / statistics.updates
         facts["ignorable_share"] = statistics.ignorable / statistics.updates
     kept = retention.latest(attending.number, LOOKED_AT_BYTES)
+    if channel.counted:
+        distinct, wanted = channel.ranges_known()
+        facts["ranges_distinct"], facts["ranges_wanted"] = distinct, wanted
+        if kept and channel.wanted_since(points) >= int(np.asarray(kept[0]["seq"])[0]):
+            kept = []  # they do not describe this range from the first one on
+            facts["range_is_new"] = True
     if kept:
         columns = concatenate(kept)
         hit = concerned(columns, attending.spec, points)

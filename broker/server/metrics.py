@@ -20,6 +20,7 @@ def server_metrics(server: Server) -> list[Metric]:
     engine, log = server.engine, server.log.statistics()
     waiting = server.pipeline.waiting_bytes if server.pipeline is not None else 0
     lag = engine.seq - server.children.through
+    known = [attending.channel.ranges_known() for attending in server.attendance]
     queries, working = server.queries, server.working.statistics()
     return [
         Counter("hullcast_updates_total", "Updates since the database began: its sequence number.", engine.seq),
@@ -46,6 +47,13 @@ def server_metrics(server: Server) -> list[Metric]:
         ),
         Gauge(
             "hullcast_channels", "Channels that subscribers elsewhere attend, or did lately.", len(server.attendance)
+        ),
+        Gauge("hullcast_ranges_distinct", "Different ranges of joins that are wanted.", sum(one for one, _ in known)),
+        Gauge("hullcast_ranges", "Ranges of joins that are wanted, one per subscription.", sum(n for _, n in known)),
+        Gauge(
+            "hullcast_ranges_lingering",
+            "Of these, ranges of lost clients, kept in case they reconnect.",
+            server.attendance.lingering,
         ),
         Gauge("hullcast_engine_memory_bytes", "Rows, trees and subscriptions.", engine.memory_bytes()),
         Gauge(

@@ -25,7 +25,10 @@ class LogEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced."""
+    """What a request leads to. Nothing of it may leave the server before the entry, if there is one, is synced.
+
+    It owns the ranges of its counted installs: if they never leave, they are forgone (`Server._forgo`).
+    """
 
     reply: Body | bytes  # bytes: a body that is encoded already
     entry: LogEntry | None = None

@@ -63,6 +63,8 @@ REPORT_VALID_S = 5.0
 MOST_NODES = 10_000
 #: Characters of a name or endpoint in the directory that all clients get.
 LONGEST_TEXT = 256
+#: Bytes of ranges handed to a channel at once, about.
+RANGES_BYTES = 1 << 20
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
 HISTORY = 600
 
@@ -156,6 +158,7 @@ class Server:
         self.pipeline: Pipeline | None = None
         self.requests = self.checkpoints = 0
         self._stopping = False
+        self._ranges_left = asyncio.Event()
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
         self._reports: dict[str, tuple[float, dict[str, object]]] = {}
         self._checkpointed = (self.engine.seq, time.monotonic())
@@ -177,7 +180,14 @@ class Server:
         try:
             self.listener.start(self.children)
             self._tell_directory()
-            for work in (self._rounds, self.queries.run, self.history.run, self.working.run, self.pauses.run):
+            for work in (
+                self._rounds,
+                self._forgo_ranges,
+                self.queries.run,
+                self.history.run,
+                self.working.run,
+                self.pauses.run,
+            ):
                 tasks.append(asyncio.create_task(work(), name=f"server.{work.__qualname__}"))
             if started is not None:
                 started.set()
@@ -215,6 +225,7 @@ class Server:
         assert self.pipeline is not None, "the listener starts after the pipeline"
         assert request.origin is not None, "Children fills it in"
         self.requests += 1
+        self._forgo_withdrawn()
         origin, owner = request.origin, owner_of(request)
         unavailable: Unavailable | None = None
         if self._stopping:
@@ -258,6 +269,7 @@ class Server:
 
     def on_quiet(self) -> None:
         """All that had arrived was read: apply it, and let the log begin."""
+        self._forgo_withdrawn()
         self._publish_arrived()
         if self.pipeline is not None:
             self.pipeline.start()
@@ -321,7 +333,42 @@ class Server:
         assert self.pipeline is not None
         if outcome.entry is None and request.body:  # only the log needs it; the reply may wait for long
             request = request._replace(body=b"")
-        self.pipeline.put(Step(request, *_encoded(outcome), self.children.rights))
+        try:
+            sent, reply = _encoded(outcome)
+        except BaseException:
+            self._forgo(outcome)
+            raise
+        if sent is not outcome:
+            self._forgo(outcome)
+        self.pipeline.put(Step(request, sent, reply, self.children.rights))
+
+    def _forgo(self, outcome: Outcome) -> None:
+        """An outcome never leaves. The client may ask again."""
+        until = time.monotonic() + self.settings.channel_linger_s
+        for install in outcome.installs:
+            if install.counted:
+                self.attendance.forgo(install.channel, install.points, until)
+
+    def _forgo_withdrawn(self) -> None:
+        """Hand to their channels the ranges that the routing table has no neighbour for any more: those of closed
+        subscriptions at once, those of lost ones after a while."""
+        withdrawals = self.children.router.withdrawals
+        while withdrawals:
+            channel, lost, points = withdrawals.take(RANGES_BYTES)
+            until = time.monotonic() + self.settings.channel_linger_s if lost else None
+            self.attendance.forgo(channel, points, until)
+        if self.attendance.forgo_some():
+            self._ranges_left.set()
+
+    async def _forgo_ranges(self) -> None:
+        """Where many ranges have gone: the others have their turns in between."""
+        while True:
+            await self._ranges_left.wait()
+            self._ranges_left.clear()
+            more = True
+            while more:
+                await asyncio.sleep(0)
+                more = self.attendance.forgo_some()
 
     def _release(self, steps: list[Step]) -> None:
         """Send what a synced group leads to; the messages of consecutive batches go out as one."""
@@ -330,6 +377,7 @@ class Server:
         for request, outcome, reply, rights in steps:
             if outcome.installs and rights is not self.children.rights:  # what it installs may no longer be allowed
                 again = Failed(*to_wire(ConnectionLost("the allow list was read again")))
+                self._forgo(outcome)
                 outcome, reply = Outcome(again), bodies.encode(again)
             if outcome.ordered and through:
                 self._deliver(through, gathered)
@@ -346,9 +394,12 @@ class Server:
                 self.receipts.owe(request, outcome.reply)
             elif request.id:
                 self.children.answer(Reply(request.id, request.route, outcome.installs, reply))
+            else:
+                self._forgo(outcome)
         if through:
             self._deliver(through, gathered)
         self.receipts.settle()
+        self._forgo_withdrawn()
         self.listener.flush()
 
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
@@ -361,6 +412,7 @@ class Server:
 
     def _wanted(self) -> set[int]:
         """The channels in use, including those whose reply has not left yet."""
+        self._forgo_withdrawn()  # a channel that is closed hears of no ranges any more
         coming = {install.channel for step in self.pipeline or () for install in step.outcome.installs}
         return coming.union(self.children.router.channels())
 
@@ -387,6 +439,7 @@ class Server:
             self.retention.expire(now - self.settings.retention_s)
             self.brain.subscribing.expire(now)
             self.brain.tidy()
+            self.attendance.expire(now)
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
             self._tell_directory()

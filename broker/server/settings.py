@@ -125,8 +125,8 @@ class ServerSettings(ProcessSettings):
     )
     channel_linger_s: float = option(
         30.0,
-        "time a channel stays open after its last subscription",
-        raised="clients that come back find it open, but the server computes results that no client uses",
+        "time a channel stays open after its last subscription, and ranges of joins are kept for lost clients",
+        raised="clients that come back find them and resume, but the server computes results that no client uses",
         least=0,
         most=86400,
     )

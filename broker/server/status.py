@@ -57,6 +57,8 @@ def server_status(server: Server) -> dict[str, object]:
 def _channel(server: Server, number: int) -> dict[str, object]:
     attending = server.attendance.numbered(number)
     statistics = attending.channel.statistics()
+    distinct, wanted = attending.channel.ranges_known()
+    ranges = {"distinct": distinct, "wanted": wanted, "lingering": attending.lingering_ranges}
     return {
         "number": number,
         "name": attending.spec.name,
@@ -66,4 +68,5 @@ def _channel(server: Server, number: int) -> dict[str, object]:
         "easy": statistics.easy,
         "difficult": statistics.difficult,
         "deserted": attending.deserted_at is not None,
+        "ranges": ranges if attending.channel.counted else None,
     }

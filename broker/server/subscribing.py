@@ -65,6 +65,8 @@ AT_ONCE_LOOKS = 20_000
 PARSE_S = 0.002
 #: Work in one slice, about.
 SLICE_S = 0.004
+#: Ranges that a channel is told of in one slice.
+WANTED_AT_ONCE = 1000
 #: How often first answers are taken again because too much happened meanwhile.
 TRIES = 4
 
@@ -100,6 +102,7 @@ class _Asked:
     attending: Attending
     since: int | None  # it resumes from there; None: it begins with a snapshot
     holding: ExitStack
+    points: Floats | None = None  # where the channel counts its ranges: those that this request wants
     snapshot: Columns | None = None
     held_bytes: int = 0  # of the snapshot
     runs: list[tuple[int, int]] = field(default_factory=list)  # members, and the moment their snapshot is of
@@ -113,6 +116,12 @@ class _Asked:
         """Drop what it has: it begins with a new snapshot."""
         self.since, self.snapshot = None, None
         self.runs.clear()
+
+    def forgo(self) -> None:
+        """Nobody takes over the ranges that this request wants."""
+        if self.points is not None:
+            self.attended.channel.forgo(self.points)
+            self.points = None
 
 
 @dataclass(slots=True, eq=False)
@@ -238,13 +247,33 @@ class Subscribing:
         holding = ExitStack()
         attending.pins += 1
         holding.callback(self._unpin, attending, new)
-        holding.enter_context(channel.held(attended.predicates))
-        resumes = (
+        one = _Asked(group, attended, attending, None, holding)
+        if channel.counted:
+            try:
+                yield from self._want(one)
+            except BaseException:
+                holding.close()
+                raise
+        if (
             since is not None
             and since <= self._engine.seq
             and self._retention.reaches(attending.number, since, listened=group.channel == attending.number)
-        )
-        return _Asked(group, attended, attending, since if resumes else None, holding)
+            and (one.points is None or channel.wanted_since(one.points) <= since)
+        ):
+            one.since = since
+        return one
+
+    def _want(self, one: _Asked) -> Work:
+        """Let a channel know the ranges, before first answers are taken: messages since then describe them."""
+        channel = one.attended.channel
+        points = channel.points_elsewhere(one.attended.predicates)
+        one.holding.callback(one.forgo)
+        for start in range(0, len(points), WANTED_AT_ONCE):
+            if start:
+                yield SLICE_S
+            channel.want(points[start : start + WANTED_AT_ONCE])
+            one.points = points[: start + WANTED_AT_ONCE]
+        one.points = points
 
     def _unpin(self, attending: Attending, new: bool) -> None:
         """A request is done with a channel. One that was opened for it alone, in vain, is closed again."""
@@ -335,6 +364,7 @@ class Subscribing:
         else:
             raise Overloaded("messages kept for subscribers that resume", self._retention.limit_bytes)
         opened: list[Opened] = []
+        admitted: list[_Asked] = []
         installs: list[Install] = []
         specs: dict[int, ChannelSpec] = {}
         for one in request.asked:
@@ -347,18 +377,25 @@ class Subscribing:
                 continue
             points = self._points(one)
             one.attending.taken = True
-            one.attended.channel.want(points)
             late = [] if one.since is not None or (one.oldest == self._engine.seq and not staged) else one.runs
             snapshot = None if staged else one.snapshot
             names, spec = one.attended.columns, one.attending.spec
             opened.append(Opened(one.group.group, one.attending.number, names, snapshot, None, tuple(late)))
-            installs.append(Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points))
+            counted = one.points is not None
+            installs.append(
+                Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points, counted)
+            )
             specs[one.attending.number] = spec
+            admitted.append(one)
         reply = Subscribed(self._engine.seq, self._epoch, (*opened, *request.failed), specs, replay)
-        return Outcome(reply, installs=tuple(installs), ordered=True)
+        outcome = Outcome(reply, installs=tuple(installs), ordered=True)
+        for one in admitted:
+            one.points = None  # the outcome's from now on
+        return outcome
 
     def _points(self, one: _Asked) -> Floats:
-        return one.attended.channel.points_elsewhere(one.attended.predicates)
+        """Computed again where nobody holds them: partitions may have been given other numbers since."""
+        return one.attended.channel.points_elsewhere(one.attended.predicates) if one.points is None else one.points
 
     def _replay(self, asked: list[_Asked]) -> dict[int, Columns]:
         """Per channel what the groups have missed. Where that is not kept, or is too much, a group begins again."""

@@ -64,6 +64,7 @@ class SubscriptionGroup:
         self.token = token
         if token is not None:
             self.channel = token.channel
+        self.resumable = False  # somebody has a token of it
         self.away: Standing | None = None  # after a break, until it is subscribed again: where it stood
         self._overflow, self._buffer = overflow, buffer
         self._listening: Listening | None = None
@@ -253,11 +254,11 @@ class Groups:
         self._drop(group)
         return None
 
-    def gone(self, numbers: list[int]) -> list[tuple[int, Ints]]:
-        """Of groups taken again, the members that left in the meantime."""
+    def gone(self, numbers: list[int]) -> list[tuple[int, Ints, bool]]:
+        """Of groups taken again, the members that left in the meantime, and whether they may be resumed."""
         groups = [self._open[number] for number in numbers if number in self._open]
         return [
-            (group.number, np.flatnonzero(group.listeners < 0))
+            (group.number, np.flatnonzero(group.listeners < 0), group.resumable)
             for group in groups
             if group.away is None and (group.listeners < 0).any()
         ]

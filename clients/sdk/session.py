@@ -234,7 +234,7 @@ class ClientSession:
         members = self.groups.leave(group, listeners)
         if members is not None and not len(members):
             return []
-        return self._said([SendFrame(frames.encode(frames.Leave(group.number, members)))])
+        return self._said([SendFrame(frames.encode(frames.Leave(group.number, members, group.resumable)))])
 
     def _said(self, effects: list[Effect]) -> list[Effect]:
         """What needs no reply: now, or when the link is back as it was. On a fresh one it has no meaning any more."""
@@ -531,7 +531,7 @@ class ClientSession:
             if self._resuming.refused_one(group, error):
                 effects += self._end([group], error)
         left = self.groups.gone(told)
-        effects += [SendFrame(frames.encode(frames.Leave(number, members))) for number, members in left]
+        effects += [SendFrame(frames.encode(frames.Leave(*one))) for one in left]
         return effects + self._leave_unknown(reply) + self._ask_for_more()
 
     def _end(self, groups: list[SubscriptionGroup], error: HullcastError) -> list[Effect]:

@@ -191,6 +191,7 @@ class LiveSubscription:
         """
         self._check_open()
         group = self._group
+        group.resumable = True
         parameters = group.parameters_of(self._listener)
         stands = self._line.session.standing(group)
         subject, stored = subject_of(group.sql, parameters), self._listening.stored(self._listener, stands.seq)

@@ -22,6 +22,7 @@ from hullcast.network.wire.frames import (
     Reply,
     Request,
     Reset,
+    Withdrawn,
     decode,
     encode,
 )
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from hullcast.network.routing.router import Router
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Install
 
     #: Of each channel the numbers of rows (int64, as bytes, so that they can be compared); None: all.
     Selection = tuple[tuple[int, bytes | None], ...]
@@ -47,8 +47,6 @@ FRAME_BYTES = 16 << 20
 TOLD_AT_ONCE = 50
 #: A number that no link has.
 _NOBODY = 0
-#: More replies than any link carries.
-_EVER = (1 << 63) - 1
 
 
 class Upward(Protocol):
@@ -88,7 +86,6 @@ class Children:
         self._lap: list[int] = []  # those that may still have to be
         self._nodes: set[int] = set()
         self._directory: bytes | None = None
-        self._coordinates: dict[int, int] = {}  # by channel: numbers of a point, as installs said
 
     # --- called by the listener --------------------------------------------------------------------------
 
@@ -145,10 +142,12 @@ class Children:
                 elif origin is None:
                     origin = Origin(peer.key, peer.name)
                 self._upward.on_request(peer, request._replace(route=(*route, peer.number), origin=origin))
-            case Leave(group, members) if peer.role == "client":
-                self.router.withdraw(peer.number, group, members)
+            case Leave(group, members, resumable) if peer.role == "client":
+                self.router.withdraw(peer.number, group, members, lost=resumable)
             case Interest() as interest if peer.role == "node":
                 self.router.interest(peer.number, interest)
+            case Withdrawn() as withdrawn if peer.role == "node":
+                self.router.withdrawn(peer.number, withdrawn)
             case frame:
                 raise BadFrame(f"a {type(frame).__name__} does not come from a {peer.role}")
 
@@ -158,7 +157,7 @@ class Children:
         """Carry a reply one step down its route; from then on messages for what it installs take the same way.
 
         If it is larger than the child takes, an error goes in its place, and nothing is installed. The router still
-        counts the reply, as the parent did.
+        counts the reply, as the parent did, and counted points go up again.
         """
         number, route = reply.route[-1], reply.route[:-1]
         peer = self.peers.get(number)
@@ -171,7 +170,6 @@ class Children:
                 self._send(peer, encode(Reply(reply.id, route, (), bodies.encode(bodies.Failed(*to_wire(error))))))
         # a child that has left: the client will ask again from elsewhere
         if reply.installs:
-            self._note_coordinates(reply.installs)
             self.router.install(number, *reply.installs)
 
     def deliver(self, through: int, channels: dict[int, Columns], received: bytes | None = None) -> None:
@@ -228,21 +226,8 @@ class Children:
     def _begin_again(self, number: int, why: str) -> None:
         """What a child has installed is void: the clients below it subscribe again, and get snapshots."""
         self.too_large += 1
-        peer = self.peers[number]
-        if peer.role == "client":
-            self.router.leave(number)
-            self.router.join(number, exact=True)
-        else:  # as if it had said so; unlike leave and join this keeps count of its replies
-            for channel in self.router.channels():
-                nothing = np.empty((0, self._coordinates[channel]))
-                self.router.interest(number, Interest(channel, _EVER, nothing, nothing))
-        self._send(peer, encode(Reset("overflow", why)))
-
-    def _note_coordinates(self, installs: tuple[Install, ...]) -> None:
-        if len(self._coordinates) > 2 * len(channels := self.router.channels()):  # most are of channels long closed
-            self._coordinates = {channel: self._coordinates[channel] for channel in channels}
-        for install in installs:
-            self._coordinates[install.channel] = install.points.shape[1]
+        self.router.void(number)
+        self._send(self.peers[number], encode(Reset("overflow", why)))
 
     def tell_progress(self) -> None:
         """Tell children that have had no messages recently up to where they have everything: nodes each time, of many

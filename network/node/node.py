@@ -16,7 +16,18 @@ from hullcast.network.node.children import Children
 from hullcast.network.routing.router import Router
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import BadFrame, Overloaded, TooLarge, Unavailable, to_wire
-from hullcast.network.wire.frames import Advance, Deliver, Directory, Interest, Reply, Request, Reset, decode, encode
+from hullcast.network.wire.frames import (
+    Advance,
+    Deliver,
+    Directory,
+    Interest,
+    Reply,
+    Request,
+    Reset,
+    Withdrawn,
+    decode,
+    encode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +44,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two rounds of small talk: progress downwards, shrunken interests upwards.
 ROUND_S = 0.1
+#: Bytes of points in one Withdrawn, and what the frame takes beside them. Few, so that others have their turns above.
+WITHDRAWN_BYTES, BESIDE_BYTES = 32 << 10, 64
 #: Rounds between two reports to the server.
 ROUNDS_PER_REPORT = 10
 #: A client's part of the queue to the parent, and that of a node, which speaks for many.
@@ -130,6 +143,7 @@ class Node:
         if not self.attached:
             return
         self._tell_interests(self.children.router.interests())
+        self._tell_withdrawn()
         if report or self._changed:
             self._report()
 
@@ -144,6 +158,18 @@ class Node:
             except Unavailable:
                 return
             del self._untold[interest.channel]
+
+    def _tell_withdrawn(self) -> None:
+        """Pass on which counted points are not wanted any more; the router keeps what the link does not take now."""
+        router = self.children.router
+        most_bytes = min(WITHDRAWN_BYTES, self.dialer.message_bytes - BESIDE_BYTES)
+        while router.withdrawals:
+            gone = router.withdrawals.take(most_bytes)
+            try:
+                self.dialer.send(encode(Withdrawn(gone.channel, router.resets, gone.lost, gone.points)))
+            except Unavailable:
+                router.withdrawals.add(*gone)
+                return
 
     def _report(self) -> None:
         """Send our statistics to the server; where the queue is full, this report is left out."""
@@ -192,6 +218,7 @@ class Node:
         gone = self.children.router.unwanted()
         if gone:
             self._tell_interests(gone)
+        self._tell_withdrawn()
         try:
             frame = encode(request)
             self._shares.check(

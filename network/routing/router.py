@@ -2,9 +2,11 @@
 
 down     install(peer, *installs)    a reply with new subscriptions passes
          route(channel, columns)     messages pass: which neighbour gets which rows
-up       withdraw, leave             subscriptions go
+up       withdraw, leave, void       subscriptions go
          interest(peer, ..)          a node below has fewer left
          interests()                 what to tell the parent, so that it sends less
+         withdrawn(peer, ..)         points of a counted channel are not wanted any more below a node
+         withdrawals                 what went, to be passed on to the parent, or at the server to the channel
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.network.matching.messages import dimensions_of, query_boxes, unreachable
+from hullcast.network.routing.counted import Withdrawals
 from hullcast.network.routing.table import ChannelTable
 from hullcast.network.wire.errors import BadFrame
-from hullcast.network.wire.frames import Interest
+from hullcast.network.wire.frames import Interest, Withdrawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +66,7 @@ class RouterStatistics:
 class _Neighbour:
     exact: bool
     sent: int = 0  # replies with installs
+    resets: int = 0  # sent to it on this link
     groups: dict[int, int] = field(default_factory=dict)  # group -> its channel
 
 
@@ -79,7 +83,8 @@ class Router:
 
     A neighbour is exact (a client: its points are known one by one, and it gets the messages that concern them) or a
     node (a Subtree: a cover that may let through a few more). Nothing that concerns a subscription is ever kept back
-    (R1), whatever crosses on the way: see subtree.py.
+    (R1), whatever crosses on the way: see subtree.py. Of a counted channel every point is known also of nodes, and for
+    each that was installed exactly one comes to `withdrawals` when it goes (R3), unless the parent declared it void.
 
     `everything` switches pruning off for nodes, to measure what it saves. `tells` is False for the server, which has
     no parent to tell.
@@ -93,7 +98,9 @@ class Router:
         self._tables: dict[int, ChannelTable] = {}
         self._told: dict[int, _Told] = {}
         self._unwanted: set[int] = set()  # channels that nobody below wants, and the parent does not know it yet
+        self.withdrawals = Withdrawals()
         self._heard = 0
+        self._resets = 0  # that came from the parent over this link
         self._messages = self._filtered = self._unknown = self._routed = 0
         self._routed_to: dict[int, int] = {}
 
@@ -101,6 +108,11 @@ class Router:
     def heard(self) -> int:
         """Replies with installs that came from the parent over this link."""
         return self._heard
+
+    @property
+    def resets(self) -> int:
+        """Resets that came from the parent over this link."""
+        return self._resets
 
     def join(self, peer: int, exact: bool) -> None:
         """A neighbour below; exact: a client."""
@@ -112,10 +124,19 @@ class Router:
         if neighbour is None:
             return
         self._routed_to.pop(peer, None)
-        channels = set(neighbour.groups.values()) if neighbour.exact else set(self._tables)
-        for channel in channels:
+        self._release(peer, neighbour)
+
+    def void(self, peer: int) -> None:
+        """A neighbour is told that all it has installed is void; replies to it are counted on."""
+        neighbour = self._neighbours[peer]
+        neighbour.resets += 1
+        self._release(peer, neighbour)
+        neighbour.groups.clear()
+
+    def _release(self, peer: int, neighbour: _Neighbour) -> None:
+        for channel in set(neighbour.groups.values()) if neighbour.exact else set(self._tables):
             self._tables[channel].leave(peer)
-            self._forget_if_unwanted(channel)
+            self._settle(channel, lost=True)
 
     def install(self, peer: int, *installs: Install) -> None:
         """One reply with its installs, all of them, is on its way to this neighbour.
@@ -130,11 +151,14 @@ class Router:
         if neighbour is not None:
             neighbour.sent += 1
         for install in installs:
-            if self._tells:
+            if self._tells and not install.counted:
                 told = self._told.setdefault(install.channel, _Told(install.points.shape[1], 0))
                 told.points += int((~unreachable(install.points, _dimensions(install))).sum())
             if neighbour is not None:
                 self._install(peer, neighbour, install)
+            elif install.counted:
+                loud = ~unreachable(install.points, _dimensions(install))
+                self.withdrawals.add(install.channel, True, install.points[loud])
 
     def _install(self, peer: int, neighbour: _Neighbour, install: Install) -> None:
         table = self._table(install)
@@ -146,17 +170,18 @@ class Router:
                 table = self._table(install)  # the group may have been all there was
             if table.hold(peer, install.group, install.points):
                 neighbour.groups[install.group] = install.channel
-        self._forget_if_unwanted(install.channel)
+        self._settle(install.channel)
 
-    def withdraw(self, peer: int, group: int, members: Ints | None = None) -> None:
-        """A client closes a group, or the members with these numbers; those it does not have are ignored."""
+    def withdraw(self, peer: int, group: int, members: Ints | None = None, *, lost: bool = False) -> None:
+        """A client closes a group, or the members with these numbers; those it does not have are ignored. `lost`: it
+        may resume them."""
         neighbour = self._neighbours.get(peer)
         channel = neighbour.groups.get(group) if neighbour is not None else None
         if neighbour is None or channel is None:
             return
         if not self._tables[channel].release(peer, group, members):
             del neighbour.groups[group]
-        self._forget_if_unwanted(channel)
+        self._settle(channel, lost=lost)
 
     def interest(self, peer: int, interest: Interest) -> None:
         """A node says what is left of a channel below it."""
@@ -168,10 +193,29 @@ class Router:
         table = self._tables.get(interest.channel)
         if table is None:
             return  # from before the installs were declared void
+        if table.counted:
+            raise BadFrame(f"an Interest in channel {interest.channel}, whose points are counted")
         if interest.lows.shape[1] != table.coordinates or not (interest.lows <= interest.highs).all():
             raise BadFrame(f"the boxes of an Interest in channel {interest.channel} do not fit the channel")
         table.replace(peer, interest.heard, interest.lows, interest.highs)
-        self._forget_if_unwanted(interest.channel)
+        self._settle(interest.channel)
+
+    def withdrawn(self, peer: int, withdrawn: Withdrawn) -> None:
+        """A node says that points of a counted channel are not wanted any more below it."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None:
+            return
+        if neighbour.exact:
+            raise BadFrame("a Withdrawn from a client")
+        if withdrawn.resets > neighbour.resets:
+            raise BadFrame(f"a Withdrawn after {withdrawn.resets} resets, of which {neighbour.resets} were sent")
+        table = self._tables.get(withdrawn.channel)
+        if table is None or withdrawn.resets < neighbour.resets:
+            return  # from before the installs were declared void
+        if not table.counted or withdrawn.points.shape[1] != table.coordinates:
+            raise BadFrame(f"the points of a Withdrawn in channel {withdrawn.channel} do not fit the channel")
+        table.withdraw(peer, withdrawn.points)
+        self._settle(withdrawn.channel, lost=withdrawn.lost)
 
     def route(self, channel: int, columns: Mapping[str, Column]) -> list[tuple[int, Ints | None]]:
         """Which neighbours get which of these messages (their rows, rising; None: all). Nobody else gets any."""
@@ -217,14 +261,22 @@ class Router:
         return Interest(channel, self._heard, nothing, nothing)
 
     def clear(self, *, fresh_link: bool = True) -> None:
-        """All installs are void, here and above. Neighbours stay. On a fresh link replies are counted from 0."""
+        """All installs are void, here and above, and all neighbours are told so. On a fresh link replies and resets are
+        counted from 0. At the server, which has nobody above, counted points come to `withdrawals`."""
+        if self._tells:
+            self.withdrawals.clear()
+        else:
+            for channel, table in self._tables.items():
+                for peer in table.peers():
+                    table.leave(peer)
+                self._take_gone(channel, table, lost=True)
         self._tables.clear()
         self._told.clear()
         self._unwanted.clear()
         for neighbour in self._neighbours.values():
             neighbour.groups.clear()
-        if fresh_link:
-            self._heard = 0
+            neighbour.resets += 1
+        self._heard, self._resets = (0, 0) if fresh_link else (self._heard, self._resets + 1)
 
     def channels(self) -> tuple[int, ...]:
         """The channels that somebody below wants."""
@@ -255,19 +307,26 @@ class Router:
     def _table(self, install: Install) -> ChannelTable:
         """The table of the channel; its form is that of the first install."""
         table = self._tables.get(install.channel)
-        form = (install.form, install.points.shape[1], install.partitioned)
+        form = (install.form, install.points.shape[1], install.partitioned, install.counted)
         if table is None:
-            table = ChannelTable(form[0], form[1], partitioned=form[2], budget=self._budget)
+            table = ChannelTable(form[0], form[1], partitioned=form[2], counted=form[3], budget=self._budget)
             self._tables[install.channel] = table
-        elif (table.form, table.coordinates, table.partitioned) != form:
+        elif (table.form, table.coordinates, table.partitioned, table.counted) != form:
             raise BadFrame(f"an Install in channel {install.channel} of another form than the first")
         return table
 
-    def _forget_if_unwanted(self, channel: int) -> None:
-        if not len(self._tables[channel]):
+    def _settle(self, channel: int, *, lost: bool = False) -> None:
+        """After a change: points that went are to be passed on, and a channel that nobody wants is forgotten."""
+        table = self._tables[channel]
+        self._take_gone(channel, table, lost=lost)
+        if not len(table):
             del self._tables[channel]
             if self._tells:
                 self._unwanted.add(channel)
+
+    def _take_gone(self, channel: int, table: ChannelTable, *, lost: bool) -> None:
+        for points in table.take_gone():
+            self.withdrawals.add(channel, lost, points)
 
 
 def _dimensions(install: Install) -> int:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.network.compiled import kernel
-from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.messages import RECTANGLES, dimensions_of, unreachable
 from hullcast.network.matching.search import mark_met, report_some
 from hullcast.network.routing.carve import Space
+from hullcast.network.routing.counted import CountedPoints
 from hullcast.network.routing.cover import Cover
+from hullcast.network.routing.pool import Pool
 from hullcast.network.routing.subtree import Subtree
 from hullcast.network.wire.arrays import distinct
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 #: A neighbour with so many points has an index of its own; with half as many, it returns into the crowd's.
 MANY = 64
-#: A pool gives new numbers to all its points when fewer than one number in SPARSE is in use (of more than FEW).
-SPARSE = 4
-FEW = 256
 #: Hits of the crowd's index gathered at a time, and bits of a word they are gathered in.
 PORTION = 1 << 17
 WORD = 64
@@ -47,72 +45,12 @@ class Holding:
     slot: int = NOBODY  # in the crowd
 
 
-class Pool:
-    """Points of one neighbour or of many in one PointIndex: it chooses the ids, and knows an owner for each.
-
-    Ids of points that went are used again, so memory follows the largest number of points at a time; after a crowd
-    has gone, `compact` gives the rest new ids and frees what it had used.
-    """
-
-    def __init__(self, dimensions: int) -> None:
-        self.index = PointIndex(dimensions)
-        self.owners: Ints = np.empty(16, np.int64)  # by id
-        self._free: list[int] = []
-        self._used = 0
-
-    def __len__(self) -> int:
-        return self._used - len(self._free)
-
-    def add(self, points: Floats, owner: int) -> Ints:
-        """Take in points; their ids."""
-        n = len(points)
-        again = self._free[max(0, len(self._free) - n) :]
-        del self._free[len(self._free) - len(again) :]
-        ids = np.empty(n, np.int64)
-        ids[: len(again)] = again
-        fresh = n - len(again)
-        ids[len(again) :] = np.arange(self._used, self._used + fresh)
-        self._used += fresh
-        if self._used > len(self.owners):
-            owners = np.empty(max(self._used, 2 * len(self.owners)), np.int64)
-            owners[: len(self.owners)] = self.owners
-            self.owners = owners
-        self.owners[ids] = owner
-        self.index.insert(ids, points)
-        return ids
-
-    def remove(self, ids: Ints) -> None:
-        """Let points go."""
-        self.index.delete(ids)
-        self._free.extend(ids.tolist())
-
-    @property
-    def wants_compaction(self) -> bool:
-        """Whether so many points went that `compact` pays."""
-        return self._used > max(FEW, SPARSE * len(self))
-
-    def compact(self) -> Ints:
-        """Give all points new ids, close together; for each old id the new one."""
-        old = np.flatnonzero(self.index.arrays.place_of >= 0)
-        new = np.arange(len(old))
-        index = PointIndex(self.index.dimensions)
-        index.insert(new, self.index.points_of(old))
-        renamed = np.full(self._used, -1, np.int64)
-        renamed[old] = new
-        self.index, self.owners = index, self.owners[old]
-        self._free, self._used = [], len(old)
-        return renamed
-
-    def memory_bytes(self) -> int:
-        """Bytes held by index and owners."""
-        return self.index.memory_bytes() + self.owners.nbytes
-
-
 class ChannelTable:
     """The interest of all neighbours in one channel.
 
     Of clients we know every point (*exact*): those with many have a Pool of their own, asked only whether a message
-    concerns anybody; all others share one Pool, which names the owners. Of nodes we know a Subtree.
+    concerns anybody; all others share one Pool, which names the owners. Of nodes we know a Subtree, or, where the
+    channel is *counted*, every point too. Of a counted channel `take_gone` gives the points that went.
 
     Invariants (`check` tests them):
       T1  The points of a Holding are those of its groups' members that are not withdrawn.
@@ -120,31 +58,38 @@ class ChannelTable:
       T3  Each slot of the crowd is either a Holding's or free, and owners are slots in use.
     """
 
-    def __init__(self, form: str, coordinates: int, *, partitioned: bool, budget: int) -> None:
-        self.form, self.coordinates, self.partitioned = form, coordinates, partitioned
+    def __init__(self, form: str, coordinates: int, *, partitioned: bool, counted: bool, budget: int) -> None:
+        self.form, self.coordinates, self.partitioned, self.counted = form, coordinates, partitioned, counted
         self.dimensions = dimensions_of(form, coordinates, partitioned=partitioned)
         self.space = Space(coordinates, self.dimensions, form == RECTANGLES)
         self._budget = budget
         self._holdings: dict[int, Holding] = {}
         self._subtrees: dict[int, Subtree] = {}
+        self._below: dict[int, CountedPoints] = {}  # of nodes, where the channel is counted
+        self._gone: list[Floats] = []
         self._crowd = Pool(coordinates)
         self._peers: list[int] = []  # by slot
         self._free_slots: list[int] = []
 
     def __len__(self) -> int:
         """How many neighbours want something."""
-        return len(self._holdings) + len(self._subtrees)
+        return len(self._holdings) + len(self._subtrees) + len(self._below)
 
     def peers(self) -> list[int]:
         """They."""
-        return [*self._holdings, *self._subtrees]
+        return [*self._holdings, *self._subtrees, *self._below]
 
     @property
     def points(self) -> int:
         """How many points there are below; of subtrees, about."""
-        return sum(holding.points for holding in self._holdings.values()) + sum(
-            subtree.points for subtree in self._subtrees.values()
-        )
+        exact = sum(holding.points for holding in self._holdings.values())
+        exact += sum(counted.total for counted in self._below.values())
+        return exact + sum(subtree.points for subtree in self._subtrees.values())
+
+    def take_gone(self) -> list[Floats]:
+        """The points that went since this was asked last, each as often as it was held; only of a counted channel."""
+        gone, self._gone = self._gone, []
+        return gone
 
     # --- clients -----------------------------------------------------------------------------------------------
 
@@ -187,6 +132,8 @@ class ChannelTable:
     def _remove(self, peer: int, holding: Holding, ids: Ints) -> None:
         """Take points that have left their group out of the index, and free memory that is no longer needed."""
         holding.points -= len(ids)
+        if self.counted:
+            self._gone.append((holding.own or self._crowd).index.points_of(ids))
         if holding.groups or holding.own is None:
             (holding.own or self._crowd).remove(ids)
         if not holding.groups:
@@ -244,13 +191,17 @@ class ChannelTable:
             holding.slot = slot
             _rename(holding, renamed)
             for ids in holding.groups.values():
-                self._crowd.owners[ids[ids >= 0]] = slot
+                self._crowd.marks[ids[ids >= 0]] = slot
 
     # --- nodes -------------------------------------------------------------------------------------------------
 
     def install(self, peer: int, number: int, points: Floats) -> None:
         """Points on their way to somebody behind a node."""
         loud = points[~unreachable(points, self.dimensions)]
+        if self.counted:
+            if len(loud):
+                self._below.setdefault(peer, CountedPoints(self.coordinates)).add(loud)
+            return
         subtree = self._subtrees.get(peer)
         if subtree is None:
             if not len(loud):
@@ -267,11 +218,23 @@ class ChannelTable:
         if not len(subtree.cover):
             del self._subtrees[peer]
 
+    def withdraw(self, peer: int, points: Floats) -> None:
+        """A node says that these points of a counted channel are not wanted any more."""
+        below = self._below.get(peer)
+        if below is None:
+            return
+        self._gone.append(below.remove(points))
+        if not len(below):
+            del self._below[peer]
+
     # --- both --------------------------------------------------------------------------------------------------
 
     def leave(self, peer: int) -> None:
         """Forget a neighbour."""
         self._subtrees.pop(peer, None)
+        below = self._below.pop(peer, None)
+        if below is not None:
+            self._gone.append(below.points())
         holding = self._holdings.get(peer)
         if holding is None:
             return
@@ -290,14 +253,18 @@ class ChannelTable:
             for lows, highs in boxes:
                 subtree.cover.mark(lows, highs, mask)
             yield from _chosen(peer, mask)
-        for peer, holding in self._holdings.items():
-            if holding.own is not None:
-                mask = np.zeros(n, np.bool_)
-                for lows, highs in boxes:
-                    mark_met(holding.own.index.arrays, lows, highs, mask)
-                yield from _chosen(peer, mask)
+        pools = [(peer, holding.own) for peer, holding in self._holdings.items() if holding.own is not None]
+        if everything:
+            yield from ((peer, None) for peer in self._below)
+        else:
+            pools += [(peer, below.pool) for peer, below in self._below.items()]
+        for peer, pool in pools:
+            mask = np.zeros(n, np.bool_)
+            for lows, highs in boxes:
+                mark_met(pool.index.arrays, lows, highs, mask)
+            yield from _chosen(peer, mask)
         if len(self._crowd):
-            counts, begins, rows = rows_by_owner(self._crowd.index.arrays, self._crowd.owners, len(self._peers), boxes)
+            counts, begins, rows = rows_by_owner(self._crowd.index.arrays, self._crowd.marks, len(self._peers), boxes)
             slots = np.flatnonzero(counts)
             places = (slots.tolist(), counts[slots].tolist(), begins[slots].tolist())
             for slot, count, begin in zip(*places, strict=True):
@@ -327,12 +294,17 @@ class ChannelTable:
         for holding in self._holdings.values():
             if holding.own is not None:
                 yield holding.own.index.points()
+        for below in self._below.values():
+            yield below.pool.index.points()
 
     def sizes(self, peer: int) -> tuple[int, int, int]:
         """Points, boxes and bytes of one neighbour; of the crowd's bytes, its share."""
         subtree = self._subtrees.get(peer)
         if subtree is not None:
             return subtree.points, len(subtree.cover), subtree.memory_bytes()
+        below = self._below.get(peer)
+        if below is not None:
+            return below.total, 0, below.memory_bytes()
         holding = self._holdings[peer]
         own = sum(ids.nbytes for ids in holding.groups.values())
         if holding.own is not None:
@@ -348,6 +320,10 @@ class ChannelTable:
         """Test T1 to T3 and what lies below; AssertionError names the one that is broken."""
         for subtree in self._subtrees.values():
             subtree.check()
+        for below in self._below.values():
+            below.check()
+            assert len(below), "a node that wants nothing"
+        assert not (self._subtrees if self.counted else self._below), "counted points in a cover, or others not"
         crowd = 0
         for peer, holding in self._holdings.items():
             present = [ids[ids >= 0] for ids in holding.groups.values()]
@@ -359,7 +335,7 @@ class ChannelTable:
             if holding.own is None:
                 crowd += holding.points
                 assert holding.slot == NOBODY or self._peers[holding.slot] == peer, "T3: slot of another"
-                assert all((pool.owners[ids] == holding.slot).all() for ids in present), "T3: owner"
+                assert all((pool.marks[ids] == holding.slot).all() for ids in present), "T3: owner"
             else:
                 assert len(pool) == holding.points, "T1: a point of nobody"
         assert crowd == len(self._crowd), "T1: a point of nobody in the crowd"

@@ -28,6 +28,9 @@ Form: TypeAlias = Literal["rectangles", "places"]
 #: How many links a request may have passed; more is a loop.
 LONGEST_ROUTE = 64
 
+#: Points of one Withdrawn: to take each out costs its receiver some microseconds.
+MOST_WITHDRAWN = 32_768
+
 #: More than the fields of a request, a reply or an install take beside what is counted.
 _OVERHEAD_BYTES = 64
 
@@ -76,10 +79,14 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it."""
+    """Up: a client tells its gateway that it closed a group of subscriptions, or some members of it.
+
+    `resumable`: it has a token to resume them with, now or in another process.
+    """
 
     group: int
     members: Ints | None
+    resumable: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,14 +100,31 @@ class Interest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Withdrawn:
+    """Up: these points of a counted channel, each as often as it stands here, are no longer wanted below the sender.
+
+    `resets`: how many resets the sender had received on this link. `lost`: their clients may come back and resume.
+    """
+
+    channel: int
+    resets: int
+    lost: bool
+    points: Matrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Install:
-    """Part of a reply: every node on the way notes these points for the link on which it sends the reply on."""
+    """Part of a reply: every node on the way notes these points for the link on which it sends the reply on.
+
+    `counted`: the server must know which of them are still wanted, so each goes up again in a Withdrawn.
+    """
 
     group: int
     channel: int
     form: Form
     partitioned: bool
     points: Matrix
+    counted: bool = False
 
 
 class Reply(NamedTuple):
@@ -154,7 +178,7 @@ class Directory:
     nodes: tuple[NodeEntry, ...]
 
 
-Frame: TypeAlias = Request | Leave | Interest | Reply | Deliver | Advance | Reset | Directory
+Frame: TypeAlias = Request | Leave | Interest | Withdrawn | Reply | Deliver | Advance | Reset | Directory
 
 
 def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
@@ -251,7 +275,7 @@ def _check_kind(kind: str, kinds: frozenset[str] | None) -> None:
 
 
 #: The types of frames that a child sends to its parent.
-UPWARD = frozenset({"request", "leave", "interest"})
+UPWARD = frozenset({"request", "leave", "interest", "withdrawn"})
 
 
 def _listed(frame: Frame) -> list[object]:
@@ -260,10 +284,12 @@ def _listed(frame: Frame) -> list[object]:
             return ["deliver", frame.through, pack_channels(frame.channels)]
         case Leave():
             members = None if frame.members is None else column_format.pack_column(frame.members)[1]
-            return ["leave", frame.group, members]
+            return ["leave", frame.group, members, frame.resumable]
         case Interest():
             boxes = [fields.pack_matrix(frame.lows), fields.pack_matrix(frame.highs)]
             return ["interest", frame.channel, frame.heard, *boxes]
+        case Withdrawn():
+            return ["withdrawn", frame.channel, frame.resets, frame.lost, fields.pack_matrix(frame.points)]
         case Advance():
             return ["progress", frame.through]
         case Reset():
@@ -278,7 +304,7 @@ def _listed(frame: Frame) -> list[object]:
 
 def _listed_install(install: Install) -> list[object]:
     points = fields.pack_matrix(install.points)
-    return [install.group, install.channel, install.form, install.partitioned, points]
+    return [install.group, install.channel, install.form, install.partitioned, points, install.counted]
 
 
 def pack_channels(channels: Mapping[int, Columns]) -> list[object]:
@@ -393,13 +419,13 @@ def _decode_reply(data: bytes, limits: WireLimits) -> Reply:
 
 
 def _leave(parts: list[Any], limits: WireLimits) -> Leave:
-    _, group, members = parts
+    _, group, members, resumable = parts
     chosen: Ints | None = None
     if members is not None:
         chosen = column_format.array_of("i8", fields.data(members, "members"), limits)
         if len(chosen) and chosen.min() < 0:
             raise BadFrame("a member is numbered from 0")
-    return Leave(integer(group, "a group"), chosen)
+    return Leave(integer(group, "a group"), chosen, fields.boolean(resumable, "resumable"))
 
 
 def _interest(parts: list[Any], limits: WireLimits) -> Interest:
@@ -410,14 +436,23 @@ def _interest(parts: list[Any], limits: WireLimits) -> Interest:
     return Interest(integer(channel, "a channel"), integer(heard, "heard"), lows, highs)
 
 
+def _withdrawn(parts: list[Any], limits: WireLimits) -> Withdrawn:
+    _, channel, resets, lost, value = parts
+    points = fields.matrix(value, "points", limits)
+    if len(points) > MOST_WITHDRAWN:
+        raise BadFrame(f"{len(points)} points withdrawn at once; at most {MOST_WITHDRAWN}")
+    return Withdrawn(integer(channel, "a channel"), integer(resets, "resets"), fields.boolean(lost, "lost"), points)
+
+
 def _install(value: object, limits: WireLimits) -> Install:
-    group, channel, form, partitioned, points = array(value, "an install", 5)
+    group, channel, form, partitioned, points, counted = array(value, "an install", 6)
     return Install(
         integer(group, "a group"),
         integer(channel, "a channel"),
         read_form(form),
         fields.boolean(partitioned, "partitioned"),
         fields.matrix(points, "points", limits),
+        fields.boolean(counted, "counted"),
     )
 
 
@@ -464,8 +499,9 @@ def _node(value: object) -> NodeEntry:
 
 
 _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Frame]]] = {  # with the number of parts
-    "leave": (3, _leave),
+    "leave": (4, _leave),
     "interest": (5, _interest),
+    "withdrawn": (5, _withdrawn),
     "deliver": (3, _deliver),
     "progress": (2, _progress),
     "reset": (3, _reset),

@@ -251,8 +251,10 @@ def test_a_band_that_was_refused_is_no_longer_described() -> None:
     narrow: Attended = engine.attend(QUERIES[7], [[0], [1]])
     wide: Attended = finish(engine.attending(QUERIES[7], [[-1e9], [1e9]]))
     engine.upsert("Q", [{"K": 1, "X": 1.0}, {"K": 5, "X": 5.0}])
-    with narrow.channel.held(wide.predicates):
-        assert len(engine.upsert("R", {"K": 0, "X": 0.0}).messages[narrow.channel.name]) == 2
+    points = narrow.channel.points_elsewhere(wide.predicates)
+    narrow.channel.want(points)
+    assert len(engine.upsert("R", {"K": 0, "X": 0.0}).messages[narrow.channel.name]) == 2
+    narrow.channel.forgo(points)
     assert len(engine.upsert("R", {"K": 2, "X": 0.0}).messages[narrow.channel.name]) == 1
 
 

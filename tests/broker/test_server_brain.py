@@ -362,6 +362,129 @@ def test_a_deserted_channel_lingers_and_closes(desk: Desk) -> None:
     assert subscribed(desk.subscribe(MIN, 20, 60)).groups[0].channel == number + 1  # never the same number again
 
 
+PEERS = "SELECT STOCK.SYMBOL, PEER.SYMBOL FROM STOCK JOIN PEER USING (SECTOR) WHERE STOCK.RISK BETWEEN ? AND ?"
+
+
+@pytest.fixture
+def joining(desk: Desk) -> Desk:
+    """A desk with a second table, and a pair at RISK 7."""
+    desk.execute("CREATE TABLE PEER (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT)")
+    desk.number += 1
+    columns, absent = rows_to_columns([{"SYMBOL": "P", "SECTOR": "TECH"}])
+    desk.ask(bodies.Publish("PEER", columns, absent, ME, desk.number))
+    desk.publish({"SYMBOL": "A", "RISK": 7.0, "SECTOR": "TECH"})
+    return desk
+
+
+def ranges(desk: Desk) -> list[tuple[int, int]]:
+    return [attending.channel.ranges_known() for attending in desk.attendance]
+
+
+def test_an_outcome_owns_the_ranges_of_a_join_until_they_are_forgone(joining: Desk) -> None:
+    first, second = joining.subscribe(PEERS, 5, 10), joining.subscribe(PEERS, 5, 10)
+    joining.subscribe(MIN, 5, 10)
+    never = joining.subscribe(PEERS, 10, 5)
+    assert ranges(joining) == [(1, 2), (0, 0)]
+    for outcome in (first, second, never):
+        (install,) = outcome.installs
+        assert install.counted
+        joining.attendance.forgo(install.channel, install.points)
+    assert ranges(joining) == [(1, 2), (0, 0)]  # whoever owns them says when there is time for it
+    assert not joining.attendance.forgo_some()
+    assert ranges(joining) == [(0, 0), (0, 0)]
+    (install,) = joining.subscribe(MIN, 5, 10).installs
+    assert not install.counted
+
+
+def test_requests_that_come_to_nothing_leave_no_range(joining: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = bodies.Group(1, PEERS, (0, 1), 1)
+    joining.ask(bodies.Subscribe((kept, bodies.Group(2, "SELECT MIN(PER) FROM NOWHERE", (), 1))))
+    assert ranges(joining) == [(1, 1)]
+    with monkeypatch.context() as patch:
+        patch.setattr(subscribing, "HELD_BYTES_PER_OWNER", 0)
+        assert "first answers" in refusal(joining.subscribe(PEERS, 5, 10))
+        two = (bodies.Group(1, PEERS, (5, 10), 1), bodies.Group(2, PEERS, (6, 11), 1))
+        assert "first answers" in refusal(joining.ask(bodies.Subscribe(two)))
+    assert ranges(joining) == [(1, 1)]
+    with monkeypatch.context() as patch:
+        patch.setattr(subscribing, "PART_BYTES", 1)
+        staged = joining.subscribe(PEERS, 5, 10).reply
+    assert isinstance(staged, bodies.Staged)
+    assert ranges(joining) == [(2, 2)]  # the client may still fetch it
+    joining.brain.subscribing.expire(subscribing.STAGED_S + 1)
+    assert ranges(joining) == [(1, 1)]
+
+
+def test_a_range_that_nobody_wanted_meanwhile_begins_with_a_snapshot(joining: Desk) -> None:
+    joining.subscribe(PEERS, 0, 1)  # keeps the channel, and what it says
+    (install,) = joining.subscribe(PEERS, 5, 10).installs
+    joining.publish({"SYMBOL": "B", "RISK": 100.0})
+    since = joining.engine.seq
+    joining.publish({"SYMBOL": "A", "RISK": 8.0, "SECTOR": "TECH"})
+    resumed = subscribed(joining.subscribe(PEERS, 5, 10, since=since))
+    assert resumed.groups[0].snapshot is None
+    assert len(resumed.replay[install.channel]["seq"]) == 1
+    assert subscribed(joining.subscribe(PEERS, 4, 10, since=since)).groups[0].snapshot is not None
+    for _ in range(2):
+        joining.attendance.forgo(install.channel, install.points)
+    joining.attendance.forgo_some()
+    joining.publish({"SYMBOL": "A", "RISK": 5.5, "SECTOR": "OIL"})  # leaves [4, 10] too, which is still wanted
+    now = joining.engine.seq
+    assert subscribed(joining.subscribe(PEERS, 5, 10, since=since)).groups[0].snapshot is not None
+    assert subscribed(joining.subscribe(PEERS, 5, 10, since=now)).groups[0].snapshot is None
+
+
+def test_ranges_of_lost_subscribers_linger_and_go(joining: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    installs = [joining.subscribe(PEERS, low, 10).installs[0] for low in (1, 2, 3, 4)]
+    channel, attendance = installs[0].channel, joining.attendance
+    for until, install in enumerate(installs[:3], 1):
+        attendance.forgo(channel, install.points, float(until))
+    assert (ranges(joining), attendance.lingering) == ([(4, 4)], 3)
+    attendance.expire(1.0)
+    attendance.forgo_some()
+    assert (ranges(joining), attendance.lingering) == ([(3, 3)], 2)
+    monkeypatch.setattr("hullcast.broker.server.attendance.MOST_LINGERING", 2)
+    attendance.forgo(channel, installs[3].points, 4.0)
+    attendance.forgo_some()
+    assert (ranges(joining), attendance.lingering) == ([(2, 2)], 2)  # the oldest made room
+    (attending,) = attendance
+    attendance.close_deserted(set(), 0.0)
+    attendance.close_deserted(set(), 100.0)
+    assert (attending.channel.ranges_known(), attendance.lingering) == ((0, 0), 0)
+
+
+def test_many_ranges_come_and_go_in_slices(joining: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscribing, "WANTED_AT_ONCE", 10)
+    body = bodies.Subscribe((bodies.Group(1, PEERS, (np.arange(35.0), np.arange(35.0) + 1), 35),))
+    request = Request(1, (1,), Origin(None, ""), bodies.encode(body))
+    joining.subscribe(PEERS, 100, 101)
+    work = joining.brain.work(body, request, "", lambda: 0.0)
+    seen = []
+    for _ in range(3):
+        work.send(None)
+        seen += ranges(joining)
+    assert seen == [(11, 11), (21, 21), (31, 31)]
+    work.close()  # its owner has gone
+    assert ranges(joining) == [(1, 1)]
+    (install,) = joining.handle(body, request).installs
+    joining.attendance.forgo(install.channel, install.points)
+    assert joining.attendance.forgo_some(20)
+    assert ranges(joining) == [(16, 16)]
+    assert not joining.attendance.forgo_some(20)
+    assert ranges(joining) == [(1, 1)]
+
+
+def test_explaining_says_when_nothing_is_known_of_a_range_of_a_join(joining: Desk) -> None:
+    joining.subscribe(PEERS, 5, 10)
+    joining.publish({"SYMBOL": "A", "RISK": 8.0, "SECTOR": "TECH"})
+    told = cast("bodies.Information", joining.ask(bodies.Explain(PEERS, (5, 10))).reply).values
+    assert (told["ranges_distinct"], told["ranges_wanted"], told["recent_messages_matching"]) == (1, 1, 1)
+    told = cast("bodies.Information", joining.ask(bodies.Explain(PEERS, (6, 10))).reply).values
+    assert told["range_is_new"] is True
+    assert "recent_messages" not in told
+    assert ranges(joining) == [(1, 1)]
+
+
 def test_explaining_does_not_keep_a_channel_open(desk: Desk) -> None:
     outcome = desk.ask(bodies.Explain(MIN, (20, 60)))
     told = cast("bodies.Information", outcome.reply).values

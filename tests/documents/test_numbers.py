@@ -295,6 +295,7 @@ ELSEWHERE = {
         "4,000 more subscriptions",
         "100,000 rows with TEXT keys",
         "CPU at 1,000 single rows",
+        "10 MB for 100,000 ranges, 48 MB for 500,000",
     ],
     "OPERATING.md": ["`64MiB`", "150 ms for 50,000"],
     "PROTOCOL.md": [],

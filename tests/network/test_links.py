@@ -442,7 +442,7 @@ async def test_a_stranger_is_told_why_and_cut(endpoint: str, message: list[bytes
         assert bye.code == code
         if code == "version":
             assert re.fullmatch(
-                f"this side has protocol version {VERSION}, the other side (2; upgrade the other|4; upgrade this) side",
+                f"this side has protocol version {VERSION}, the other side (3; upgrade the other|5; upgrade this) side",
                 bye.text,
             )
         await wait_until(lambda: listener.statistics().ignored == 2)  # told once

@@ -20,7 +20,20 @@ from hullcast.network.security.rights import Rights
 from hullcast.network.settings.common import LinkSettings
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import Overloaded
-from hullcast.network.wire.frames import Deliver, Directory, Install, Interest, Reply, Request, decode, encode
+from hullcast.network.wire.frames import (
+    Deliver,
+    Directory,
+    Frame,
+    Install,
+    Interest,
+    Leave,
+    Reply,
+    Request,
+    Reset,
+    Withdrawn,
+    decode,
+    encode,
+)
 from tests.support.links import QUICK, Parent, running_dialer, running_listener, wait_until
 
 LINK = LinkSettings(heartbeat_s=0.1, silence_s=1.5)
@@ -72,6 +85,66 @@ async def test_a_full_way_up_loses_no_interest_and_ends_nobody() -> None:
             assert not interests(parent)
             await wait_until(lambda: interests(parent))
             assert [(told.channel, len(told.lows)) for told in interests(parent)] == [(5, 0)]
+
+
+def heard(parent: Parent) -> list[Frame]:
+    """All but reports."""
+    found = list(map(decode, parent.frames))
+    return [frame for frame in found if not isinstance(frame, Request) or frame.id]
+
+
+def counted(group: int, points: int) -> Install:
+    x = np.arange(float(points))
+    return Install(group, 5, "places", False, np.column_stack((x, x + 1)), True)
+
+
+async def test_withdrawn_points_pass_before_the_next_request_and_wait_while_the_way_up_is_full() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        async with running_dialer(node.endpoint, name="leaver") as (dialer, child):
+            await wait_until(lambda: node.children.peers)
+            (number,) = node.children.peers
+            parent.joined[0].send(encode(Reply(1, (number,), (counted(1, 3), counted(2, 2)), b"")))
+            await wait_until(lambda: child.frames)
+            dialer.send(encode(Leave(1, np.array([0, 2]))))
+            dialer.send(encode(Request(7, (), None, b"next")))
+            await wait_until(lambda: any(isinstance(frame, Request) for frame in heard(parent)))
+            told, request = heard(parent)
+            assert isinstance(told, Withdrawn)
+            assert (told.channel, told.resets, told.lost, told.points.tolist()) == (5, 0, False, [[0, 1], [2, 3]])
+            assert isinstance(request, Request)
+            fill(node)
+            node.children.router.withdraw(number, 2)
+            node._round(report=True)
+            assert node.children.router.withdrawals.points == 2
+        await wait_until(lambda: sum(isinstance(frame, Withdrawn) for frame in heard(parent)) == 3)
+        later = [frame for frame in heard(parent)[2:] if isinstance(frame, Withdrawn)]
+        assert [(frame.lost, frame.points.tolist()) for frame in later] == [(False, [[0, 1], [1, 2]]), (True, [[1, 2]])]
+        assert not interests(parent)
+
+
+async def test_many_withdrawn_points_are_cut_to_what_the_parent_takes() -> None:
+    little = replace(QUICK, message_bytes=2048)
+    async with running_listener(limits=little) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        parent.joined[0].send(encode(Reply(1, (99,), (counted(1, 1000),), b"")))  # for a child that has gone
+        await wait_until(lambda: sum(len(f.points) for f in heard(parent) if isinstance(f, Withdrawn)) == 1000)
+        assert all(isinstance(frame, Withdrawn) and frame.lost for frame in heard(parent))
+        assert max(map(len, parent.frames)) <= 2048
+
+
+async def test_withdrawals_say_how_many_resets_came_before_them() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+
+        async def told(times: int) -> None:
+            await wait_until(lambda: len(heard(parent)) == times)
+
+        for resets in range(3):
+            parent.joined[0].send(encode(Reply(1, (99,), (counted(1, 1),), b"")))
+            await told(resets + 1)
+            parent.joined[0].send(encode(Reset("overflow", "x")))
+        assert [frame.resets for frame in heard(parent) if isinstance(frame, Withdrawn)] == [0, 1, 2]
 
 
 async def test_what_comes_from_above_goes_down_in_the_same_turn_and_the_other_way_round() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from hullcast.network.routing.router import BUDGET, Router
 from hullcast.network.routing.table import MANY
 from hullcast.network.wire.columns import take
 from hullcast.network.wire.errors import BadFrame
-from hullcast.network.wire.frames import Install, Interest
+from hullcast.network.wire.frames import Install, Interest, Withdrawn
 from tests.support.routes import QUESTIONS, Question
 
 FORMS = {question.channel: question for question in QUESTIONS}
@@ -29,8 +29,12 @@ Points = np.ndarray[Any, np.dtype[np.float64]]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def install(question: Question, group: int, points: Points) -> Install:
-    return Install(group, question.channel, question.form, question.partitioned, points)
+def install(question: Question, group: int, points: Points, counted: bool = False) -> Install:
+    return Install(group, question.channel, question.form, question.partitioned, points, counted)
+
+
+def multiset(points: Points) -> Counter[tuple[float, ...]]:
+    return Counter(map(tuple, points.tolist()))
 
 
 MESSAGES = 66  # at a time: much of what can be said on the grid, and more than one word of bits
@@ -57,8 +61,11 @@ class Chain(RuleBasedStateMachine):
     """Three routers in a chain, clients at each, and links that keep order but take their time.
 
     A message is judged where and when it arrives: it must have come if it concerns anything that lives there, since
-    that was installed above before the message was sent. All interleavings of replies, messages, interests and
-    losses of the path are drawn; few clients, groups and channels, so that they meet.
+    that was installed above before the message was sent. All interleavings of replies, messages, interests,
+    withdrawals, resets and losses of the path are drawn; few clients, groups and channels, so that they meet.
+
+    Where points are counted, the server knows them from the moment it installs them until they are withdrawn: never
+    fewer than clients have, and exactly those when all is quiet.
     """
 
     LEVELS = 3
@@ -66,15 +73,18 @@ class Chain(RuleBasedStateMachine):
     levels, clients, groups = st.sampled_from([2, 1, 0]), st.sampled_from(CLIENTS), st.integers(0, 1)
     sizes = st.sampled_from([1, 2, 3, 0, MANY, 2 * MANY])
 
-    @initialize(budget=st.sampled_from([2, 8, 64]), channel=channels)
-    def start(self, budget: int, channel: int) -> None:
-        self.channel = channel
+    @initialize(budget=st.sampled_from([2, 8, 64]), channel=channels, counted=st.booleans())
+    def start(self, budget: int, channel: int, counted: bool = False) -> None:
+        self.channel, self.counted = channel, counted
+        self.known: Counter[tuple[float, ...]] = (
+            Counter()
+        )  # what the server knows to be wanted, where points are counted
         self.routers = [Router(budget, tells=level > 0) for level in range(self.LEVELS)]
         self.wanted = [Wanted() for _ in self.routers]
         self.node = [100] * self.LEVELS  # the number of the node below, as each level knows it
         self.peers = [dict.fromkeys(self.CLIENTS, 0) for _ in self.routers]  # client -> its peer number
         self.down: list[deque[tuple[Any, ...]]] = [deque() for _ in self.routers]  # to the level below
-        self.up: list[deque[Interest]] = [deque() for _ in self.routers]  # from the level below
+        self.up: list[deque[Interest | Withdrawn]] = [deque() for _ in self.routers]  # from the level below
         self.numbers = 1_000
         for level, router in enumerate(self.routers):
             if level + 1 < self.LEVELS:
@@ -93,7 +103,8 @@ class Chain(RuleBasedStateMachine):
     def subscribe(self, level: int, client: int, group: int, n: int, seed: int, at_once: bool) -> None:
         question = FORMS[self.channel]
         points = question.points(np.random.default_rng(seed), n)
-        self.reply(0, level, self.peers[level][client], (install(question, group, points),))
+        self.known += multiset(self.loud(points))
+        self.reply(0, level, self.peers[level][client], (install(question, group, points, self.counted),))
         if at_once:
             self.frames_arrive_below(0, 99)
 
@@ -131,15 +142,46 @@ class Chain(RuleBasedStateMachine):
                 action(below + 1, *arguments)
 
     @rule(level=st.integers(0, LEVELS - 2), tells=st.booleans())
-    def an_interest_arrives_above(self, level: int, tells: bool) -> None:
+    def a_frame_arrives_above(self, level: int, tells: bool) -> None:
         if self.up[level]:
-            self.routers[level].interest(self.node[level], self.up[level].popleft())
+            self.hear_from_below(level)
             if tells:
                 self.node_tells_its_parent(level)
 
-    def node_tells_its_parent(self, level: int) -> None:
+    def hear_from_below(self, level: int) -> None:
+        frame = self.up[level].popleft()
+        if isinstance(frame, Interest):
+            self.routers[level].interest(self.node[level], frame)
+        else:
+            self.routers[level].withdrawn(self.node[level], frame)
+
+    @rule(level=levels, most=st.sampled_from([1, 100, 9_999]))
+    def node_tells_its_parent(self, level: int, most: int = 100) -> None:
+        """At level 0 it is the server, and what went goes to its channel. A link may not take all at once."""
+        router = self.routers[level]
         if level:
-            self.up[level - 1].extend(self.routers[level].interests())
+            self.up[level - 1].extend(router.interests())
+        while router.withdrawals and most:
+            most -= 1
+            channel, lost, points = router.withdrawals.take(8 * 16)
+            assert channel == self.channel
+            if level:
+                self.up[level - 1].append(Withdrawn(channel, router.resets, lost, points))
+            else:
+                self.known.subtract(multiset(points))
+                assert min(self.known.values()) >= 0, "a point was withdrawn twice"
+        assert not (self.counted and router.interests()), "an Interest where points are counted"
+
+    @rule(level=levels, luck=st.integers(0, 3))
+    def installs_become_void(self, level: int, luck: int) -> None:
+        """An update is too large for the node below; at the server, the allow list was read again."""
+        if luck:
+            return
+        if level == 0:
+            self.reset(0)
+        elif level + 1 < self.LEVELS:
+            self.routers[level].void(self.node[level])
+            self.down[level].append((self.reset,))
 
     @rule(level=st.integers(1, LEVELS - 1), luck=st.integers(0, 7))
     def a_node_loses_its_parent_and_comes_back(self, level: int, luck: int) -> None:
@@ -153,18 +195,41 @@ class Chain(RuleBasedStateMachine):
         self.reset(level, fresh_link=True)
 
     def teardown(self) -> None:
-        """When all is quiet, nobody up the chain believes in interest that is not there."""
+        """When all is quiet, nobody up the chain believes in interest that is not there; where points are counted, all
+        know exactly what there is."""
         if not hasattr(self, "routers"):
             return
         self.frames_arrive_below(0, 9_999)
         for level in reversed(range(self.LEVELS)):
             while self.up[level]:
-                self.routers[level].interest(self.node[level], self.up[level].popleft())
-            self.node_tells_its_parent(level)
+                self.hear_from_below(level)
+            self.node_tells_its_parent(level, 1 << 60)
+        if self.counted:
+            assert +self.known == multiset(self.living(0))
+            probe = FORMS[self.channel].messages(np.random.default_rng(self.numbers), MESSAGES)
+            for level in range(self.LEVELS - 1):
+                rows = routed_rows(self.routers[level], self.channel, probe).get(self.node[level], [])
+                assert rows == np.flatnonzero(FORMS[self.channel].concerned(self.living(level + 1), probe)).tolist()
         for level, router in enumerate(self.routers):
             groups = [group for wanted in self.wanted[level:] for group in wanted.groups.values()]
             below = {what for what, points in groups if not unreachable(points, FORMS[what].dimensions).all()}
             assert set(router.channels()) <= below
+
+    def loud(self, points: Points) -> Points:
+        """Those that a message can concern: no others are counted."""
+        return points[~unreachable(points, FORMS[self.channel].dimensions)]
+
+    def living(self, level: int) -> Points:
+        """The points that clients have at this level and below."""
+        return self.loud(
+            np.concatenate(
+                [
+                    wanted.of(peer, self.channel)
+                    for wanted, peers in zip(self.wanted[level:], self.peers[level:], strict=True)
+                    for peer in peers.values()
+                ]
+            )
+        )
 
     # --- the frames --------------------------------------------------------------------------------------------
 
@@ -220,17 +285,25 @@ class Chain(RuleBasedStateMachine):
             rows = routed_rows(self.routers[level], self.channel, probe).get(self.node[level], [])
             assert set(np.flatnonzero(needed).tolist()) <= set(rows), "a message would be lost"
 
+    @invariant()
+    def the_server_knows_every_range_that_somebody_has(self) -> None:
+        if not getattr(self, "counted", False) or any(frame[0] == self.reset for queue in self.down for frame in queue):
+            return
+        assert multiset(self.living(0)) <= self.known
+
 
 Chain.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestChain = Chain.TestCase
 
 
-@pytest.mark.parametrize("question", QUESTIONS[:4], ids=str)
-def test_long_histories_lose_nothing(question: Question) -> None:
-    """The same chain, driven through hundreds of interests that cross installs."""
+@pytest.mark.parametrize(
+    ("question", "counted"), [*((question, False) for question in QUESTIONS[:4]), (QUESTIONS[3], True)], ids=str
+)
+def test_long_histories_lose_nothing(question: Question, counted: bool) -> None:
+    """The same chain, driven through hundreds of interests or withdrawals that cross installs and resets."""
     random = np.random.default_rng(question.channel)
     chain = Chain()
-    chain.start([2, 8, 64][question.channel % 3], question.channel)
+    chain.start([2, 8, 64][question.channel % 3], question.channel, counted)
     for step in range(1_200):
         seed, level, client = int(random.integers(2**32)), int(random.choice([0, 1, 2, 2])), int(random.choice([1, 2]))
         match int(random.integers(12)):
@@ -246,9 +319,12 @@ def test_long_histories_lose_nothing(question: Question) -> None:
             case 7 | 8:
                 chain.frames_arrive_below(int(random.integers(2)), int(random.integers(1, 4)))
             case _:
-                chain.an_interest_arrives_above(int(random.integers(2)), True)
+                chain.a_frame_arrives_above(int(random.integers(2)), True)
         if random.random() < 0.01:
             chain.a_node_loses_its_parent_and_comes_back(int(random.integers(1, 3)), 0)
+        if random.random() < 0.02:
+            chain.installs_become_void(int(random.choice([0, 1, 1])), 0)
+        chain.the_server_knows_every_range_that_somebody_has()
         chain.what_lives_below_or_is_on_its_way_would_be_reached_now()
         if step % 20 == 0:
             chain.structures_are_sound()
@@ -352,6 +428,125 @@ def test_the_parent_is_told_of_half_and_of_nothing() -> None:
     (told,) = router.interests()
     assert (told.channel, told.heard, len(told.lows)) == (1, 2, 0)
     assert router.interests() == []
+    assert router.channels() == ()
+
+
+def place(*numbers: float) -> Points:
+    return np.array([numbers])
+
+
+def gone(router: Router) -> list[tuple[int, bool, list[list[float]]]]:
+    """What went, all of it."""
+    found = []
+    while router.withdrawals:
+        channel, lost, points = router.withdrawals.take(1 << 20)
+        found.append((channel, lost, sorted(points.tolist())))
+    return found
+
+
+def counted_router(*, tells: bool = True) -> Router:
+    """A client 1 with the ranges 0 to 1 and 0 to 2 (a group each), and a node 2 with 0 to 1 twice."""
+    router = Router(8, tells=tells)
+    router.join(1, exact=True)
+    router.join(2, exact=False)
+    router.install(1, install(FORMS[3], 1, place(0, 1), True), install(FORMS[3], 2, place(0, 2), True))
+    router.install(2, install(FORMS[3], 1, np.array([[0.0, 1.0], [0.0, 1.0], [np.inf, -np.inf]]), True))
+    return router
+
+
+def test_counted_points_go_up_once_each_and_say_whether_they_were_lost() -> None:
+    router = counted_router()
+    router.withdraw(1, 1)
+    router.withdrawn(2, Withdrawn(3, 0, False, place(0, 1)))
+    router.withdrawn(2, Withdrawn(3, 0, True, np.array([[0.0, 1.0]] * 3 + [[5.0, 6.0]])))  # more than it has
+    assert gone(router) == [(3, False, [[0, 1], [0, 1]]), (3, True, [[0, 1]])]
+    router.install(1, install(FORMS[3], 2, place(7, 8), True))  # another group under its number
+    assert gone(router) == [(3, False, [[0, 2]])]
+    router.leave(1)
+    router.install(1, install(FORMS[3], 1, np.array([[3.0, 4.0], [np.inf, -np.inf]]), True))  # it has gone meanwhile
+    assert gone(router) == [(3, True, [[3, 4], [7, 8]])]
+    assert router.channels() == ()
+    assert router.interests() == router.unwanted() == []
+
+
+def test_withdrawals_from_before_a_reset_do_not_touch_what_was_installed_after_it() -> None:
+    router = counted_router()
+    router.void(2)
+    assert gone(router) == [(3, True, [[0, 1], [0, 1]])]
+    router.install(2, install(FORMS[3], 1, place(0, 1), True))
+    router.withdrawn(2, Withdrawn(3, 0, False, place(0, 1)))
+    assert gone(router) == []
+    router.withdrawn(2, Withdrawn(3, 1, False, place(0, 1)))
+    assert gone(router) == [(3, False, [[0, 1]])]
+    router.leave(2)
+    router.join(3, exact=False)  # the same node on a fresh link
+    router.install(3, install(FORMS[3], 1, place(0, 1), True))
+    router.withdrawn(2, Withdrawn(3, 1, False, place(0, 1)))
+    assert gone(router) == []
+    router.withdrawn(3, Withdrawn(3, 0, False, place(0, 1)))
+    assert gone(router) == [(3, False, [[0, 1]])]
+
+
+@pytest.mark.parametrize("fresh_link", [True, False])
+def test_a_node_whose_installs_its_parent_voids_withdraws_nothing_of_them(fresh_link: bool) -> None:
+    router = counted_router()
+    router.withdraw(1, 1)
+    router.clear(fresh_link=fresh_link)
+    assert router.resets == (0 if fresh_link else 1)
+    assert gone(router) == []
+    router.leave(1)
+    router.withdrawn(2, Withdrawn(3, 1, False, place(0, 1)))
+    assert gone(router) == []
+
+
+def test_at_the_server_installs_that_become_void_are_lost() -> None:
+    router = counted_router(tells=False)
+    router.withdraw(1, 1)
+    router.clear(fresh_link=False)
+    assert gone(router) == [(3, False, [[0, 1]]), (3, True, [[0, 1], [0, 1], [0, 2]])]
+    router.withdrawn(2, Withdrawn(3, 0, False, place(0, 1)))
+    assert gone(router) == []
+
+
+def test_a_withdrawn_that_makes_no_sense_is_refused_or_passed_over() -> None:
+    router = counted_router()
+    router.install(2, install(FORMS[1], 1, place(0, 1)))
+    for peer, frame, why in (
+        (1, Withdrawn(3, 0, False, place(0, 1)), "from a client"),
+        (2, Withdrawn(3, 1, False, place(0, 1)), "1 resets, of which 0"),
+        (2, Withdrawn(3, 0, False, place(0, 1, 2)), "do not fit"),
+        (2, Withdrawn(1, 0, False, place(0, 1)), "do not fit"),
+    ):
+        with pytest.raises(BadFrame, match=why):
+            router.withdrawn(peer, frame)
+    with pytest.raises(BadFrame, match="are counted"):
+        router.interest(2, Interest(3, 1, place(0, 1), place(0, 1)))
+    with pytest.raises(BadFrame, match="another form"):
+        router.install(2, install(FORMS[3], 1, place(0, 1)))
+    router.withdrawn(9, Withdrawn(3, 0, False, place(0, 1)))
+    router.withdrawn(2, Withdrawn(99, 0, False, place(0, 1)))
+    router.withdrawn(2, Withdrawn(3, 0, False, place(0, 2)))  # the client's, not the node's
+    router.withdrawn(2, Withdrawn(3, 0, False, np.empty((0, 2))))
+    assert gone(router) == []
+    router.check()
+
+
+def test_many_counted_points_cost_little_memory_and_go_in_portions() -> None:
+    random = np.random.default_rng(1)
+    low = np.round(random.random((50_000, 2)) * 1e6)
+    points = np.column_stack((low[:, 0], low[:, 0] + 5, low[:, 1], low[:, 1] + 5))
+    router = Router()
+    router.join(1, exact=False)
+    router.install(1, Install(1, 7, "places", False, points, True))
+    router.install(1, Install(2, 7, "places", False, points[:20_000], True))
+    (held,) = router.statistics().held
+    assert held.points == 70_000
+    assert held.bytes < 150 * 50_000
+    router.withdrawn(1, Withdrawn(7, 0, True, points[:30_000]))
+    assert router.statistics().held[0].points == 40_000
+    assert len(gone(router)[0][2]) == 30_000
+    router.withdrawn(1, Withdrawn(7, 0, True, points[:20_000]))
+    router.withdrawn(1, Withdrawn(7, 0, True, points[30_000:]))
     assert router.channels() == ()
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions
-from tests.support.cluster import ROOT, SERVER, Cluster
+from tests.support.cluster import ROOT, SERVER, Cluster, TaskMember
 from tests.support.queries import subscription
+from tests.support.ranges import server_of, wait_exact
 from tests.support.watching import EVERY_KIND, History, Watcher, check_answers, check_streams, settle, watch
 
 #: What can happen to a member (or to the connections into it).
@@ -131,6 +132,8 @@ class Workload:
     async def check(self) -> None:
         """All that was promised, after everything is over."""
         await settle(self.clients)
+        if isinstance(self.cluster.server, TaskMember):
+            await wait_exact(server_of(self.cluster), self.clients)
         self.history.check_complete(await self.clients[0].sync())
         check_answers(self.history, self.watchers)
         check_streams(self.history, self.watchers, resyncs_allowed=self.resyncs_allowed)

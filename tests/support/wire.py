@@ -98,7 +98,7 @@ def rectangles(draw: st.DrawFn) -> dict[str, Any]:
 channels = st.dictionaries(numbers, tables(arrays) | rectangles(), max_size=2)
 forms: SearchStrategy[Any] = st.sampled_from(["rectangles", "places"])
 routes = st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple)
-installs = st.builds(frames.Install, numbers, numbers, forms, st.booleans(), matrices())
+installs = st.builds(frames.Install, numbers, numbers, forms, st.booleans(), matrices(), st.booleans())
 members = st.none() | st.lists(numbers, max_size=3).map(lambda found: np.array(found, np.int64))
 nodes = st.builds(frames.NodeEntry, ids, names, names, numbers, numbers)
 
@@ -114,8 +114,9 @@ any_frame: SearchStrategy[frames.Frame] = st.one_of(
         st.booleans(),
         st.booleans(),
     ),
-    st.builds(frames.Leave, numbers, members),
+    st.builds(frames.Leave, numbers, members, st.booleans()),
     boxes(),
+    st.builds(frames.Withdrawn, numbers, numbers, st.booleans(), matrices()),
     st.builds(frames.Reply, numbers, routes, st.lists(installs, max_size=2).map(tuple), data),
     st.builds(frames.Deliver, numbers, channels),
     st.builds(frames.Advance, numbers),

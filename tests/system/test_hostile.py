@@ -26,7 +26,8 @@ from hullcast.network.node.node import Node
 from hullcast.network.wire import bodies, frames
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import Mixed
-from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, SERVER, Cluster, TaskMember, cluster, wait_for
+from tests.support.ranges import server_of
 from tests.support.watching import EVERY_KIND, History, check_answers, check_streams, settle, watch
 from tests.support.wire import any_body, any_frame
 
@@ -164,7 +165,10 @@ DOWNWARD = (
     frames.Deliver(1, {}), frames.Advance(1), frames.Reset("moved", "x"), frames.Reply(1, (), (), b""),
     frames.Directory(bytes(16), (), ()),
 )  # fmt: skip
-FOR_NODES = (frames.Interest(1, 0, np.zeros((1, 2)), np.ones((1, 2))),)
+FOR_NODES = (
+    frames.Interest(1, 0, np.zeros((1, 2)), np.ones((1, 2))),
+    frames.Withdrawn(1, 0, False, np.zeros((1, 2))),
+)
 FOR_CLIENTS = (frames.Leave(1, None),)
 
 
@@ -179,6 +183,62 @@ async def test_frames_that_a_role_may_not_send_close_it(role: str, others: tuple
                 stranger.say(frames.encode(frame))
                 assert await stranger.bye() == "protocol", frame
                 stranger.close()
+
+
+def withdrawals(c: Cluster) -> list[tuple[frames.Withdrawn, bool]]:
+    """Withdrawals of what other nodes hold, and whether they break the protocol. Each is said by a node of its own."""
+    server = server_of(c)
+    said: list[tuple[frames.Withdrawn, bool]] = [(frames.Withdrawn(1 << 40, 0, False, np.zeros((1, 3))), False)]
+    for attending in server.attendance:
+        width = 2 * attending.spec.dimensions + attending.spec.partitioned or 1
+        everything = np.tile(np.array([-np.inf, np.inf] * width)[:width], (1000, 1))
+        for points in (everything, np.zeros((1, width)), np.empty((0, width))):
+            for lost in (True, False):
+                said.append((frames.Withdrawn(attending.number, 0, lost, points), not attending.channel.counted))
+        said.append((frames.Withdrawn(attending.number, 0, False, np.zeros((1, width + 1))), True))
+        said.append((frames.Withdrawn(attending.number, 7, False, np.zeros((1, width))), True))
+    return said
+
+
+async def test_withdrawals_of_what_others_hold_hurt_nobody() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(2, link=PATIENT) as c, beside_others(c, Random(6)) as history:
+        server = server_of(c)
+        before = [attending.channel.ranges_known() for attending in server.attendance]
+        assert sum(total for _, total in before) == 4
+        async with c.client(SERVER) as client:
+            for frame, broken in withdrawals(c):
+                stranger = Stranger(c.context, c[SERVER].listen)
+                stranger.hello("node")
+                await stranger.wait(Welcome)
+                stranger.say(frames.encode(frame))
+                stranger.say(b"nonsense")  # so that it is sent away in any case, but for another reason
+                bye = await stranger.wait(Bye)
+                assert isinstance(bye, Bye)
+                assert ("Withdrawn" in bye.text) == broken, (frame, bye)
+                stranger.close()
+            await history.publish(client, Random(7))
+        assert [attending.channel.ranges_known() for attending in server.attendance] == before
+
+
+async def test_ranges_of_a_node_that_wants_no_reply_are_not_kept() -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, channel_linger_s=0.0) as c, c.client() as client:
+        server = server_of(c)
+        await client.execute("CREATE TABLE L (K INTEGER PRIMARY KEY, J INTEGER)")
+        await client.execute("CREATE TABLE R (K INTEGER PRIMARY KEY, J INTEGER)")
+        pairs = "SELECT * FROM L JOIN R USING (J) WHERE L.K BETWEEN ? AND ?"
+        await client.subscribe(pairs, 0, 1)
+        stranger = Stranger(c.context, c[SERVER].listen)
+        stranger.hello("node")
+        await stranger.wait(Welcome)
+        asked = bodies.encode(bodies.Subscribe((bodies.Group(1, pairs, (5, 9), 1),)))
+        before = server.requests
+        stranger.say(frames.encode(frames.Request(0, (), None, asked)))
+        await wait_for(lambda: server.requests > before, "it was asked")
+        await client.sync()
+        await wait_for(
+            lambda: [one.channel.ranges_known() for one in server.attendance] == [(1, 1)], "one range is wanted"
+        )
+        stranger.close()
 
 
 def drawn(strategy: SearchStrategy[Any], count: int) -> list[Any]:

@@ -158,6 +158,9 @@ def _traffic(facts: dict[str, Any]) -> list[tuple[str, str]]:
         text = f"{facts['messages_per_update']:.2f} messages an update, for all subscribers together"
         seen = f"over {facts['updates_seen']:,} updates; {facts['ignorable_share']:.0%} of these change no answer"
         lines.append(("messages", f"{text} ({seen})"))
+    if "range_is_new" in facts:
+        lines.append(("expect", "not known: the server makes messages of a join for ranges that are subscribed to"))
+        return lines
     if "recent_messages" not in facts:
         lines.append(("expect", "not known: the server keeps no messages of this channel yet"))
         return lines

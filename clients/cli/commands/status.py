@@ -247,8 +247,12 @@ def _channels(now: StatusSample, before: StatusSample | None) -> Table:
     for channel in sorted(now.status["channels"], key=lambda channel: -channel["messages"]):
         updates, messages = channel["updates"], channel["messages"]
         earlier = then.get(channel["number"])
+        note = "  no subscriptions now" if channel["deserted"] else ""
+        if (ranges := channel.get("ranges")) is not None:
+            note += f"  {ranges['distinct']:,} different ranges of {ranges['wanted']:,}"
+            note += f", {ranges['lingering']:,} of lost clients" if ranges["lingering"] else ""
         table.add_row(
-            Text(channel["name"]).append("  no subscriptions now" if channel["deserted"] else "", "dim"),
+            Text(channel["name"]).append(note, "dim"),
             f"{updates:,}",
             f"{messages:,}",
             f"{messages / updates:.2f}" if updates else "-",

@@ -12,7 +12,7 @@ import numpy as np
 
 from hullcast.network.compiling import announce
 from hullcast.network.routing.router import Router
-from hullcast.network.wire.frames import Deliver, Install, Interest, Reply, decode, encode
+from hullcast.network.wire.frames import Deliver, Install, Interest, Reply, Withdrawn, decode, encode
 
 if TYPE_CHECKING:
     from hullcast.network.wire.frames import Form
@@ -53,6 +53,11 @@ def warm_node() -> None:
         router.interests()
         router.interest(NODE, boxes)
         router.route(1, _messages(form, 2))
+        counted = decode(encode(Reply(1, (), (Install(1, 2, form, False, _points(MANY), True),), b"")))
+        assert isinstance(counted, Reply), "what was encoded is decoded"
+        router.install(NODE, *counted.installs)
+        router.route(2, _messages(form, 2))
+        router.withdrawn(NODE, Withdrawn(2, 0, False, counted.installs[0].points[:FEW]))
         for peer in (*CLIENTS, NODE):
             router.leave(peer)
         router.interests()
