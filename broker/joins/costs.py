@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats, Ints
 
 VERSION = 1
+FIT_ROUNDS = 6
 
 #: What is known per row, and multiplied with a factor.
 ONE, K_J, K_J_ROOT_K_S, K_S, K_S_LOG_K_J, GROUPS_LOG_K_J = range(6)
@@ -183,8 +184,9 @@ class Fit(NamedTuple):
 def fit(runs: list[PlanRun], machine: Mapping[str, str], before: Coefficients) -> Fit:
     """Least squares over measured runs, no coefficient below 0. A plan without a run keeps what it had.
 
-    Errors count relative to what was measured: a plan is chosen by comparing costs of a microsecond as often as
-    of a millisecond, and plain least squares would fit the milliseconds only.
+    Errors count relative to the cost: a plan is chosen by comparing costs of a microsecond as often as of a
+    millisecond, and plain least squares would fit the milliseconds only. Relative to the geometric mean of measured and
+    predicted, in some rounds: then half as much is as wrong as twice as much.
     """
     values, off = [], []
     for plan, terms in enumerate(MODELS.values()):
@@ -197,7 +199,10 @@ def fit(runs: list[PlanRun], machine: Mapping[str, str], before: Coefficients) -
         design = np.array([[term.factor(run.facts) for term in terms] for run in mine])
         design *= rows[[term.per_row for term in terms]].T
         measured = np.array([run.nanoseconds for run in mine])
-        found = least_squares(design / measured[:, None], np.ones(len(mine)))
+        scale = measured
+        for _ in range(FIT_ROUNDS):
+            found = least_squares(design / scale[:, None], measured / scale)
+            scale = np.sqrt(measured * np.maximum(design @ found, 0.01 * measured))
         values.append(tuple(found.tolist()))
         ratio = np.maximum(design @ found, 1e-9) / measured
         off.append(float(np.median(np.maximum(ratio, 1 / ratio)) - 1))
@@ -226,10 +231,10 @@ def least_squares(design: Floats, wanted: Floats) -> Floats:
 #: PlanRun by `hullcast calibrate` on a virtual machine with two cores; how costs compare is alike on most machines.
 DEFAULTS = Coefficients(
     (
-        (15.4, 8.8, 27.8),
-        (20.0, 14.8, 0.41, 2.8),
-        (20.1, 0.0, 39.0, 1.9),
-        (12.9, 1.7, 13.3, 1.0, 37.0, 1.8),
+        (7.0, 32.0, 10.5),
+        (10.0, 13.5, 1.2, 4.2),
+        (32.0, 0.4, 45.0, 2.6),
+        (1.0, 2.2, 18.0, 5.0, 44.0, 1.2),
     ),
     {},
 )

@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 RUN_S, QUICK_RUN_S, ROUNDS = 0.004, 0.001, 3
 #: Joining rows of the rows that arrive; how many there are of each.
 JOINING, QUICK_JOINING = (1, 30, 1000), (1, 100)
-ARRIVALS = 64
-#: Where they lie, of SPACE: no range holds x, or a few, up to a seventh of them.
-WHERE = (-0.2, 0.0, 0.06, 0.12, 0.25)
+ARRIVALS = 256
+#: Which share of the ranges holds x, in each fifth of SPACE. Other ranges at every x: a processor remembers for a while
+#: how sorting the same ones went, and would do it in a third of the time.
+WHERE = (0.0003, 0.03, 0.0, 0.003, 0.15)
 #: Where x and y lie.
 SPACE = 10_000.0
 #: Shown as examples: joining rows, and ranges that hold x.
@@ -145,8 +146,8 @@ def measured(workloads: tuple[JoinLoad, ...], *, quick: bool, tick: Callable[[st
             facts = _known(one, workload)
             for kind, k_j in enumerate(joining):
                 values = np.resize(_values(workload.rows, kind, k_j), ARRIVALS)
-                for x in WHERE:
-                    xs = (x + np.linspace(-0.01, 0.01, ARRIVALS)) * SPACE
+                for fifth in range(len(WHERE)):
+                    xs = (fifth + rng.uniform(0.25, 0.75, ARRIVALS)) * SPACE / len(WHERE)
                     arrivals = Arrivals(values, np.zeros(ARRIVALS), xs)
                     spent = _time(one, tree, arrivals, QUICK_RUN_S if quick else RUN_S)
                     yield PlanRun(plan, facts, float(k_j), float(ranges.exact(xs).mean()), spent)
@@ -169,16 +170,19 @@ def _values(rows: int, kind: int, many: int) -> Floats:
 
 
 def _rectangles(workload: JoinLoad, rng: np.random.Generator) -> Floats:
-    """x-intervals around the middle; y-intervals around the points of groups, or in a fifth of y that has no group."""
+    """x-intervals in all fifths but the middle one; y-intervals around points of groups, or in a fifth without any."""
     n = workload.ranges
-    x, x_half = rng.normal(SPACE / 2, SPACE / 8, n), np.abs(rng.normal(SPACE / 10, SPACE / 20, n))
+    fifths = len(WHERE)
+    fifth = rng.choice(np.flatnonzero(WHERE), n)
+    half = np.array(WHERE)[fifth] * (fifths - 1) / 2  # of a fifth: as long as it takes for so many to hold x
+    x, half = (fifth + rng.uniform(half, 1 - half)) * SPACE / fifths, half * SPACE / fifths
     apart = 0.8 * SPACE / workload.groups
     below, above = rng.uniform(0, apart / 4, (2, n))
     y = (rng.integers(workload.groups, size=n) + 0.5) * apart
     cold = np.arange(n) < workload.scattered * n
     y[cold] = rng.uniform(0.8 * SPACE, SPACE, cold.sum())
     below[cold], above[cold] = rng.uniform(0, 0.001 * SPACE, (2, int(cold.sum())))
-    return np.stack((x - x_half, x + x_half, y - below, y + above), axis=1)
+    return np.stack((x - half, x + half, y - below, y + above), axis=1)
 
 
 def _time(plan: Plan, tree: Floats, arrivals: Arrivals, least_s: float) -> float:

@@ -24,7 +24,7 @@ def rectangles_of(lows: Floats, highs: Floats) -> Floats:
 
 
 def facts_of(ranges: int, **more: float) -> Facts:
-    known: dict[str, object] = {"rows": ROWS, "ranges": ranges, "groups": 20, "pieces": 2000, "cold": ranges // 10}
+    known: dict[str, object] = {"rows": ROWS, "ranges": ranges, "groups": 100, "pieces": 10_000, "cold": ranges // 50}
     return Facts(**(known | more))  # type: ignore[arg-type]  # names and numbers
 
 
@@ -145,8 +145,6 @@ def test_where_no_plan_can_cost_much_more_a_single_row_gets_one_without_planning
     told = planner.describe()
     assert "joining rows" not in told  # nothing was estimated
     assert sum(told["chosen"].values()) == 200  # type: ignore[attr-defined]  # a dict
-    planner.choose(tree, arrivals, facts)
-    assert planner.describe()["joining rows"] == pytest.approx(1, abs=0.5)
 
 
 def test_it_says_how_often_each_plan_was_chosen_and_what_was_expected() -> None:
