@@ -1,11 +1,13 @@
-"""Baselines for band joins: a scan of all ranges, a scan of all rows, and a merge of both (Xie 2007, section 4.3.1).
+"""Which ranges of band joins get a new result row, found in the four ways of Xie (2007), section 4.3.1.
 
-They find which ranges get a new result row, as `affected` of any plan does, but touch every range or every row of the
-other side for it. The server never uses them: tests compare them with BJ-SSI, and `hullcast bench joins` measures them.
+Three touch every range or every row of the other side for that: BJ-QOuter, BJ-DOuter and BJ-MJ. BJ-SSI touches each
+stabbing group. The server asks another question (which rows are wanted, see ssi.py), and uses none of these; `hullcast
+bench joins` measures them.
 
-For n ranges and m rows: BJ-QOuter O(n log m), BJ-DOuter O(m log n), BJ-MJ O(m + n), and in each the ranges found. All
-three keep what they know of ranges in structures that are there anyway: BJ-DOuter in the k-d tree of matching, where an
-interval is the point (low, high), BJ-MJ in an A2B-tree, which is a sorted list.
+For n ranges in tau groups and m rows: BJ-QOuter O(n log m), BJ-DOuter O(m log n), BJ-MJ O(m + n), BJ-SSI O(tau (log m
++ log n)), and in each the ranges found, if they are listed. All keep what they know of ranges in structures that are
+there anyway: BJ-DOuter in the k-d tree of matching, where an interval is the point (low, high), BJ-MJ and BJ-SSI in an
+A2B-tree, which is a sorted list.
 
 A range is a rectangle (x_low, x_high, y_low, y_high) under an id. y is what the other side's row has in the tree, less
 the arrival's offset, rounded once as SQL does; so it rises with the row's place in the tree.
@@ -18,7 +20,25 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hullcast.broker.index.a2b import A2BTree
-from hullcast.broker.index.nodes import COUNT, FREE_NODES, GROUP, HEIGHT, NEXT, ROW, X, Y, insert, remove, seek
+from hullcast.broker.index.nodes import (
+    CHILD,
+    COUNT,
+    FREE_NODES,
+    GROUP,
+    HEIGHT,
+    NEXT,
+    NODE_GREATEST,
+    NODE_LEAST,
+    PREVIOUS,
+    ROOT,
+    ROW,
+    X,
+    Y,
+    insert,
+    remove,
+    seek,
+)
+from hullcast.broker.joins.partition import LazyPartition
 from hullcast.broker.joins.plan import (
     X_HIGH,
     X_LOW,
@@ -217,6 +237,81 @@ class BandMerge:
         _expect(len(self._list) == len(ids), "the list has each range")
 
 
+class BandGroups:
+    """BJ-SSI: for each group one look for the two rows beside its point.
+
+    The group's ranges all hold the point, so a range has a row iff it reaches the row below the point or the one above
+    it. The thesis keeps each group in two orders, by low and by high ends. Here one list serves, by group and low end:
+    an A2B-tree knows the extremes of the high ends in every leaf. Counting looks at the ranges that begin between the
+    two rows, which are few where rows are dense: all others of the group are affected.
+
+    Invariants (`check` tests them):
+      G1  The list has each range once, under the group that the partition says.
+    """
+
+    name: ClassVar[str] = "BJ-SSI"
+
+    def __init__(self, epsilon: float = 1.0) -> None:
+        self._partition = LazyPartition(epsilon)
+        self._list = A2BTree()  # x is the low end, y the high end
+        self._ranges = _Ranges()
+        self._groups: Floats = np.empty((0, 3))  # number, a point that all share, size
+        self._is_stale = False
+
+    def add(self, ids: Ints, rectangles: Floats) -> None:
+        """Ranges come."""
+        self._ranges.put(ids, rectangles)
+        self._partition.add(ids, rectangles[:, Y_LOW], rectangles[:, Y_HIGH])
+        self._follow()
+
+    def remove(self, ids: Ints) -> None:
+        """Ranges go."""
+        self._partition.remove(ids)
+        self._follow()
+        self._ranges.drop(ids)
+
+    def _follow(self) -> None:
+        """Move what the partition moved."""
+        changes = self._partition.take_changes()
+        self._is_stale = True
+        if len(changes.ids):
+            self._list.reserve(int(changes.ids.max()) + 1)
+        done = 0
+        while done < len(changes.ids):
+            done = regroup(self._list.memory, self._list.leaf_of, changes.ids, changes.groups, self._ranges.rows, done)
+            if done < len(changes.ids):
+                self._list.grow()
+
+    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
+        """(arrival, id) of each range that gets a row."""
+        return self._found(tree, arrivals, True)[1:]
+
+    def count_affected(self, tree: Floats, arrivals: Arrivals) -> Ints:
+        """How many that are, for each arrival."""
+        return self._found(tree, arrivals, self._ranges.limited)[0]
+
+    def _found(self, tree: Floats, arrivals: Arrivals, listed: bool) -> tuple[Ints, Ints, Ints]:
+        if self._is_stale:
+            groups = self._partition.groups()
+            point = np.where(
+                np.isfinite(groups.lows), groups.lows, np.where(np.isfinite(groups.highs), groups.highs, 0)
+            )
+            self._groups = np.column_stack((groups.numbers, point, groups.sizes)).astype(np.float64)
+            self._is_stale = False
+        ranges, rectangles = self._list.memory, self._ranges.rows
+        return by_group(tree, arrivals.groups, arrivals.offsets, arrivals.xs, self._groups, ranges, rectangles, listed)
+
+    def check(self) -> None:
+        """Verify the partition, the list, and G1."""
+        self._partition.check()
+        self._list.check()
+        ids = np.flatnonzero(self._list.leaf_of >= 0)
+        self._ranges.check(ids)
+        of, slots, lows = grouped(self._list.memory)
+        _expect(np.array_equal(of, self._partition.group_of[slots]), "G1 each range is in the list of its group")
+        _expect(np.array_equal(lows, self._ranges.rows[slots, Y_LOW]), "G1 each range is where it belongs")
+
+
 # --- kernels -------------------------------------------------------------------------------------------------------
 #
 # Each gives how many ranges every arrival affects, and where `listed` is set their (arrival, id) too.
@@ -353,6 +448,105 @@ def merge(
     return counts, of[:used], found[:used]
 
 
+@part
+def _beside(m: Floats, group: float, offset: float, point: float) -> tuple[float, float]:
+    """y of the last row below the point and of the first one at or above it; NaN where there is none."""
+    leaf, i = first_at(m, group, offset, point)
+    above = np.nan
+    if leaf >= 0:
+        above = m[leaf + X + i] - offset
+    else:
+        leaf, i = seek(m, group, np.inf, np.inf)
+    if i == 0:
+        leaf = int(m[leaf + PREVIOUS])
+        i = int(m[leaf + COUNT]) if leaf >= 0 else 0
+    if leaf < 0 or i == 0 or m[leaf + GROUP + i - 1] != group:
+        return np.nan, above
+    return m[leaf + X + i - 1] - offset, above
+
+
+@part
+def _missed(ranges: Floats, number: float, below: float, above: float) -> int:
+    """How many ranges of a group reach neither row: they begin above the one, and end below the other."""
+    start = -np.inf if np.isnan(below) else np.nextafter(below, np.inf)
+    leaf, i = seek(ranges, number, start, -np.inf)
+    missed = 0
+    while leaf >= 0:
+        size = int(ranges[leaf + COUNT])
+        if i < size and ranges[leaf + GROUP + i] != number:
+            break
+        if i == 0 and size > 0 and ranges[leaf + GROUP + size - 1] == number:
+            if not ranges[leaf + NODE_GREATEST] >= above:
+                i, missed = size, missed + size
+            elif ranges[leaf + NODE_LEAST] >= above:
+                i = size
+        while i < size:
+            if ranges[leaf + GROUP + i] != number:
+                return missed
+            missed += not ranges[leaf + Y + i] >= above
+            i += 1
+        leaf, i = int(ranges[leaf + NEXT]), 0
+    return missed
+
+
+@kernel
+def by_group(
+    m: Floats,
+    groups: Floats,
+    offsets: Floats,
+    xs: Floats,
+    partition: Floats,
+    ranges: Floats,
+    rectangles: Floats,
+    listed: bool,
+) -> tuple[Ints, Ints, Ints]:
+    """A look into the tree for each group; where not `listed`, x limits nobody."""
+    counts = np.zeros(len(xs), np.int64)
+    of, found, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        for k in range(len(partition)):
+            number, point, size = partition[k, 0], partition[k, 1], partition[k, 2]
+            below, above = _beside(m, group, offset, point)
+            if np.isnan(below) and np.isnan(above):
+                continue
+            if not listed:
+                counts[arrival] += int(size) - (0 if above == point else _missed(ranges, number, below, above))
+                continue
+            leaf, i = seek(ranges, number, -np.inf, -np.inf)
+            while leaf >= 0:
+                if i == ranges[leaf + COUNT]:
+                    leaf, i = int(ranges[leaf + NEXT]), 0
+                    continue
+                if ranges[leaf + GROUP + i] != number:
+                    break
+                one = int(ranges[leaf + ROW + i])
+                if (ranges[leaf + X + i] <= below or ranges[leaf + Y + i] >= above) and _holds_x(rectangles, one, x):
+                    if used == len(of):
+                        of, found = longer(of, used, 1), longer(found, used, 1)
+                    of[used], found[used] = arrival, one
+                    used += 1
+                    counts[arrival] += 1
+                i += 1
+    return counts, of[:used], found[:used]
+
+
+@kernel
+def regroup(m: Floats, leaf_of: Ints, ids: Ints, groups: Ints, rectangles: Floats, start: int) -> int:
+    """Move ranges to other groups of the list, or out of it, from `start` on, as long as there is room."""
+    for k in range(start, len(ids)):
+        if m[FREE_NODES] < m[HEIGHT] + 2:
+            return k
+        one = ids[k]
+        if leaf_of[one] >= 0:
+            remove(m, leaf_of, one)
+        if groups[k] >= 0:
+            insert(m, leaf_of, one, float(groups[k]), rectangles[one, Y_LOW], rectangles[one, Y_HIGH])
+    return len(ids)
+
+
 @kernel
 def put_in_order(m: Floats, leaf_of: Ints, ids: Ints, rectangles: Floats, start: int) -> int:
     """Insert ranges into the sorted list, from `start` on, as long as there is room; up to where that was."""
@@ -370,6 +564,20 @@ def take_out(m: Floats, leaf_of: Ints, ids: Ints) -> None:
         remove(m, leaf_of, ids[k])
 
 
+def grouped(m: Floats) -> tuple[Ints, Ints, Floats]:
+    """(group, id, x) of each entry of a tree, in order."""
+    node = int(m[ROOT])
+    for _ in range(int(m[HEIGHT])):
+        node = int(m[node + CHILD])
+    parts = [np.empty((3, 0))]
+    while node >= 0:
+        count = int(m[node + COUNT])
+        parts.append(np.stack([m[node + row : node + row + count] for row in (GROUP, ROW, X)]))
+        node = int(m[node + NEXT])
+    groups, ids, xs = np.concatenate(parts, axis=1)
+    return groups.astype(np.int64), ids.astype(np.int64), xs
+
+
 def _expect(holds: object, invariant: str) -> None:
     if not holds:
-        raise InvariantBroken(f"band baselines: {invariant}")
+        raise InvariantBroken(f"bands: {invariant}")

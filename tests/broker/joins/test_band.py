@@ -1,4 +1,4 @@
-"""The baselines for band joins against brute force: each range that gets a row, once, while ranges come and go."""
+"""The ways of finding affected bands, against brute force: each range that gets a row once, as ranges come and go."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hullcast.broker.index.a2b import A2BTree
-from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter, put_in_order
+from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter, put_in_order
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.network.wire.arrays import Floats, Ints
 
-ALL = (BandQueryOuter, BandDataOuter, BandMerge)
+ALL = (BandQueryOuter, BandDataOuter, BandMerge, BandGroups)
 INF = float("inf")
 
 
-class Baseline(Protocol):
-    """What the three have in common."""
+class WayOfBands(Protocol):
+    """What all have in common."""
 
     def add(self, ids: Ints, rectangles: Floats) -> None: ...
     def remove(self, ids: Ints) -> None: ...
@@ -51,7 +51,7 @@ def brute_force(x: Floats, arrivals: Arrivals, ranges: dict[int, list[float]]) -
     return found
 
 
-def assert_agrees(plan: Baseline, x: Floats, arrivals: Arrivals, ranges: dict[int, list[float]]) -> None:
+def assert_agrees(plan: WayOfBands, x: Floats, arrivals: Arrivals, ranges: dict[int, list[float]]) -> None:
     of, ids = plan.affected(tree_of(x), arrivals)
     pairs = list(zip(of.tolist(), ids.tolist(), strict=True))
     expected = brute_force(x, arrivals, ranges)
@@ -71,7 +71,7 @@ open_x, limited_x = st.just((-INF, INF)), st.one_of(ends, one_sided, st.just((-I
 @pytest.mark.parametrize("plan", ALL)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_baseline_finds_the_ranges_that_get_a_row(plan: type[Baseline], data: st.DataObject) -> None:
+def test_a_way_finds_the_ranges_that_get_a_row(plan: type[WayOfBands], data: st.DataObject) -> None:
     subject = plan()
     xs = data.draw(st.sampled_from((open_x, limited_x)))
     ranges: dict[int, list[float]] = {}
@@ -95,7 +95,7 @@ def test_a_baseline_finds_the_ranges_that_get_a_row(plan: type[Baseline], data: 
 
 @pytest.mark.parametrize("plan", ALL)
 @pytest.mark.parametrize("limited", [False, True])
-def test_a_baseline_finds_them_among_many(plan: type[Baseline], limited: bool) -> None:
+def test_a_way_finds_them_among_many(plan: type[WayOfBands], limited: bool) -> None:
     random = np.random.default_rng(7)
     subject = plan()
     low = random.uniform(0, 1_000, 2_000).round(1)
@@ -113,7 +113,7 @@ def test_a_baseline_finds_them_among_many(plan: type[Baseline], limited: bool) -
 
 
 @pytest.mark.parametrize("plan", ALL)
-def test_a_difference_is_rounded_as_in_sql(plan: type[Baseline]) -> None:
+def test_a_difference_is_rounded_as_in_sql(plan: type[WayOfBands]) -> None:
     rows = np.array([0.1 + 0.2, 0.3, 0.7, 1e16 + 2, 1.1])
     difference = float(rows[2] - 0.1)
     bounds = [0.2, difference, float(rows[0] - 0.1), float(rows[3] - 0.1), 1.0]
