@@ -7,7 +7,23 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, X
-from hullcast.broker.joins.plan import HIGH, LOW, OF, SURE, Arrivals, Spans, first_at, has_partners, spans_of, with_room
+from hullcast.broker.joins.plan import (
+    HIGH,
+    LOW,
+    OF,
+    SURE,
+    X_HIGH,
+    X_LOW,
+    Y_HIGH,
+    Y_LOW,
+    Arrivals,
+    Rectangles,
+    Spans,
+    first_at,
+    has_partners,
+    spans_of,
+    with_room,
+)
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK, count, report
@@ -154,4 +170,129 @@ def _affected(tree: Tree, columns: Ints, m: Floats, groups: Floats, offsets: Flo
             for at in range(start, used):
                 of[at] = arrival
             i += 1
+    return of[:used], ids[:used]
+
+
+class JoinFirstEach:
+    """Variant S: the joining rows are listed in order of y, and every rectangle is looked up in that list.
+
+    What Xie (2007) calls NAIVE, too. Cost for n rectangles and k joining rows: O(k + n log k); a change O(1).
+    """
+
+    name: ClassVar[str] = "JoinFirst-S"
+
+    def __init__(self, rectangles: Rectangles | None = None) -> None:
+        self._rectangles = Rectangles() if rectangles is None else rectangles
+
+    def add(self, ids: Ints, rectangles: Floats) -> None:
+        """Take in rectangles."""
+        self._rectangles.put(ids, rectangles)
+
+    def remove(self, ids: Ints) -> None:
+        """Forget them."""
+        self._rectangles.drop(ids)
+
+    def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
+        """Where wanted partners are: from the first to the last of neighbours that are all wanted."""
+        return spans_of(_spans_by_list(self._rectangles.rows, tree, *arrivals))
+
+    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
+        """Rectangles with a partner in them."""
+        return _affected_by_list(self._rectangles.rows, tree, *arrivals)
+
+    def memory_bytes(self) -> int:
+        """Bytes held."""
+        return self._rectangles.rows.nbytes
+
+    def check(self) -> None:
+        """There is nothing that could be wrong."""
+
+
+@part
+def _joining(m: Floats, group: float, offset: float, ys: Floats) -> tuple[Floats, int]:
+    """The y of all joining rows, each once, ascending, into ys or a longer array."""
+    n = 0
+    leaf, i = first_at(m, group, offset, -np.inf)
+    while leaf >= 0:
+        if i == m[leaf + COUNT]:
+            leaf, i = int(m[leaf + NEXT]), 0
+            continue
+        y = m[leaf + X + i] - offset
+        if m[leaf + GROUP + i] != group or np.isnan(y):
+            break
+        if n == 0 or ys[n - 1] != y:
+            if n == len(ys):
+                more = np.empty(2 * n)
+                for k in range(n):
+                    more[k] = ys[k]
+                ys = more
+            ys[n] = y
+            n += 1
+        i += 1
+    return ys, n
+
+
+@part
+def _first_from(ys: Floats, n: int, low: float) -> int:
+    """Place of the first y >= low among ys[:n]."""
+    start, end = 0, n
+    while start < end:
+        middle = (start + end) >> 1
+        if ys[middle] < low:
+            start = middle + 1
+        else:
+            end = middle
+    return start
+
+
+@kernel
+def _spans_by_list(rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> Floats:
+    ys, marks = np.empty(64), np.empty(65, np.int64)
+    out, used = np.empty((64, 4)), 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        ys, n = _joining(m, group, offset, ys)
+        if n >= len(marks):
+            marks = np.empty(len(ys) + 1, np.int64)
+        for k in range(n + 1):
+            marks[k] = 0
+        for i in range(len(rectangles)):  # rectangles that begin at a row, less those that ended before it
+            if rectangles[i, X_LOW] <= x <= rectangles[i, X_HIGH]:
+                first = _first_from(ys, n, rectangles[i, Y_LOW])
+                high = rectangles[i, Y_HIGH]
+                if first < n and ys[first] <= high:
+                    marks[first] += 1
+                    marks[n if high == np.inf else _first_from(ys, n, np.nextafter(high, np.inf))] -= 1
+        open_ones = 0
+        for k in range(n):
+            was = open_ones
+            open_ones += marks[k]
+            if open_ones > 0:
+                if was == 0:
+                    out = with_room(out, used)
+                    out[used, OF], out[used, LOW], out[used, SURE] = arrival, ys[k], 1.0
+                    used += 1
+                out[used - 1, HIGH] = ys[k]
+    return out[:used]
+
+
+@kernel
+def _affected_by_list(rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> tuple[Ints, Ints]:
+    ys = np.empty(64)
+    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        ys, n = _joining(m, group, offset, ys)
+        for i in range(len(rectangles)):
+            if rectangles[i, X_LOW] <= x <= rectangles[i, X_HIGH]:
+                first = _first_from(ys, n, rectangles[i, Y_LOW])
+                if first < n and ys[first] <= rectangles[i, Y_HIGH]:
+                    if used == len(ids):
+                        of, ids = longer(of, used, 1), longer(ids, used, 1)
+                    of[used], ids[used] = arrival, i
+                    used += 1
     return of[:used], ids[:used]

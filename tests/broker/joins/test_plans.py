@@ -10,13 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.joins.join_first import JoinFirst
+from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.naive import Naive
 from hullcast.broker.joins.plan import Arrivals, Plan, Spans, walk
+from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.network.wire.arrays import Floats
 from tests.support.standing import affected_pairs, joining, tree_of, wanted_pairs
 
-PLANS: dict[str, Callable[[], Plan]] = {"naive": Naive, "join first, each row": JoinFirst}
+PLANS: dict[str, Callable[[], Plan]] = {
+    "naive": Naive,
+    "join first, each row": JoinFirst,
+    "join first, each range": JoinFirstEach,
+    "select first": SelectFirst,
+}
 
 bounds = st.one_of(st.integers(-4, 4).map(float), st.sampled_from([-inf, inf, -0.0, 0.5]))
 intervals = st.tuples(bounds, bounds).map(sorted)
@@ -24,14 +30,13 @@ rectangles = st.lists(st.tuples(intervals, intervals).map(lambda pair: [*pair[0]
 values = st.one_of(st.integers(-5, 5).map(float), st.sampled_from([-0.0, 0.5, inf, -inf]))
 #: Places at which v + low and v - low round: plain sums would miss rows, or take too many.
 odd = st.sampled_from([0.1, 0.3, 1e16, -1e16, 1e308, -1e308, 0.2 + 0.1])
-groups = st.integers(0, 2).map(float)
+groups = st.sampled_from([0.0, 0.0, 0.0, -0.0, 1.0])
 rows = st.lists(st.tuples(groups, st.one_of(values, odd)), max_size=30)
-nothing = st.just(nan)
 arriving = st.lists(
     st.tuples(
-        st.one_of(groups, nothing),
-        st.one_of(st.just(0.0), values, odd, nothing),
-        st.one_of(values, nothing),
+        st.one_of(groups, groups, st.sampled_from([0.0, nan])),
+        st.one_of(st.just(0.0), st.just(0.0), values, odd, st.sampled_from([0.0, nan])),
+        st.one_of(values, values, st.sampled_from([0.0, nan])),
     ),
     max_size=6,
 )
@@ -66,7 +71,7 @@ def walked(tree: Floats, arrivals: Arrivals, spans: Spans) -> list[tuple[int, in
 
 
 @pytest.mark.parametrize("make", PLANS.values(), ids=PLANS.keys())
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(there=rows, wanted=rectangles, gone=rectangles, news=arriving)
 def test_a_plan_finds_what_the_definition_names(
     make: Callable[[], Plan],
