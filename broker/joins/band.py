@@ -38,7 +38,7 @@ from hullcast.broker.index.nodes import (
     remove,
     seek,
 )
-from hullcast.broker.joins.partition import LazyPartition
+from hullcast.broker.joins.partition import RefinedPartition
 from hullcast.broker.joins.plan import (
     X_HIGH,
     X_LOW,
@@ -252,10 +252,10 @@ class BandGroups:
     name: ClassVar[str] = "BJ-SSI"
 
     def __init__(self, epsilon: float = 1.0) -> None:
-        self._partition = LazyPartition(epsilon)
+        self._partition = RefinedPartition(epsilon)
         self._list = A2BTree()  # x is the low end, y the high end
         self._ranges = _Ranges()
-        self._groups: Floats = np.empty((0, 3))  # number, a point that all share, size
+        self._groups: Floats = np.empty((0, 3))  # number, a point that all share, size; in order of the points
         self._is_stale = False
 
     def add(self, ids: Ints, rectangles: Floats) -> None:
@@ -449,20 +449,56 @@ def merge(
 
 
 @part
-def _beside(m: Floats, group: float, offset: float, point: float) -> tuple[float, float]:
-    """y of the last row below the point and of the first one at or above it; NaN where there is none."""
-    leaf, i = first_at(m, group, offset, point)
-    above = np.nan
-    if leaf >= 0:
-        above = m[leaf + X + i] - offset
-    else:
+def _first_from(m: Floats, group: float, offset: float, point: float, near: int) -> tuple[int, int]:
+    """As `first_at`, for a point that is not below one whose first row is in the leaf `near` (-1: there is none)."""
+    leaf = near
+    for _ in range(2):
+        if leaf < 0:
+            break
+        high = int(m[leaf + COUNT]) - 1
+        if m[leaf + GROUP + high] == group and m[leaf + X + high] - offset >= point:
+            low = 0
+            while low < high:
+                middle = (low + high) >> 1
+                if m[leaf + GROUP + middle] == group and m[leaf + X + middle] - offset >= point:
+                    high = middle
+                else:
+                    low = middle + 1
+            return leaf, high
+        leaf = int(m[leaf + NEXT])
+    return first_at(m, group, offset, point)
+
+
+@part
+def _below(m: Floats, group: float, offset: float, leaf: int, i: int) -> float:
+    """y of the group's row before a place, or of its last one (leaf -1); NaN where there is none."""
+    if leaf < 0:
         leaf, i = seek(m, group, np.inf, np.inf)
     if i == 0:
         leaf = int(m[leaf + PREVIOUS])
         i = int(m[leaf + COUNT]) if leaf >= 0 else 0
     if leaf < 0 or i == 0 or m[leaf + GROUP + i - 1] != group:
-        return np.nan, above
-    return m[leaf + X + i - 1] - offset, above
+        return np.nan
+    return float(m[leaf + X + i - 1] - offset)
+
+
+@part
+def _reaching_down(ranges: Floats, number: float, below: float) -> int:
+    """How many ranges of a group begin at or below a row."""
+    if np.isnan(below):
+        return 0
+    leaf, i = seek(ranges, number, np.nextafter(below, np.inf), -np.inf)
+    found = 0
+    while leaf >= 0:
+        if i > 0 and ranges[leaf + GROUP] == number:
+            found, i = found + i, 0
+        while i > 0 and ranges[leaf + GROUP + i - 1] == number:
+            found, i = found + 1, i - 1
+        leaf = int(ranges[leaf + PREVIOUS]) if i == 0 else -1
+        i = int(ranges[leaf + COUNT]) if leaf >= 0 else 0
+        if leaf >= 0 and i > 0 and ranges[leaf + GROUP + i - 1] != number:
+            break
+    return found
 
 
 @part
@@ -507,13 +543,20 @@ def by_group(
         group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
         if not has_partners(group, offset, x):
             continue
+        near, place, below, above = -1, 0, np.nan, -np.inf
         for k in range(len(partition)):
             number, point, size = partition[k, 0], partition[k, 1], partition[k, 2]
-            below, above = _beside(m, group, offset, point)
+            if not np.isnan(above):  # points ascend: behind one that is above all rows, all are
+                near, place = _first_from(m, group, offset, point, near)
+                above = m[near + X + place] - offset if near >= 0 else np.nan
+                below = _below(m, group, offset, near, place)
             if np.isnan(below) and np.isnan(above):
-                continue
+                break
             if not listed:
-                counts[arrival] += int(size) - (0 if above == point else _missed(ranges, number, below, above))
+                if np.isnan(above):
+                    counts[arrival] += _reaching_down(ranges, number, below)
+                else:
+                    counts[arrival] += int(size) - (0 if above == point else _missed(ranges, number, below, above))
                 continue
             leaf, i = seek(ranges, number, -np.inf, -np.inf)
             while leaf >= 0:

@@ -129,22 +129,23 @@ class Table41:
         groups: int,
         a: Normal,
         midpoint_a: Normal = MIDPOINT_A,
-        length: float = 8.0,
-        scattered: float = 0.1,
     ) -> Floats:
-        """Select-joins of which a share `hot` has ranges of C around one of `groups` points, evenly spaced and `length`
-        long on average; the ranges of the rest are anywhere, and so short that hardly two meet."""
-        random = generator(self.seed, "table-4.1", "clustered", count, hot, groups, a, midpoint_a, length, scattered)
+        """Select-joins of which a share `hot` has ranges of C around one of `groups` points, evenly spaced.
+
+        Hot ranges reach up to a quarter of the way to the next point. The others lie halfway between two points, and
+        are so short that few of them meet: among the hot ones they would break up groups.
+        """
+        random = generator(self.seed, "table-4.1", "clustered", count, hot, groups, a, midpoint_a)
         lows_a, highs_a = _ranges(random, random.normal(*midpoint_a, count), a)
-        is_hot = np.arange(count) < round(hot * count)
-        points = (random.integers(0, groups, count) + 0.5) * (DOMAIN / groups)
-        left, right = (random.uniform(0.0, length, count) for _ in range(2))
-        middle = random.uniform(0.0, DOMAIN, count)
-        half = random.uniform(0.0, scattered, count)
-        low = np.where(is_hot, points - left, middle - half)
-        high = np.where(is_hot, points + right, middle + half)
-        shuffled = random.permutation(count)
-        found: Floats = np.column_stack((lows_a, highs_a, low[shuffled], high[shuffled]))
+        space = DOMAIN / groups
+        cell = random.integers(0, groups, count)
+        left, right = random.uniform(0.0, space / 4, (2, count))
+        middle = (cell + random.uniform(-0.2, 0.2, count)) * space
+        half = random.uniform(0.0, 400.0 / count, count)
+        is_hot = random.permutation(count) < round(hot * count)
+        low = np.where(is_hot, (cell + 0.5) * space - left, middle - half)
+        high = np.where(is_hot, (cell + 0.5) * space + right, middle + half)
+        found: Floats = np.column_stack((lows_a, highs_a, low, high))
         return found
 
     def intervals(self, count: int, midpoint: Normal, length: Normal) -> tuple[Floats, Floats]:

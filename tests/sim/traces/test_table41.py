@@ -92,8 +92,10 @@ def test_clustered_queries_have_the_hot_share_asked_for(hot: float) -> None:
     points = (np.arange(50) + 0.5) * DOMAIN / 50
     at = np.searchsorted(points, queries[:, 2])
     stabbed = (at < 50) & (points[np.minimum(at, 49)] <= queries[:, 3])
-    assert hot <= stabbed.mean() <= hot + 0.01
+    assert stabbed.mean() == hot
     assert (queries[:, 2] <= queries[:, 3]).all()
+    groups = stabbing_number(queries[:, 2], queries[:, 3])
+    assert groups == 50 if hot == 1 else groups > 500
 
 
 @given(ends=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=7))
