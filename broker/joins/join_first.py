@@ -27,7 +27,6 @@ from hullcast.broker.joins.plan import (
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK, count, report
-from hullcast.network.matching.tree import COUNT as POINTS
 from hullcast.network.matching.tree import Tree, longer
 from hullcast.network.wire.arrays import Floats, Ints
 
@@ -69,11 +68,21 @@ class JoinFirst:
 
     def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
         """Where wanted partners are: from the first to the last of neighbours that are all wanted."""
-        return spans_of(_spans(self._index.arrays, self._columns, tree, *arrivals))
+        return spans_of(_spans(self._index.arrays, self._columns, *self.extent(), tree, *arrivals))
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
         """Rectangles with a partner in them."""
-        return _affected(self._index.arrays, self._columns, tree, *arrivals)
+        return _affected(self._index.arrays, self._columns, *self.extent(), tree, *arrivals)
+
+    def extent(self) -> tuple[float, float]:
+        """The lowest and the highest y that anybody may want."""
+        low, high = (int(column) for column in self._columns[2:4])
+        tree = self._index.arrays
+        if not len(self._index):
+            return np.inf, -np.inf
+        lowest = -np.inf if low < 0 else float(tree.bounds[0, low])
+        highest = np.inf if high < 0 else float(tree.bounds[0, self._index.dimensions + high])
+        return (-highest, -lowest) if self._columns[4] else (lowest, highest)
 
     def memory_bytes(self) -> int:
         """Bytes held."""
@@ -82,17 +91,6 @@ class JoinFirst:
     def check(self) -> None:
         """Test the index."""
         self._index.check()
-
-
-@part
-def _extent(tree: Tree, columns: Ints) -> tuple[float, float]:
-    """The lowest and the highest y that anybody may want."""
-    if tree.nodes[0, POINTS] == 0:
-        return np.inf, -np.inf
-    k, low, high = tree.coordinates.shape[2], columns[2], columns[3]
-    lowest = -np.inf if low < 0 else tree.bounds[0, low]
-    highest = np.inf if high < 0 else tree.bounds[0, k + high]
-    return (-highest, -lowest) if columns[4] else (lowest, highest)
 
 
 @part
@@ -107,10 +105,11 @@ def _ask(columns: Ints, x: float, y: float, low: Floats, high: Floats) -> None:
 
 
 @kernel
-def _spans(tree: Tree, columns: Ints, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> Floats:
+def _spans(
+    tree: Tree, columns: Ints, lowest: float, highest: float, m: Floats, groups: Floats, offsets: Floats, xs: Floats
+) -> Floats:
     k = tree.coordinates.shape[2]
     low, high, stack = np.full(k, -np.inf), np.full(k, np.inf), np.empty(STACK, np.int64)
-    lowest, highest = _extent(tree, columns)
     out, used = np.empty((64, 4)), 0
     for arrival in range(len(xs)):
         group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
@@ -139,10 +138,11 @@ def _spans(tree: Tree, columns: Ints, m: Floats, groups: Floats, offsets: Floats
 
 
 @kernel
-def _affected(tree: Tree, columns: Ints, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> tuple[Ints, Ints]:
+def _affected(
+    tree: Tree, columns: Ints, lowest: float, highest: float, m: Floats, groups: Floats, offsets: Floats, xs: Floats
+) -> tuple[Ints, Ints]:
     k = tree.coordinates.shape[2]
     low, high, stack = np.full(k, -np.inf), np.full(k, np.inf), np.empty(STACK, np.int64)
-    lowest, highest = _extent(tree, columns)
     latest = np.full(len(tree.place_of), -1, np.int64)  # the arrival for which an id was last reported
     of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
     for arrival in range(len(xs)):

@@ -15,16 +15,13 @@ same way for all plans. y is computed as SQL computes it: `x - offset`, rounded 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, ROW, X, seek
+from hullcast.broker.index.nodes import COUNT, GROUP, NEXT, PREVIOUS, ROW, X, seek
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LARGEST = float(np.finfo(np.float64).max)
 FEW = 24  # so many intervals are sorted by insertion
@@ -117,11 +114,6 @@ def spans_of(rows: Floats) -> Spans:
     )
 
 
-def together(parts: Sequence[Spans]) -> Spans:
-    """Spans of several lots of arrivals."""
-    return Spans(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
 # --- rows of the other side ----------------------------------------------------------------------------------------
 
 
@@ -149,6 +141,35 @@ def first_at(m: Floats, group: float, offset: float, low: float) -> tuple[int, i
             break
         leaf, i = seek(m, group, np.nextafter(x, np.inf), -np.inf)
     return -1, -1
+
+
+@part
+def last_at(m: Floats, group: float, offset: float, high: float) -> tuple[int, int]:
+    """(leaf, i) of the group's last row with y <= high; leaf -1 where there is none. `first_at` the other way."""
+    end = high
+    if offset == -np.inf:
+        if high < np.inf:
+            return -1, -1
+    elif offset == np.inf:
+        end = LARGEST
+    elif offset != 0.0:
+        end = max(high, -LARGEST)
+        end = end + offset + (abs(end) + abs(offset)) * 1e-15
+    leaf, i = seek(m, group, end, np.inf)
+    while True:
+        if i > 0:
+            i -= 1
+        else:
+            leaf = int(m[leaf + PREVIOUS])
+            if leaf < 0:
+                return -1, -1
+            i = int(m[leaf + COUNT]) - 1
+        x = m[leaf + X + i]
+        if m[leaf + GROUP + i] != group:
+            return -1, -1
+        if x - offset <= high:
+            return leaf, i
+        leaf, i = seek(m, group, x, -np.inf)
 
 
 @kernel
@@ -200,41 +221,53 @@ def with_room(rows: Floats, used: int) -> Floats:
 
 
 @part
-def _swap(rows: Floats, i: int, j: int) -> None:
-    for column in range(3):
-        rows[i, column], rows[j, column] = rows[j, column], rows[i, column]
-
-
-@part
-def _sift(rows: Floats, root: int, end: int) -> None:
-    """Heapsort's step: let the row at `root` sink among rows[:end]."""
-    child = 2 * root + 1
-    while child < end:
-        if child + 1 < end and rows[child, LOW] < rows[child + 1, LOW]:
-            child += 1
-        if not rows[root, LOW] < rows[child, LOW]:
-            return
-        _swap(rows, root, child)
-        root, child = child, 2 * child + 1
+def _copy(rows: Floats, i: int, to: Floats, k: int) -> None:
+    to[k, LOW], to[k, HIGH], to[k, SURE] = rows[i, LOW], rows[i, HIGH], rows[i, SURE]
 
 
 @part
 def sort_by_low(rows: Floats, n: int) -> None:
-    """Order intervals by their lower end."""
-    if n <= FEW:
-        for i in range(1, n):
+    """Order intervals by their lower end: a few at a time by insertion, then by merging."""
+    for begin in range(0, n, FEW):
+        for i in range(begin + 1, min(begin + FEW, n)):
             low, high, sure = rows[i, LOW], rows[i, HIGH], rows[i, SURE]
             k = i
-            while k > 0 and rows[k - 1, LOW] > low:
-                rows[k, LOW], rows[k, HIGH], rows[k, SURE] = rows[k - 1, LOW], rows[k - 1, HIGH], rows[k - 1, SURE]
+            while k > begin and rows[k - 1, LOW] > low:
+                _copy(rows, k - 1, rows, k)
                 k -= 1
             rows[k, LOW], rows[k, HIGH], rows[k, SURE] = low, high, sure
+    if n <= FEW:
         return
-    for root in range(n // 2 - 1, -1, -1):
-        _sift(rows, root, n)
-    for end in range(n - 1, 0, -1):
-        _swap(rows, 0, end)
-        _sift(rows, 0, end)
+    source, target, run, turns = rows, np.empty((n, 3)), FEW, 0
+    while run < n:
+        for begin in range(0, n, 2 * run):
+            i, middle, end = begin, min(begin + run, n), min(begin + 2 * run, n)
+            j = middle
+            for k in range(begin, end):
+                if i < middle and (j == end or source[i, LOW] <= source[j, LOW]):
+                    _copy(source, i, target, k)
+                    i += 1
+                else:
+                    _copy(source, j, target, k)
+                    j += 1
+        source, target, run, turns = target, source, 2 * run, turns + 1
+    if turns % 2:
+        for k in range(n):
+            _copy(source, k, rows, k)
+
+
+@part
+def push(rows: Floats, n: int, low: float, high: float, sure: float) -> int:
+    """Append an interval to rows[:n], united with the last ones that it meets; gives how many there are now."""
+    while n > 0 and low <= rows[n - 1, HIGH] and rows[n - 1, LOW] <= high:
+        n -= 1
+        if rows[n, LOW] <= low and high <= rows[n, HIGH]:
+            sure = rows[n, SURE]
+        elif not (low <= rows[n, LOW] and rows[n, HIGH] <= high):
+            sure = min(sure, rows[n, SURE])
+        low, high = min(low, rows[n, LOW]), max(high, rows[n, HIGH])
+    rows[n, LOW], rows[n, HIGH], rows[n, SURE] = low, high, sure
+    return n + 1
 
 
 @part

@@ -88,6 +88,11 @@ class Ranges:
         """The ids in use, ascending."""
         return np.flatnonzero(self._known[:, _COUNT] > 0)
 
+    def has(self, ids: Ints) -> Booleans:
+        """Which of these ids, each given out once at least, are in use."""
+        used: Booleans = self._known[ids, _COUNT] > 0
+        return used
+
     def points_of(self, ids: Ints) -> Floats:
         """The points of ids that are in use, or were until the latest change."""
         return self._points[ids]

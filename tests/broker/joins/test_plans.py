@@ -14,6 +14,7 @@ from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.naive import Naive
 from hullcast.broker.joins.plan import Arrivals, Plan, Spans, walk
 from hullcast.broker.joins.select_first import SelectFirst
+from hullcast.broker.joins.ssi import Hotspot
 from hullcast.network.wire.arrays import Floats
 from tests.support.standing import affected_pairs, joining, tree_of, wanted_pairs
 
@@ -22,6 +23,8 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "join first, each row": JoinFirst,
     "join first, each range": JoinFirstEach,
     "select first": SelectFirst,
+    "hotspots": lambda: Hotspot(0.3, 0.5),
+    "all groups": lambda: Hotspot(0.0, 0.5),
 }
 
 bounds = st.one_of(st.integers(-4, 4).map(float), st.sampled_from([-inf, inf, -0.0, 0.5]))

@@ -9,6 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from hullcast.broker.joins import standing
+from hullcast.broker.joins.costs import DEFAULTS, MODELS, PLANS, Coefficients
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.broker.joins.ranges import NEVER
 from hullcast.broker.joins.standing import Layout, StandingJoins
@@ -22,6 +24,13 @@ interval = st.tuples(bound, bound).map(sorted)
 Point = tuple[float, ...]
 
 
+def only(favourite: str) -> Coefficients:
+    """Coefficients by which a plan costs nothing; some rows cost nothing by others, too."""
+    return Coefficients(
+        tuple((0.0,) * len(terms) if plan == favourite else (1.0,) * len(terms) for plan, terms in MODELS.items()), {}
+    )
+
+
 class StandingMachine(RuleBasedStateMachine):
     """Wants and forgoes ranges of a channel with some columns a side; asks both sides for partners of new rows."""
 
@@ -29,10 +38,12 @@ class StandingMachine(RuleBasedStateMachine):
         sides=st.lists(st.integers(0, 1), max_size=3).map(sorted),
         band=st.booleans(),
         partitioned=st.booleans(),
+        favourite=st.sampled_from([None, *PLANS]),
     )
-    def open(self, sides: list[int], band: bool, partitioned: bool) -> None:
+    def open(self, sides: list[int], band: bool, partitioned: bool, favourite: str | None) -> None:
         self.sides, self.band, self.partitioned = sides, band, partitioned
-        self.joins = StandingJoins(Layout.of(sides, band=band, partitioned=partitioned))
+        layout = Layout.of(sides, band=band, partitioned=partitioned)
+        self.joins = StandingJoins(layout, DEFAULTS if favourite is None else only(favourite))
         self.counts: dict[Point, int] = {}
         self.since: dict[Point, int] = {}
         self.now = 0
@@ -127,5 +138,18 @@ class StandingMachine(RuleBasedStateMachine):
             assert len(self.joins) == len(self.counts)
 
 
-TestStanding = StandingMachine.TestCase
-TestStanding.settings = settings(max_examples=60, stateful_step_count=20)
+class PlannedMachine(StandingMachine):
+    """The same where two ranges are many, so that every plan has its turn, chosen row by row."""
+
+    @initialize()
+    def few(self) -> None:
+        self.few_before, standing.FEW = standing.FEW, 2
+
+    def teardown(self) -> None:
+        standing.FEW = self.few_before
+
+
+TestFew = StandingMachine.TestCase
+TestFew.settings = settings(max_examples=40, stateful_step_count=15)
+TestPlanned = PlannedMachine.TestCase
+TestPlanned.settings = settings(max_examples=100, stateful_step_count=30)

@@ -1,0 +1,315 @@
+"""SSI: ranges are processed by stabbing groups, not one by one; hot groups as wholes, scattered ranges by selection.
+
+Xie (2007), sections 4.3 to 4.4. For each hot group its envelope says how far the ranges that hold x reach: one
+interval. The intervals of all groups, in order of the groups' common points, are united as they come, together with
+those of the few scattered ranges that hold x; and only what is left is sought in the other side's index.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from hullcast.broker.index.nodes import X
+from hullcast.broker.joins.envelope import (
+    FIRST,
+    HIGH_SUPPORTS,
+    HIGHEST,
+    LOOKS,
+    LOW_SUPPORTS,
+    LOWEST,
+    PIECES,
+    Envelopes,
+    piece_at,
+)
+from hullcast.broker.joins.hotspots import SCATTERED, HotspotTracker
+from hullcast.broker.joins.plan import (
+    HIGH,
+    LOW,
+    SURE,
+    Y_HIGH,
+    Y_LOW,
+    Arrivals,
+    Rectangles,
+    Spans,
+    first_at,
+    has_partners,
+    is_met,
+    keep_filled,
+    last_at,
+    push,
+    sort_by_low,
+    spans_of,
+    unite,
+)
+from hullcast.broker.joins.select_first import selected
+from hullcast.network.compiled import kernel, part
+from hullcast.network.matching.index import PointIndex
+from hullcast.network.matching.search import STACK, report
+from hullcast.network.matching.tree import COUNT as POINTS
+from hullcast.network.matching.tree import Tree, longer
+from hullcast.network.wire.arrays import Floats, Ints
+
+#: A group with this share of all ranges is hot; and by how much there may be more groups than needed.
+ALPHA, EPSILON = 0.002, 1.0
+
+
+class Hotspot:
+    """Hot groups of the ranges' y-intervals by envelopes, the scattered ranges as in SelectFirst.
+
+    With alpha = 0 all groups are hot: plain SSI. With given `rectangles`, which may be shared, they are put there too.
+
+    Cost for g hot groups with p pieces each, k scattered ranges that hold x, and m rows: O(g log p + k log k) for the
+    intervals, and O(log m) for each that is left after uniting them; how many ranges a group has does not matter.
+    """
+
+    name: ClassVar[str] = "Hotspot"
+
+    def __init__(self, alpha: float = ALPHA, epsilon: float = EPSILON, rectangles: Rectangles | None = None) -> None:
+        self.rectangles = Rectangles() if rectangles is None else rectangles
+        self._tracker = HotspotTracker(alpha, epsilon)
+        self._envelopes = Envelopes(self.rectangles)
+        self._scattered = PointIndex(2)
+        self._is_behind = False  # changes of the tracker are still to be followed
+        self._order: Ints = np.empty(0, np.int64)  # hot groups, by their common points
+        self._probes: _Probes | None = None  # as of the latest change
+
+    def add(self, ids: Ints, rectangles: Floats) -> None:
+        """Take in rectangles."""
+        self.rectangles.put(ids, rectangles)
+        self._tracker.add(ids, rectangles[:, Y_LOW], rectangles[:, Y_HIGH])
+        self._is_behind, self._probes = True, None
+
+    def remove(self, ids: Ints) -> None:
+        """Forget them. At once, since the same id may have another rectangle by the time that changes are followed."""
+        self._leave(ids)
+        self._tracker.remove(ids)
+        self._is_behind, self._probes = True, None
+
+    def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
+        """Where wanted partners are; not sure where ranges have left a large group lately (`charge`)."""
+        self.follow()
+        self._envelopes.rebuild_due(len(arrivals.xs))
+        envelopes = self._envelopes
+        return spans_of(
+            _spans(
+                self._order,
+                envelopes.table,
+                envelopes.starts,
+                envelopes.values,
+                self._scattered.arrays,
+                self.rectangles.rows,
+                tree,
+                *arrivals,
+            )
+        )
+
+    def charge(self, tests: int) -> None:
+        """So many rows had to be tested since spans were not sure: pieces are computed again when that is too much."""
+        self._envelopes.charge(tests)
+
+    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
+        """Rectangles with a partner in them: SJ-SSI. (BJ-SSI, for bands without bounds on x, is in band.py.)"""
+        self.follow()
+        if self._probes is None:
+            self._probes = _Probes(self._tracker, self.rectangles.rows)
+        probes = self._probes
+        trees = (probes.index.arrays, self._scattered.arrays)
+        return _affected(probes.points, *trees, self.rectangles.rows, tree, *arrivals)
+
+    def follow(self) -> None:
+        """Do as the tracker has done."""
+        if not self._is_behind:
+            return
+        self._is_behind = False
+        ids, groups, _ = self._tracker.take_changes()
+        self._leave(ids)
+        hot = groups >= 0
+        self._envelopes.add(ids[hot], groups[hot])
+        rest = ids[groups == SCATTERED]
+        if len(rest):
+            self._scattered.insert(rest, self.rectangles.rows[rest, :Y_LOW])
+        found = self._tracker.groups()
+        self._order = found.numbers[np.argsort(found.lows, kind="stable")]
+
+    def _leave(self, ids: Ints) -> None:
+        """Take these out of where they are, if they are anywhere."""
+        held = ids[self._envelopes.group_of(ids) >= 0]
+        if len(held):
+            self._envelopes.remove(held)
+        place_of = self._scattered.arrays.place_of
+        known = ids[ids < len(place_of)]
+        held = known[place_of[known] >= 0]
+        if len(held):
+            self._scattered.delete(held)
+
+    @property
+    def hot_groups(self) -> int:
+        """How many groups have an envelope."""
+        self.follow()
+        return len(self._order)
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of all envelopes."""
+        self.follow()
+        return int(self._envelopes.table[:, PIECES].sum())
+
+    @property
+    def cold(self) -> int:
+        """Ranges in no hot group."""
+        self.follow()
+        return len(self._scattered)
+
+    def describe(self) -> dict[str, object]:
+        """Groups and hotspots, for people."""
+        return self._tracker.describe()
+
+    def memory_bytes(self) -> int:
+        """Bytes held, without the tracker's."""
+        return self._envelopes.memory_bytes() + self._scattered.memory_bytes() + self.rectangles.rows.nbytes
+
+    def check(self) -> None:
+        """Test the parts, and that every range is in the one where the tracker has it."""
+        self.follow()
+        self._tracker.check()
+        self._envelopes.check()
+        self._scattered.check()
+        group_of = self._tracker.group_of
+        ids = np.arange(len(group_of))
+        assert (self._envelopes.group_of(ids) == np.maximum(group_of, -1)).all()
+        place_of = self._scattered.arrays.place_of
+        assert np.array_equal(np.flatnonzero(place_of >= 0), self._tracker.scattered)
+
+
+@kernel
+def _spans(
+    order: Ints,
+    table: Ints,
+    starts: Floats,
+    values: Floats,
+    tree: Tree,
+    rectangles: Floats,
+    m: Floats,
+    groups: Floats,
+    offsets: Floats,
+    xs: Floats,
+) -> Floats:
+    low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
+    ids, rows = np.empty(64, np.int64), np.empty((len(order) + 64, 3))
+    out, used = np.empty((64, 4)), 0
+    scattered = tree.nodes[0, POINTS] > 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        n = 0
+        for k in range(len(order)):
+            hot = order[k]
+            i = piece_at(starts, table[hot, FIRST], table[hot, PIECES], x)
+            if values[i, LOWEST] <= values[i, HIGHEST]:
+                sure = min(values[i, LOW_SUPPORTS], values[i, HIGH_SUPPORTS]) > 0
+                table[hot, LOOKS] += not sure
+                n = push(rows, n, values[i, LOWEST], values[i, HIGHEST], 1.0 if sure else 0.0)
+        ordered = True
+        for k in range(1, n):
+            ordered &= rows[k - 1, HIGH] < rows[k, LOW]
+        if scattered:
+            ids, others = selected(tree, x, low, high, ids, 0, stack)
+            if n + others > len(rows):
+                more = np.empty((2 * (n + others), 3))
+                for k in range(n):
+                    more[k, LOW], more[k, HIGH], more[k, SURE] = rows[k, LOW], rows[k, HIGH], rows[k, SURE]
+                rows = more
+            for k in range(others):
+                rows[n, LOW], rows[n, HIGH] = rectangles[ids[k], Y_LOW], rectangles[ids[k], Y_HIGH]
+                rows[n, SURE] = 1.0
+                n += 1
+            ordered &= others == 0
+        if not ordered:
+            sort_by_low(rows, n)
+            n = unite(rows, n)
+        out, used = keep_filled(m, arrival, group, offset, rows, n, out, used)
+    return out[:used]
+
+
+# --- which ranges are affected -------------------------------------------------------------------------------------
+
+
+class _Probes:
+    """What `affected` needs: of each hot group a point that its ranges share, and a k-d tree of all hot ranges.
+
+    A range of a group holds a joining row iff it holds one of the two next to that point, q1 <= p <= q2: those ranges
+    are found at (x, q1) and (x, q2). The group is one more coordinate in the tree, asked for by equality, as a
+    partition is.
+    """
+
+    def __init__(self, tracker: HotspotTracker, rows: Floats) -> None:
+        found = tracker.groups()
+        group_of = tracker.group_of
+        ids = np.flatnonzero(group_of >= 0)
+        number = np.zeros(int(group_of.max(initial=0)) + 1, np.int64)
+        number[found.numbers] = np.arange(len(found.numbers))
+        within = np.where(found.lows < found.highs, 0.0, found.lows)  # of those from -inf to inf, or at one of these
+        finite_high = np.where(np.isfinite(found.highs), found.highs, within)
+        self.points: Floats = np.where(np.isfinite(found.lows), found.lows, finite_high)
+        self.index = PointIndex(5)
+        self.index.insert(ids, np.column_stack((rows[ids], number[group_of[ids]])))
+
+
+@part
+def _beside(m: Floats, group: float, offset: float, p: float) -> tuple[float, float]:
+    """y of the group's last row <= p and of its first row >= p; NaN where there is none."""
+    leaf, i = last_at(m, group, offset, p)
+    q1 = np.nan if leaf < 0 else m[leaf + X + i] - offset
+    if q1 == p:
+        return q1, q1
+    leaf, i = first_at(m, group, offset, p)
+    return q1, np.nan if leaf < 0 else m[leaf + X + i] - offset
+
+
+@kernel
+def _affected(
+    points: Floats,
+    tree: Tree,
+    scattered: Tree,
+    rectangles: Floats,
+    m: Floats,
+    groups: Floats,
+    offsets: Floats,
+    xs: Floats,
+) -> tuple[Ints, Ints]:
+    low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
+    lows, highs = np.full(5, -np.inf), np.full(5, np.inf)
+    of, ids, used = np.empty(64, np.int64), np.empty(64, np.int64), 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        if not has_partners(group, offset, x):
+            continue
+        start = used
+        for g in range(len(points)):
+            q1, q2 = _beside(m, group, offset, points[g])
+            highs[0], lows[1], lows[4], highs[4] = x, x, g, g
+            if not np.isnan(q1):
+                highs[2], lows[3] = q1, q1
+                ids, used = report(tree, lows, highs, ids, used, stack)
+            if q2 > q1 or (np.isnan(q1) and not np.isnan(q2)):
+                highs[2], lows[3] = q2, q2
+                before = used
+                ids, end = report(tree, lows, highs, ids, used, stack)
+                for k in range(before, end):
+                    if not rectangles[ids[k], Y_LOW] <= q1:  # those have been named
+                        ids[used] = ids[k]
+                        used += 1
+        before = used
+        ids, end = selected(scattered, x, low, high, ids, used, stack)
+        for k in range(before, end):
+            if is_met(m, group, offset, rectangles[ids[k], Y_LOW], rectangles[ids[k], Y_HIGH]):
+                ids[used] = ids[k]
+                used += 1
+        if used > len(of):
+            of = longer(of, start, len(ids) - start)
+        for k in range(start, used):
+            of[k] = arrival
+    return of[:used], ids[:used]
