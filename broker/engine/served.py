@@ -14,6 +14,7 @@ from hullcast.broker.tables.ingest import ingest, joined
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hullcast.broker.joins.costs import Coefficients
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
@@ -41,6 +42,10 @@ class ServedEngine(Engine):
     def sweeps(self) -> int:
         """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
         return self._sweeps
+
+    def plan_with(self, coefficients: Coefficients) -> None:
+        """Choose among the plans of joins by these costs, in channels opened from now on."""
+        self._channels.coefficients = coefficients
 
     def upsert_columns(self, table: str, columns: ValueColumns, absent: Masks | None = None) -> Batch:
         """`upsert` of a batch that is columns as they travel, and masks of the rows that lack some."""

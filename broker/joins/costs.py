@@ -1,21 +1,26 @@
 """What a plan costs for one arriving row: models whose coefficients are fitted on the machine that runs them.
 
 Xie (2007), section 4.5.1, models four plans by the number of joining rows (k_j), of ranges whose x-interval holds the
-arriving x (k_s), and of hot groups. Ours are the same but for two things. A hot group is no R-tree, probed at
-sqrt(its ranges), but an envelope: two step functions, searched in log(their pieces). And a look-up of a
-joining row in the k-d tree of all ranges ends at the first hit, so it has a part that does not grow with the ranges.
+arriving x (k_s), and of hot groups. Ours differ where our structures do. A hot group is no R-tree, probed at
+sqrt(its ranges), but an envelope: two step functions, searched in log(their pieces). A joining row is looked up
+in a k-d tree, which cuts off the ranges that do not hold x and stops at the first hit: what was measured follows
+sqrt(k_s), not sqrt(ranges). x-intervals lie in a k-d tree too, not in a priority search tree: sqrt(ranges), not log;
+those found are sorted and united before they are looked up (up to some thousands that takes about as long for
+each). JoinFirst-S looks at every range, but looks only those up that hold x; Hotspot only groups that have such ranges,
+which are no more than k_s: min(groups, k_s), here without a kink, groups k_s / (groups + k_s).
 
-    JoinFirst-E   log rows + k_j + k_j sqrt(ranges)
-    JoinFirst-S   log rows + k_j + ranges log k_j
-    SelectFirst   log rows + log ranges + k_s + k_s log k_j
-    Hotspot       log rows + groups log(pieces of a group) + groups log k_j + log cold + k_s cold (1 + log k_j)
+    JoinFirst-E   log rows + k_j log ranges + k_j sqrt(k_s)
+    JoinFirst-S   log rows + k_j + ranges + k_s log k_j
+    SelectFirst   log rows + sqrt(ranges) + k_s + k_s log k_j
+    Hotspot       log rows + groups log(pieces of a group) + min(groups, k_s) log k_j
+                  + sqrt(cold) + (share of cold) (k_s + k_s log k_j)
 
 with a coefficient each, in nanoseconds; "cold" are the ranges in no hot group, and of those that hold x as large a
 share is taken to be cold as of all. Logarithms are to base 2, of one more than the number. What a plan finds is not
 counted: making the result rows costs the same for all.
 
-Each term is a factor known per batch times one of five numbers known per row: 1, k_j, log k_j, k_s, k_s log k_j. So a
-plan's cost for a row is five multiplications (`weights`).
+Each term is a factor known per batch times one of six numbers known per row: 1, k_j, k_j sqrt(k_s), k_s,
+k_s log k_j and min(groups, k_s) log k_j. So a plan's cost for a row is six multiplications (`weights`).
 """
 
 from __future__ import annotations
@@ -35,8 +40,8 @@ if TYPE_CHECKING:
 VERSION = 1
 
 #: What is known per row, and multiplied with a factor.
-ONE, K_J, LOG_K_J, K_S, K_S_LOG_K_J = range(5)
-BASIS = 5
+ONE, K_J, K_J_ROOT_K_S, K_S, K_S_LOG_K_J, GROUPS_LOG_K_J = range(6)
+BASIS = 6
 
 
 class Facts(NamedTuple):
@@ -60,42 +65,39 @@ class Term(NamedTuple):
     per_row: int
 
 
-def _log_rows(facts: Facts) -> float:
-    return log2(1 + facts.rows)
-
-
 def _cold_share(facts: Facts) -> float:
     return facts.cold / max(1, facts.ranges)
 
 
+_SEEK = Term("find the joining rows", lambda facts: log2(1 + facts.rows), ONE)
+
 #: The models; plans are numbered in this order.
 MODELS: Mapping[str, tuple[Term, ...]] = {
     "JoinFirst-E": (
-        Term("find the joining rows", _log_rows, ONE),
-        Term("look up a joining row", lambda facts: 1.0, K_J),
-        Term("look it up among many ranges", lambda facts: sqrt(facts.ranges), K_J),
+        _SEEK,
+        Term("look up a joining row", lambda facts: log2(1 + facts.ranges), K_J),
+        Term("tell ranges that hold x apart", lambda facts: 1.0, K_J_ROOT_K_S),
     ),
     "JoinFirst-S": (
-        Term("find the joining rows", _log_rows, ONE),
-        Term("gather a joining row", lambda facts: 1.0, K_J),
-        Term("look up a range among them", lambda facts: facts.ranges, LOG_K_J),
+        _SEEK,
+        Term("list a joining row", lambda facts: 1.0, K_J),
+        Term("look at a range", lambda facts: facts.ranges, ONE),
+        Term("look it up in the list", lambda facts: 1.0, K_S_LOG_K_J),
     ),
     "SelectFirst": (
-        Term("find the joining rows", _log_rows, ONE),
-        Term("find the ranges that hold x", lambda facts: log2(1 + facts.ranges), ONE),
-        Term("take in such a range", lambda facts: 1.0, K_S),
+        _SEEK,
+        Term("find the ranges that hold x", lambda facts: sqrt(facts.ranges), ONE),
+        Term("sort such a range", lambda facts: 1.0, K_S),
         Term("look it up among joining rows", lambda facts: 1.0, K_S_LOG_K_J),
     ),
     "Hotspot": (
-        Term("find the joining rows", _log_rows, ONE),
+        _SEEK,
         Term(
-            "look up x in a hot group",
-            lambda facts: facts.groups * log2(2 + facts.pieces / max(1, facts.groups)),
-            ONE,
+            "look up x in a hot group", lambda facts: facts.groups * log2(2 + facts.pieces / max(1, facts.groups)), ONE
         ),
-        Term("look up a hot group among joining rows", lambda facts: facts.groups, LOG_K_J),
-        Term("find the other ranges that hold x", lambda facts: log2(1 + facts.cold), ONE),
-        Term("take in such a range", _cold_share, K_S),
+        Term("look up a hot group among joining rows", lambda facts: 1.0, GROUPS_LOG_K_J),
+        Term("find cold ranges that hold x", lambda facts: sqrt(facts.cold), ONE),
+        Term("sort such a range", _cold_share, K_S),
         Term("look it up among joining rows", _cold_share, K_S_LOG_K_J),
     ),
 }
@@ -111,7 +113,7 @@ class Coefficients:
     machine: Mapping[str, str]
 
     def weights(self, facts: Facts) -> Floats:
-        """(plan, BASIS): a plan's cost for a row is the sum of these times 1, k_j, log k_j, k_s and k_s log k_j."""
+        """(plan, BASIS): a plan's cost for a row is the sum of these times the numbers of `per_row`."""
         weights = np.zeros((len(PLANS), BASIS))
         for plan, terms in enumerate(MODELS.values()):
             for value, term in zip(self.values[plan], terms, strict=True):
@@ -120,7 +122,7 @@ class Coefficients:
 
     def costs(self, facts: Facts, k_j: Floats, k_s: Floats) -> Floats:
         """(plan, row): nanoseconds that each plan is expected to take for each row."""
-        costs: Floats = self.weights(facts) @ per_row(k_j, k_s)
+        costs: Floats = self.weights(facts) @ per_row(k_j, k_s, facts.groups)
         return costs
 
     def to_json(self) -> str:
@@ -155,13 +157,13 @@ def _coefficient(terms: object, plan: str, name: str) -> float:
     return float(value)
 
 
-def per_row(k_j: Floats, k_s: Floats) -> Floats:
+def per_row(k_j: Floats, k_s: Floats, groups: Floats | float) -> Floats:
     """(BASIS, row): the numbers that costs depend on."""
-    log_k_j = np.log2(1 + k_j)
-    return np.array([np.ones(len(k_j)), k_j, log_k_j, k_s, k_s * log_k_j])
+    log_k_j, reached = np.log2(1 + k_j), groups * k_s / np.maximum(groups + k_s, 1)
+    return np.array([np.ones(len(k_j)), k_j, k_j * np.sqrt(k_s), k_s, k_s * log_k_j, reached * log_k_j])
 
 
-class Measured(NamedTuple):
+class PlanRun(NamedTuple):
     """A run of one plan over rows that all have about the same k_j and k_s."""
 
     plan: int
@@ -178,7 +180,7 @@ class Fit(NamedTuple):
     off: tuple[float, ...]
 
 
-def fit(runs: list[Measured], machine: Mapping[str, str], before: Coefficients) -> Fit:
+def fit(runs: list[PlanRun], machine: Mapping[str, str], before: Coefficients) -> Fit:
     """Least squares over measured runs, no coefficient below 0. A plan without a run keeps what it had.
 
     Errors count relative to what was measured: a plan is chosen by comparing costs of a microsecond as often as
@@ -191,7 +193,7 @@ def fit(runs: list[Measured], machine: Mapping[str, str], before: Coefficients) 
             values.append(before.values[plan])
             off.append(np.nan)
             continue
-        rows = per_row(np.array([run.k_j for run in mine]), np.array([run.k_s for run in mine]))
+        rows = per_row(*np.array([(run.k_j, run.k_s, run.facts.groups) for run in mine]).T)
         design = np.array([[term.factor(run.facts) for term in terms] for run in mine])
         design *= rows[[term.per_row for term in terms]].T
         measured = np.array([run.nanoseconds for run in mine])
@@ -221,13 +223,13 @@ def least_squares(design: Floats, wanted: Floats) -> Floats:
     return best
 
 
-#: Measured by `hullcast calibrate` on a virtual machine with two cores; how costs compare is alike on most machines.
+#: PlanRun by `hullcast calibrate` on a virtual machine with two cores; how costs compare is alike on most machines.
 DEFAULTS = Coefficients(
     (
-        (12.0, 60.0, 0.5),
-        (12.0, 5.0, 6.0),
-        (12.0, 20.0, 12.0, 4.0),
-        (12.0, 5.0, 8.0, 20.0, 12.0, 4.0),
+        (14.7, 9.7, 28.9),
+        (19.5, 15.3, 0.44, 3.2),
+        (21.8, 0.0, 40.0, 2.0),
+        (12.3, 1.8, 15.0, 1.1, 45.0, 1.6),
     ),
     {},
 )

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hullcast.broker.joins.partition import canonical
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
@@ -164,9 +165,9 @@ def _cuts(back: Ints, buckets: int) -> Ints:
 
 def _of_groups(lows: Floats, highs: Floats, counts: Counts, buckets: int) -> Ints:
     """Positions of places where the groups' steps end, PROPOSED * buckets of them in all."""
-    starts = group_starts(lows, highs)
-    sizes = np.diff(starts)
-    largest = np.argsort(-sizes, kind="stable")[: GROUPS_PER_BUCKET * buckets]
+    groups, meets = canonical(lows, highs)
+    starts = np.searchsorted(groups, np.arange(len(meets) + 1))  # a group is a stretch: no interval is inside another
+    largest = np.argsort(-np.diff(starts), kind="stable")[: GROUPS_PER_BUCKET * buckets]
     most = PROPOSED * buckets
     ends = np.nextafter(highs, np.inf)
     sides = [_side(column[starts[g] : starts[g + 1]], counts, most) for g in largest for column in (lows, ends)]
@@ -174,7 +175,7 @@ def _of_groups(lows: Floats, highs: Floats, counts: Counts, buckets: int) -> Int
     best = np.argsort(-gains, axis=None, kind="stable")[:most]  # convex: a side's first buckets gain most
     given = np.bincount(best // most, minlength=len(sides))
     of_sides = [at[_cuts(back, int(k))] for (at, _, back), k in zip(sides, given, strict=True) if k]
-    points = np.searchsorted(counts.places, lows[starts[largest + 1] - 1])  # the last low end: all of a group hold it
+    points = np.searchsorted(counts.places, meets[largest, 0])
     return np.concatenate((*of_sides, points.clip(max=len(counts.places) - 1)))
 
 
@@ -194,17 +195,6 @@ def _side(ends: Floats, counts: Counts, most: int) -> tuple[Ints, Floats, Ints]:
         np.cumsum(weight * middle**row, out=integrals[row, 1:])
     cost, back = segment(integrals, most)
     return at, cost, back
-
-
-def group_starts(lows: Floats, highs: Floats) -> Ints:
-    """Where the groups of the canonical stabbing partition begin, of intervals sorted by both ends; then their number.
-
-    A group ends before the first interval that begins behind the group's first high end.
-    """
-    starts = [0]
-    while starts[-1] < len(lows):
-        starts.append(int(np.searchsorted(lows, highs[starts[-1]], "right")))
-    return np.array(starts)
 
 
 class IntervalHistogram:

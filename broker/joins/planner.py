@@ -13,13 +13,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hullcast.broker.index.nodes import CHILD, COUNT, ENTRIES, GROUP, HEIGHT, NEXT, ROOT, X
-from hullcast.broker.joins.costs import BASIS, DEFAULTS, K_J, K_S, K_S_LOG_K_J, LOG_K_J, ONE, PLANS, Facts
+from hullcast.broker.joins.costs import (
+    BASIS,
+    DEFAULTS,
+    GROUPS_LOG_K_J,
+    K_J,
+    K_J_ROOT_K_S,
+    K_S,
+    K_S_LOG_K_J,
+    ONE,
+    PLANS,
+    Facts,
+    per_row,
+)
 from hullcast.broker.joins.histogram import IntervalHistogram, piece
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
     from hullcast.broker.joins.costs import Coefficients
     from hullcast.broker.joins.plan import Arrivals
@@ -33,9 +45,13 @@ RECOUNT_SHARE, RECOUNT_LEAST = 0.25, 64
 #: "Lately" are about so many rows: then all tallies are halved.
 LATELY = 20_000
 
-#: A tally begins with the sums of k_j and k_s; then the rows that each plan was chosen for.
-SUMS = 2
+#: A tally begins with the sums of k_j and k_s, over so many rows; then the rows that each plan was chosen for.
+ESTIMATED, SUMS = 2, 3
 NOT_KEPT: Floats = np.empty((2, 0))
+ALL = range(len(PLANS))
+NOTHING_KNOWN = Facts(rows=-(1 << 62), ranges=0)
+#: About what a call of the kernel takes: less than this is not worth planning for.
+CALL_NS = 1500.0
 
 # What `rows` of a RowCounts begins with: the lowest rank step, steps per unit of x (0: no band), then the counters.
 LOWEST, PER_UNIT, FIRST = 0, 1, 2
@@ -58,12 +74,12 @@ class RowCounts:
         self.recounts = 0
         self._entries = self._changed = 0
 
-    def refresh(self, tree: Floats, changed: int) -> bool:
-        """Count again if too much has changed; whether it was done."""
+    def refresh(self, tree: Floats, changed: int) -> None:
+        """Count again if too much has changed."""
         entries = int(tree[ENTRIES])
         allowed = max(RECOUNT_LEAST, RECOUNT_SHARE * self._entries)
         if self.recounts and max(abs(changed - self._changed), abs(entries - self._entries)) <= allowed:
-            return False
+            return
         self._entries, self._changed = entries, changed
         self.recounts += 1
         if self.band:
@@ -73,7 +89,6 @@ class RowCounts:
             self.rows = np.zeros(FIRST + min(MOST_COUNTERS, size))
             count_values(tree, self.rows)
         self.most = float(entries if self.band else self.rows[FIRST:].max())
-        return True
 
     @staticmethod
     def _ranks(tree: Floats, entries: int) -> Floats:
@@ -97,37 +112,65 @@ class Planner:
     """Chooses a plan for each row that arrives on one side; one for each side of a channel.
 
     Tell it of every range that comes or goes (`add`, `remove`: rectangles as plans get them).
+
+    Cost: about 30 ns a row, and 2 us a call. That is much for a single row where all plans take a microsecond, so
+    a few rows get the plan that can never cost much more than another (`_plain`), where there is one. What is derived
+    from facts (weights, counts of the other side) is kept until these have moved by a quarter or so.
     """
 
     def __init__(self, *, band: bool, coefficients: Coefficients = DEFAULTS) -> None:
         self.coefficients = coefficients
         self._ranges = IntervalHistogram(RANGE_BUCKETS)
         self._rows = RowCounts(band=band)
-        self._facts: Facts | None = None
+        self._known = NOTHING_KNOWN  # as of when the rest was derived
+        self._plans: tuple[int, ...] = ()
         self._weights: Floats = np.zeros((len(PLANS), BASIS))
+        self._steps = self._ranges.steps
+        self._plain, self._regret = 0, np.inf  # a plan, and what it costs more than any other, at most
+        self._same: Ints = np.zeros(64, np.int64)  # its number, for some rows
+        self._plainly = 0  # rows that got it, and are not in the tally yet
         self._tally: Floats = np.zeros((2, len(PLANS) + SUMS))  # lately, and since the start
 
     def add(self, rectangles: Floats) -> None:
         """Ranges come."""
         self._ranges.add(rectangles[:, 0], rectangles[:, 1])
-        self._facts = None
+        self._known = NOTHING_KNOWN
 
     def remove(self, rectangles: Floats) -> None:
         """Ranges go."""
         self._ranges.remove(rectangles[:, 0], rectangles[:, 1])
-        self._facts = None
+        self._known = NOTHING_KNOWN
 
-    def choose(
-        self, tree: Floats, arrivals: Arrivals, facts: Facts, plans: Collection[int] = range(len(PLANS))
-    ) -> Ints:
-        """The number of the cheapest plan (its place in costs.PLANS) for each arrival, of those there are."""
-        if self._rows.refresh(tree, facts.changed) or facts != self._facts:
-            self._facts = facts
-            self._weights = self.coefficients.weights(facts)
-            for plan in range(len(PLANS)):
-                if plan not in plans:
-                    self._weights[plan] = (np.inf, 0, 0, 0, 0)
+    def choose(self, tree: Floats, arrivals: Arrivals, facts: Facts, plans: Iterable[int] = ALL) -> Ints:
+        """The cheapest plan (its place in costs.PLANS) for each arrival, of those there are. Not to be changed."""
+        known, n, available = self._known, len(arrivals.xs), tuple(plans)
+        slack = RECOUNT_LEAST + (known.rows >> 2)
+        if (
+            not known.rows - slack <= facts.rows <= known.rows + slack
+            or facts.changed > known.changed + slack
+            or facts.groups != known.groups
+            or available != self._plans
+        ):
+            self._learn(tree, facts, available)
+        if n * self._regret <= CALL_NS:
+            self._plainly += n
+            return self._same[:n] if n <= len(self._same) else np.full(n, self._plain)
         return self._run(arrivals, facts, NOT_KEPT)
+
+    def _learn(self, tree: Floats, facts: Facts, plans: tuple[int, ...]) -> None:
+        """Derive what costs depend on."""
+        self._count()
+        self._rows.refresh(tree, facts.changed)
+        self._known, self._plans, self._steps = facts, plans, self._ranges.steps
+        self._weights = self.coefficients.weights(facts)
+        most = per_row(np.array([self._rows.most]), np.array([max(self._steps.values.max(), 0.0)]), facts.groups)
+        dearest = (self._weights @ most)[:, 0]
+        missing = [plan for plan in ALL if plan not in plans]
+        dearest[missing] = np.inf
+        self._weights[missing] = [np.inf] + [0] * (BASIS - 1)
+        self._plain = int(np.argmin(dearest))
+        self._same.fill(self._plain)
+        self._regret = float(dearest[self._plain] - np.delete(self._weights[:, ONE], self._plain).min())
 
     def estimates(self, arrivals: Arrivals, facts: Facts) -> Floats:
         """(k_j, k_s) of each arrival as the latest `choose` would see them, (2, n)."""
@@ -137,16 +180,16 @@ class Planner:
         return seen
 
     def _run(self, arrivals: Arrivals, facts: Facts, seen: Floats) -> Ints:
-        steps = self._ranges.steps
         return cheapest(
             arrivals.groups,
             arrivals.offsets,
             arrivals.xs,
-            steps.edges,
-            steps.values,
+            self._steps.edges,
+            self._steps.values,
             self._rows.rows,
             facts.y_low,
             facts.y_high,
+            float(facts.groups),
             self._weights,
             self._tally,
             seen,
@@ -154,15 +197,21 @@ class Planner:
 
     def describe(self) -> dict[str, object]:
         """What `hullcast explain` shows: how often plans were chosen, in all and lately, and mean estimates lately."""
+        self._count()
         lately, ever = self._tally
-        rows = lately[SUMS:].sum()
         facts: dict[str, object] = {
             "chosen": dict(zip(PLANS, ever[SUMS:].astype(np.int64).tolist(), strict=True)),
-            "chosen_lately": dict(zip(PLANS, (lately[SUMS:] / max(1.0, rows)).tolist(), strict=True)),
+            "chosen lately": dict(zip(PLANS, (lately[SUMS:] / max(1.0, lately[SUMS:].sum())).tolist(), strict=True)),
         }
-        if rows:
-            facts["joining_rows"], facts["ranges_holding_x"] = (lately[:SUMS] / rows).tolist()
+        if lately[ESTIMATED]:
+            facts["joining rows"], facts["ranges that hold x"] = (lately[:ESTIMATED] / lately[ESTIMATED]).tolist()
         return facts
+
+    def _count(self) -> None:
+        """Enter rows that were not planned for into the tally."""
+        self._tally[:, SUMS + self._plain] += self._plainly
+        self._plainly = 0
+        age(self._tally)
 
     def check(self) -> None:
         """Test the histogram of ranges."""
@@ -243,6 +292,17 @@ def rank(rows: Floats, x: float) -> float:
 
 
 @kernel
+def age(tally: Floats) -> None:
+    """Halve the tally of lately when it has grown too large."""
+    lately = 0.0
+    for plan in range(SUMS, tally.shape[1]):
+        lately += tally[0, plan]
+    if lately > LATELY:
+        for i in range(tally.shape[1]):
+            tally[0, i] *= LATELY / (2 * lately)
+
+
+@kernel
 def cheapest(
     groups: Floats,
     offsets: Floats,
@@ -252,6 +312,7 @@ def cheapest(
     rows: Floats,
     y_low: float,
     y_high: float,
+    hot: float,
     weights: Floats,
     tally: Floats,
     seen: Floats,
@@ -266,10 +327,11 @@ def cheapest(
         elif not np.isnan(groups[i]):
             k_j = rows[FIRST + counter_of(groups[i], counters)]
         k_s = max(values[piece(edges, n, xs[i])], 0.0)
-        log_k_j = np.log2(1.0 + k_j)
+        log_k_j, root_k_s, reached = np.log2(1.0 + k_j), np.sqrt(k_s), hot * k_s / max(hot + k_s, 1.0)
         best, least = 0, np.inf
         for plan in range(plans):
-            cost = weights[plan, ONE] + weights[plan, K_J] * k_j + weights[plan, LOG_K_J] * log_k_j
+            cost = weights[plan, ONE] + weights[plan, GROUPS_LOG_K_J] * reached * log_k_j
+            cost += (weights[plan, K_J] + weights[plan, K_J_ROOT_K_S] * root_k_s) * k_j
             cost += (weights[plan, K_S] + weights[plan, K_S_LOG_K_J] * log_k_j) * k_s
             if cost < least:
                 best, least = plan, cost
@@ -277,13 +339,9 @@ def cheapest(
         for when in range(2):
             tally[when, 0] += k_j
             tally[when, 1] += k_s
+            tally[when, ESTIMATED] += 1
             tally[when, SUMS + best] += 1
         if i < seen.shape[1]:
             seen[0, i], seen[1, i] = k_j, k_s
-    lately = 0.0
-    for plan in range(plans):
-        lately += tally[0, SUMS + plan]
-    if lately > LATELY:
-        for i in range(tally.shape[1]):
-            tally[0, i] *= LATELY / (2 * lately)
+    age(tally)
     return chosen

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from hullcast.broker.index.grouping import Grouping
+from hullcast.broker.joins.costs import DEFAULTS, Coefficients
 from hullcast.broker.reformulate.messages import on_the_way
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.travel import Codes
@@ -64,6 +65,7 @@ class Opening(NamedTuple):
     interner: Interner
     event_limit: int
     share: Callable[[int, int | None, int | None, tuple[int, ...]], TreeKeeper]  # the tree of (side, x, y, groups)
+    coefficients: Coefficients = DEFAULTS  # what the plans of a join cost on this machine
 
 
 class Channel(ABC):
@@ -80,8 +82,14 @@ class Channel(ABC):
     counted: ClassVar[bool] = False
 
     def __init__(self, opening: Opening) -> None:
-        self.name, self.shape, self.stores, self.interner, event_limit, self.share = opening
-        self.outbox = Outbox(event_limit)
+        self.name, self.shape, self.stores, self.interner = (
+            opening.name,
+            opening.shape,
+            opening.stores,
+            opening.interner,
+        )
+        self.share = opening.share
+        self.outbox = Outbox(opening.event_limit)
         self.spec = self._spec()
         self.audience = Audience(2 * self.spec.dimensions + self.spec.partitioned, self.outbox)
         self.grouping = Grouping(len(self.shape.partition))  # numbers of the partitions
@@ -240,6 +248,10 @@ class Channel(ABC):
             waiting=len(self.outbox),
             memory_bytes=self.memory_bytes(),
         )
+
+    def facts(self) -> dict[str, object]:
+        """What `hullcast explain` shows of this kind of channel, besides what it shows of all."""
+        return {}
 
     def memory_bytes(self) -> int:
         """About what is held for this channel alone: its audience, and its tree where nobody shares it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hullcast.broker.joins.costs import DEFAULTS
 from hullcast.broker.reformulate.channel import Opening
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.sql.query import Ref
@@ -29,6 +30,7 @@ class Channels:
     """
 
     def __init__(self, interner: Interner, event_limit: int) -> None:
+        self.coefficients = DEFAULTS  # for joins opened from now on
         self._interner = interner
         self._event_limit = event_limit
         self._open: dict[Shape, Channel] = {}
@@ -93,7 +95,7 @@ class Channels:
     def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
         name = channel_name(shape, [store.table for store in stores])
         share = partial(self._keeper, shape, stores)
-        opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit, share)
+        opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit, share, self.coefficients)
         channel: Channel = shape.kind.load_channel()(opening)
         return channel
 

@@ -125,6 +125,9 @@ class JoinChannel(RowsChannel):
     def _reachable(self, points: Floats) -> Floats:
         return points[~unreachable(points, self.spec.dimensions)]
 
+    def facts(self) -> dict[str, object]:
+        return {"join": {"ranges": len(self.ranges), "wanted by": self.ranges.total}}
+
     def partitions_asked(self) -> Floats:
         return self.ranges.index.points()[:, -1]
 

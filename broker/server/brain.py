@@ -237,6 +237,7 @@ def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, 
     if channel is not None and attending is not None:
         facts["channel_open"] = True
         facts.update(_traffic(channel, attending, retention, channel.points_elsewhere(predicates)))
+        facts.update(channel.facts())
     return facts
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived, apply_record
 from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
@@ -95,6 +96,7 @@ class Server:
                 history_bytes=settings.history_bytes,
             )
             self.engine, publishers, self.log = data.engine, data.publishers, data.log
+            self.engine.plan_with(stored_coefficients(settings.data))
         try:
             self.listener = Listener(
                 settings.listen,

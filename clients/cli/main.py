@@ -39,6 +39,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("bench", "measure the engine and a cluster, beside baselines"),
     ("sim", "simulate what a workload costs on the wire"),
     ("log", "check, show or copy the commit log of a data folder"),
+    ("calibrate", "measure what plans for joins cost on this machine"),
     ("warm", "compile the kernels now instead of at first use"),
 )
 

@@ -379,6 +379,20 @@ def test_explaining_counts_recent_messages_that_would_have_concerned_it(desk: De
     assert desk.engine.statistics()  # the channel of the subscription is still there
 
 
+def test_explaining_a_join_tells_what_is_known_of_the_ranges_that_others_ask_for(desk: Desk) -> None:
+    desk.ask(bodies.Execute("CREATE TABLE FUND (ID INTEGER PRIMARY KEY, SYMBOL TEXT, SHARES REAL)", ME, 2))
+    sql = (
+        "SELECT FUND.ID, STOCK.PER FROM FUND JOIN STOCK ON FUND.SYMBOL = STOCK.SYMBOL WHERE STOCK.RISK BETWEEN ? AND ?"
+    )
+    assert "join" not in cast("bodies.Information", desk.ask(bodies.Explain(sql, (1, 2))).reply).values
+    desk.subscribe(sql, 20, 60)
+    desk.subscribe(sql, 20, 60)
+    desk.subscribe(sql, 30, 60)
+    reply = desk.ask(bodies.Explain(sql, (1, 2))).reply
+    known = cast("dict[str, object]", cast("bodies.Information", reply).values["join"])
+    assert (known["ranges"], known["wanted by"]) == (2, 3)
+
+
 RIGHTS = {"key": [{"name": "reader", "public": KEY, "subscribe": ["stock"]}]}
 
 

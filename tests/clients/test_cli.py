@@ -38,6 +38,7 @@ ROOT = Path(__file__).parent.parent.parent
         ("bench", "nodes"),
         ("bench", "covers"),
         ("bench", "live"),
+        ("calibrate",),
         ("warm",),
     ],
 )

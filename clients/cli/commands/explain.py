@@ -62,6 +62,8 @@ def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines.append(("channel", facts["channel"]))
     lines.append(("shared", _shared(facts)))
     lines += _traffic(facts)
+    if "join" in facts:
+        lines += _join(facts["join"], facts["tables"])
     return lines
 
 
@@ -86,6 +88,54 @@ def _becomes(facts: dict[str, Any]) -> str:
         f"the box {' x '.join(sides)}{partition}; a message is a row's place before and after an update, and concerns "
         "it if one of them is inside"
     )
+
+
+def _join(known: dict[str, Any], tables: list[str]) -> list[tuple[str, str]]:
+    """How the server finds the pairs that somebody wants, for rows that arrive on each side."""
+    ranges = f"{known['ranges']:,} different ones, asked for by {_many(known['wanted by'], 'subscription')}"
+    lines = [("ranges", f"{ranges}; a pair of rows that none of them wants is not made")]
+    for side, table in zip(("left", "right"), tables, strict=True):
+        if side in known:
+            lines += _side(known[side], table)
+    return lines
+
+
+def _side(known: dict[str, Any], table: str) -> list[tuple[str, str]]:
+    lines = []
+    if "groups" in known:
+        lines.append(
+            (
+                f"new {table}",
+                f"the ranges form {_many(known['groups'], 'group')} that share a place; {known['hot groups']:,} of "
+                f"them are hotspots (large enough to be looked up as one) and hold {known['hot share']:.0%} of the "
+                "ranges",
+            )
+        )
+    one_by_one = known.get("looked at one by one", 0)
+    if one_by_one:
+        rows = _many(one_by_one, "row")
+        lines.append((f"plans, {table}", f"for {rows} all ranges were looked at, one by one: there were few"))
+    lately = {plan: share for plan, share in known.get("chosen lately", {}).items() if share}
+    if not lately and not one_by_one:
+        lines.append((f"plans, {table}", "none was chosen yet: no row has arrived since the channel was opened"))
+    if not lately:
+        return lines
+    most = sorted(lately, key=lambda plan: -lately[plan])
+    shares = ", ".join(f"{plan} {lately[plan]:.0%} ({known['chosen'][plan]:,} in all)" for plan in most)
+    lines.append((f"plans, {table}", f"lately {shares}"))
+    if "joining rows" in known:
+        lines.append(
+            (
+                "estimates",
+                f"a row that arrives in {table} joins about {known['joining rows']:,.1f} rows, and about "
+                f"{known['ranges that hold x']:,.1f} ranges let it pass",
+            )
+        )
+    return lines
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _number(end: float) -> str:

@@ -25,6 +25,9 @@ from numba.core.dispatcher import Dispatcher
 
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.index.a2b import A2BTree
+from hullcast.broker.joins.costs import Facts
+from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.planner import Planner
 from hullcast.clients.cli.processes.child import environment
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
@@ -109,6 +112,7 @@ def run_everything() -> None:
         _take(one)
         for subscriptions in many:
             subscriptions.close()
+    run_planner()
     run_newest()
     run_routing()
 
@@ -120,6 +124,7 @@ def run_trees() -> None:
         engine.open_channel(sql, 1, 2)
     _touch(engine)
     A2BTree().range_best(np.zeros(1), np.zeros(1), np.ones(1), 1.0)
+    run_planner()
 
 
 def run_matching() -> None:
@@ -137,6 +142,17 @@ def run_matching() -> None:
         pass
     run_newest()
     run_routing()
+
+
+def run_planner() -> None:
+    """Plans of joins, chosen for a row; enough ranges that not all of their ends get a bucket."""
+    ends, zero = np.arange(400.0), np.zeros(1)
+    rectangles = np.column_stack((ends, ends + 9, ends, ends))
+    for band in (False, True):
+        planner = Planner(band=band)
+        for some in (rectangles, rectangles[:1]):
+            planner.add(some)
+            planner.choose(A2BTree().memory, Arrivals(zero, zero, zero), Facts(0, len(ends)))
 
 
 def run_newest() -> None:

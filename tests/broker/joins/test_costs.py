@@ -15,20 +15,20 @@ from hullcast.broker.joins.costs import (
     PLANS,
     Coefficients,
     Facts,
-    Measured,
+    PlanRun,
     fit,
     least_squares,
     per_row,
 )
 
-MANY = Facts(rows=100_000, ranges=100_000, groups=30, pieces=30_000, cold=10_000)
+MANY = Facts(rows=100_000, ranges=100_000, groups=30, pieces=30_000, cold=2_000)
 
 
 def test_a_cost_is_the_sum_of_its_terms() -> None:
     costs = DEFAULTS.costs(MANY, np.array([0.0, 7.0]), np.array([3.0, 100.0]))
     for plan, terms in enumerate(MODELS.values()):
         factors = np.array([term.factor(MANY) for term in terms])
-        numbers = per_row(np.array([0.0, 7.0]), np.array([3.0, 100.0]))[[term.per_row for term in terms]]
+        numbers = per_row(np.array([0.0, 7.0]), np.array([3.0, 100.0]), MANY.groups)[[term.per_row for term in terms]]
         assert np.allclose(costs[plan], (np.array(DEFAULTS.values[plan]) * factors) @ numbers)
 
 
@@ -52,7 +52,7 @@ def test_a_fit_finds_the_coefficients_that_made_the_runs(seed: int) -> None:
         facts = Facts(rows, ranges, groups, groups * int(rng.integers(1, 500)), int(ranges * rng.uniform()))
         k_j, k_s = float(10 ** rng.uniform(0, 4)), float(10 ** rng.uniform(0, 4))
         costs = true.costs(facts, np.array([k_j]), np.array([k_s]))[:, 0]
-        runs += [Measured(plan, facts, k_j, k_s, float(costs[plan])) for plan in range(len(PLANS))]
+        runs += [PlanRun(plan, facts, k_j, k_s, float(costs[plan])) for plan in range(len(PLANS))]
     found = fit(runs, {"cores": "2"}, DEFAULTS)
     assert all(
         np.allclose(one, other, rtol=1e-4) for one, other in zip(found.coefficients.values, true.values, strict=True)
@@ -62,7 +62,7 @@ def test_a_fit_finds_the_coefficients_that_made_the_runs(seed: int) -> None:
 
 
 def test_a_plan_that_was_not_measured_keeps_its_coefficients() -> None:
-    found = fit([Measured(0, MANY, 1, 1, 100.0)], {}, DEFAULTS)
+    found = fit([PlanRun(0, MANY, 1, 1, 100.0)], {}, DEFAULTS)
     assert found.coefficients.values[1:] == DEFAULTS.values[1:]
     assert found.coefficients.values[0] != DEFAULTS.values[0]
 
@@ -101,8 +101,8 @@ def test_a_file_that_is_not_right_is_refused_with_a_reason(change: dict[str, obj
 @pytest.mark.parametrize("bad", [-1, "3", None, True, float("nan"), float("inf")])
 def test_a_coefficient_is_a_number_of_nanoseconds(bad: object) -> None:
     content = json.loads(DEFAULTS.to_json())
-    content["plans"]["Hotspot"]["take in such a range"] = bad
-    with pytest.raises(ValueError, match=r"Hotspot, 'take in such a range': .* is not a number of nanoseconds"):
+    content["plans"]["Hotspot"]["sort such a range"] = bad
+    with pytest.raises(ValueError, match=r"Hotspot, 'sort such a range': .* is not a number of nanoseconds"):
         Coefficients.from_json(json.dumps(content))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,9 +14,9 @@ from hullcast.broker.joins.histogram import (
     Steps,
     by_groups,
     equal_width,
-    group_starts,
     optimal,
 )
+from hullcast.broker.joins.partition import canonical
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
 
@@ -119,16 +117,11 @@ def test_without_intervals_everything_is_estimated_as_nothing() -> None:
 
 
 @given(intervals)
-def test_pairing_sorted_ends_makes_no_more_groups_and_all_of_a_group_share_a_point(some: list[list[float]]) -> None:
+def test_pairing_sorted_ends_makes_no_more_groups_each_of_them_a_stretch(some: list[list[float]]) -> None:
     lows, highs = np.array(some).T
-    starts = group_starts(np.sort(lows), np.sort(highs))
-    for first, behind in pairwise(starts):
-        assert np.sort(lows)[behind - 1] <= np.sort(highs)[first]
-    groups, point = 0, -np.inf
-    for high, low in sorted(zip(highs, lows, strict=True)):  # the least number for the intervals as they are
-        if low > point or groups == 0:
-            groups, point = groups + 1, high
-    assert len(starts) - 1 <= groups
+    groups, meets = canonical(np.sort(lows), np.sort(highs))
+    assert (np.diff(groups) >= 0).all()
+    assert len(meets) <= len(canonical(lows.copy(), highs.copy())[1])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -7,7 +7,7 @@ import pytest
 
 from hullcast.broker.joins.costs import DEFAULTS, HOTSPOT, JOIN_FIRST_E, JOIN_FIRST_S, PLANS, SELECT_FIRST, Facts
 from hullcast.broker.joins.plan import Arrivals
-from hullcast.broker.joins.planner import Planner
+from hullcast.broker.joins.planner import CALL_NS, Planner
 from hullcast.network.wire.arrays import Floats
 from tests.support.standing import tree_of
 
@@ -111,7 +111,7 @@ def test_the_other_side_is_counted_again_when_enough_of_it_changed() -> None:
     arrivals = equality(np.array([1.0]), np.array([0.0]))
     for rows, changed, expected in ((3000, 0, 3000.0), (3200, 200, 3000.0), (6000, 3000, 6000.0)):
         tree = tree_of(np.ones(rows), np.arange(float(rows))).memory
-        facts = facts_of(10, changed=changed)
+        facts = facts_of(10, rows=rows, changed=changed)
         planner.choose(tree, arrivals, facts)
         assert planner.estimates(arrivals, facts)[0] == expected
 
@@ -131,6 +131,24 @@ def test_ranges_that_come_and_go_move_the_choice() -> None:
     planner.check()
 
 
+def test_where_no_plan_can_cost_much_more_a_single_row_gets_one_without_planning() -> None:
+    rng = np.random.default_rng(5)
+    tree = tree_of(np.arange(500.0), rng.uniform(0, 100, 500)).memory
+    planner = Planner(band=False)
+    planner.add(rectangles_of(np.arange(50.0), np.arange(50.0) + 1))
+    facts = Facts(500, 50, 5, 50, 0)
+    arrivals = equality(rng.integers(0, 500, 200).astype(np.float64), rng.uniform(0, 60, 200))
+    for i in range(200):
+        (plan,) = planner.choose(tree, arrivals.take(np.array([i])), facts)
+        costs = DEFAULTS.costs(facts, *planner.estimates(arrivals.take(np.array([i])), facts))[:, 0]
+        assert costs[plan] <= costs.min() + CALL_NS
+    told = planner.describe()
+    assert "joining rows" not in told  # nothing was estimated
+    assert sum(told["chosen"].values()) == 200  # type: ignore[attr-defined]  # a dict
+    planner.choose(tree, arrivals, facts)
+    assert planner.describe()["joining rows"] == pytest.approx(1, abs=0.5)
+
+
 def test_it_says_how_often_each_plan_was_chosen_and_what_was_expected() -> None:
     planner = Planner(band=False)
     tree = tree_of(np.zeros(3000), np.arange(3000.0)).memory
@@ -140,5 +158,5 @@ def test_it_says_how_often_each_plan_was_chosen_and_what_was_expected() -> None:
         planner.choose(tree, equality(np.zeros(9000), np.full(9000, 5.0)), facts_of(1))
     told = planner.describe()
     assert told["chosen"] == dict.fromkeys(PLANS, 0) | {"SelectFirst": 27_000}
-    assert told["chosen_lately"] == dict.fromkeys(PLANS, 0.0) | {"SelectFirst": 1.0}
-    assert (told["joining_rows"], told["ranges_holding_x"]) == (pytest.approx(3000), pytest.approx(1))
+    assert told["chosen lately"] == dict.fromkeys(PLANS, 0.0) | {"SelectFirst": 1.0}
+    assert (told["joining rows"], told["ranges that hold x"]) == (pytest.approx(3000), pytest.approx(1))

@@ -1,0 +1,238 @@
+"""`hullcast calibrate`: measure what the plans of standing joins cost on this machine, for the server to choose by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from time import thread_time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from hullcast.broker.joins.costs import (
+    DEFAULTS,
+    JOIN_FIRST_E,
+    JOIN_FIRST_S,
+    MODELS,
+    PLANS,
+    SELECT_FIRST,
+    Facts,
+    PlanRun,
+    fit,
+)
+from hullcast.broker.joins.histogram import IntervalHistogram
+from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
+from hullcast.broker.joins.plan import Arrivals, Plan
+from hullcast.broker.joins.select_first import SelectFirst
+from hullcast.broker.reformulate.keeper import TreeKeeper
+from hullcast.broker.server.calibration import store_coefficients, stored_coefficients, this_machine
+from hullcast.broker.tables.store import Updates
+from hullcast.clients.cli.commands.progress import bar
+from hullcast.network.wire.errors import BadDirectory
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from hullcast.broker.joins.costs import Coefficients, Fit
+    from hullcast.network.wire.arrays import Floats
+
+#: How long one measurement runs, at least, and how often it is made: the quickest counts.
+RUN_S, QUICK_RUN_S, ROUNDS = 0.004, 0.001, 3
+#: Joining rows of the rows that arrive; how many there are of each.
+JOINING, QUICK_JOINING = (1, 30, 1000), (1, 100)
+ARRIVALS = 64
+#: Where they lie, of SPACE: no range holds x, or a few, up to a seventh of them.
+WHERE = (-0.2, 0.0, 0.06, 0.12, 0.25)
+#: Where x and y lie.
+SPACE = 10_000.0
+#: Shown as examples: joining rows, and ranges that hold x.
+POINTS = ((1, 1000), (1000, 1), (1000, 1000), (1000, 20_000))
+
+
+class JoinLoad(NamedTuple):
+    """What the plans are run on."""
+
+    rows: int
+    ranges: int
+    groups: int  # clusters of y
+    scattered: float  # share of the ranges that is in none
+
+
+WORKLOADS = (
+    JoinLoad(5_000, 1_000, 10, 0.0),
+    JoinLoad(50_000, 10_000, 30, 0.1),
+    JoinLoad(20_000, 10_000, 200, 0.5),
+    JoinLoad(100_000, 50_000, 60, 0.02),
+    JoinLoad(100_000, 100_000, 30, 0.2),
+)
+QUICK = (JoinLoad(2_000, 500, 5, 0.0), JoinLoad(4_000, 2_000, 20, 0.2), JoinLoad(10_000, 5_000, 60, 0.05))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Measures what each plan for many standing joins costs on this machine, and fits the cost models by which a "
+        "server chooses a plan for every row that arrives. Takes less than a minute. Without it a server uses built-in "
+        "costs; joins are right either way, they may only be slower."
+    )
+    parser.epilog = (
+        "With --data the result is stored in joins.json in that data directory, also while a server is using the "
+        "directory; the server reads it at its next start. Run it again on a new machine, when little else is running."
+    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the server's data directory: store the result there")
+    parser.add_argument("--quick", action="store_true", help="a few seconds on small workloads; less exact")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Measure, fit, show, store."""
+    directory: Path | None = arguments.data
+    if directory is not None and not directory.is_dir():
+        raise BadDirectory(str(directory), "there is no such folder; start the server once, or create it")
+    before = DEFAULTS if directory is None else stored_coefficients(directory)
+    workloads = QUICK if arguments.quick else WORKLOADS
+    with bar(console, len(workloads)) as tick:
+        runs = list(measured(workloads, quick=arguments.quick, tick=tick))
+    found = fit(runs, this_machine(), before)
+    stored = None if directory is None else store_coefficients(directory, found.coefficients)
+    if arguments.json:
+        console.file.write(json.dumps(_facts(found, before, runs, stored)) + "\n")
+    else:
+        _show(found, before, runs, stored, console)
+    return 0
+
+
+#: How to make each plan.
+PLANS_MEASURED: dict[int, Callable[[], Plan]] = {
+    JOIN_FIRST_E: JoinFirst,
+    JOIN_FIRST_S: JoinFirstEach,
+    SELECT_FIRST: SelectFirst,
+}
+
+
+def _known(plan: Plan, workload: JoinLoad) -> Facts:
+    return Facts(rows=workload.rows, ranges=workload.ranges)
+
+
+# --- measuring -----------------------------------------------------------------------------------------------------
+
+
+def measured(workloads: tuple[JoinLoad, ...], *, quick: bool, tick: Callable[[str], None]) -> Iterator[PlanRun]:
+    """Runs of all plans on all workloads."""
+    for number, workload in enumerate(workloads):
+        tick(f"{workload.rows:,} rows, {workload.ranges:,} ranges in {workload.groups} groups")
+        rng = np.random.default_rng(number)
+        joining = QUICK_JOINING if quick else JOINING
+        tree = _tree(workload.rows, joining, rng)
+        rectangles = _rectangles(workload, rng)
+        ranges = IntervalHistogram()
+        ranges.add(rectangles[:, 0], rectangles[:, 1])
+        for plan, make in PLANS_MEASURED.items():
+            one = make()
+            one.add(np.arange(len(rectangles)), rectangles)
+            facts = _known(one, workload)
+            for kind, k_j in enumerate(joining):
+                values = np.resize(_values(workload.rows, kind, k_j), ARRIVALS)
+                for x in WHERE:
+                    xs = (x + np.linspace(-0.01, 0.01, ARRIVALS)) * SPACE
+                    arrivals = Arrivals(values, np.zeros(ARRIVALS), xs)
+                    spent = _time(one, tree, arrivals, QUICK_RUN_S if quick else RUN_S)
+                    yield PlanRun(plan, facts, float(k_j), float(ranges.exact(xs).mean()), spent)
+
+
+def _tree(rows: int, joining: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """An index where a quarter of the rows at most, and 64 values, are those that have so many rows each."""
+    values = np.concatenate([np.repeat(_values(rows, kind, many), many) for kind, many in enumerate(joining)])
+    values = np.concatenate((values, -1.0 - np.arange(rows - len(values))))  # every other row has one of its own
+    there = np.ones(rows, np.bool_)
+    cells = np.array([values, rng.uniform(0, SPACE, rows)])
+    keeper = TreeKeeper(1, None, (0,))
+    keeper.update(Updates(np.arange(rows), ~there, there, np.full_like(cells, np.nan), cells))
+    return keeper.tree.memory
+
+
+def _values(rows: int, kind: int, many: int) -> Floats:
+    """Join values that have so many rows each."""
+    return np.arange(max(1.0, min(ARRIVALS, rows // (4 * many)))) + 1000 * kind
+
+
+def _rectangles(workload: JoinLoad, rng: np.random.Generator) -> Floats:
+    """x-intervals around the middle; y-intervals around the points of groups, or in a fifth of y that has no group."""
+    n = workload.ranges
+    x, x_half = rng.normal(SPACE / 2, SPACE / 8, n), np.abs(rng.normal(SPACE / 10, SPACE / 20, n))
+    apart = 0.8 * SPACE / workload.groups
+    below, above = rng.uniform(0, apart / 4, (2, n))
+    y = (rng.integers(workload.groups, size=n) + 0.5) * apart
+    cold = np.arange(n) < workload.scattered * n
+    y[cold] = rng.uniform(0.8 * SPACE, SPACE, cold.sum())
+    below[cold], above[cold] = rng.uniform(0, 0.001 * SPACE, (2, int(cold.sum())))
+    return np.stack((x - x_half, x + x_half, y - below, y + above), axis=1)
+
+
+def _time(plan: Plan, tree: Floats, arrivals: Arrivals, least_s: float) -> float:
+    """Nanoseconds of this thread's time a row, of the quickest of some rounds; rows that cost much are fewer."""
+    some, best = 1, np.inf
+    for _ in range(ROUNDS + 2):
+        batch = arrivals.take(np.arange(some))
+        start = thread_time()
+        repeats = 0
+        while thread_time() - start < least_s:
+            plan.spans(tree, batch)
+            repeats += 1
+        best = min(best, (thread_time() - start) / (repeats * some))
+        some = min(len(arrivals.xs), max(1, int(least_s / best)))
+    return 1e9 * best
+
+
+# --- showing -------------------------------------------------------------------------------------------------------
+
+
+def _facts(found: Fit, before: Coefficients, runs: list[PlanRun], stored: Path | None) -> dict[str, object]:
+    return {
+        **json.loads(found.coefficients.to_json()),
+        "off": {plan: None if np.isnan(off) else off for plan, off in zip(PLANS, found.off, strict=True)},
+        "measured": len(runs),
+        "before": json.loads(before.to_json())["plans"],
+        "stored": None if stored is None else str(stored),
+    }
+
+
+def _show(found: Fit, before: Coefficients, runs: list[PlanRun], stored: Path | None, console: Console) -> None:
+    table = Table(box=box.SIMPLE_HEAD, title=f"nanoseconds, fitted to {len(runs)} runs", title_justify="left")
+    for name in ("plan", "per", "before", "now", "predictions off by"):
+        table.add_column(name, justify="left" if name in ("plan", "per") else "right")
+    for plan, (name, terms) in enumerate(MODELS.items()):
+        off = "not measured" if np.isnan(found.off[plan]) else f"{found.off[plan]:.0%}"
+        for at, term in enumerate(terms):
+            old, new = before.values[plan][at], found.coefficients.values[plan][at]
+            table.add_row("" if at else name, term.name, f"{old:.2f}", f"{new:.2f}", "" if at else off)
+    console.print(table)
+    facts = Facts(rows=100_000, ranges=100_000, groups=30, pieces=30_000, cold=5_000)
+    k_j, k_s = np.array(POINTS, np.float64).T
+    costs = before.costs(facts, k_j, k_s), found.coefficients.costs(facts, k_j, k_s)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="microseconds a row, before > now; 100,000 rows, 100,000 ranges, 30 hot groups",
+        title_justify="left",
+    )
+    table.add_column("joining rows, ranges that hold x")
+    for name in (*PLANS, "cheapest"):
+        table.add_column(name, justify="left" if name == "cheapest" else "right")
+    for at, (joining, holding) in enumerate(POINTS):
+        cells = [
+            f"{old / 1e3:,.1f} > {new / 1e3:,.1f}" for old, new in zip(costs[0][:, at], costs[1][:, at], strict=True)
+        ]
+        was, now = (PLANS[int(np.argmin(some[:, at]))] for some in costs)
+        table.add_row(f"{joining:,}, {holding:,}", *cells, now if was == now else f"{was} > {now}")
+    console.print(table)
+    if stored is None:
+        text = "not stored: with --data DIR it is, for a server with that data directory"
+    else:
+        text = f"stored in {stored}; the server reads it at its next start (one that runs now goes on as before)"
+    console.print(text, markup=False, soft_wrap=True)
