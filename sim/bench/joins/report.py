@@ -142,7 +142,7 @@ def join_steps(settings: JoinSettings, only: Collection[str] = ()) -> int:
         "bands": 3 * settings.rounds,
         "upkeep": 2,
         "histogram": 2,
-        "planning": len(settings.mixed),
+        "planning": 1 + len(settings.mixed),
         "live": LIVE_STEPS,
     }
     return sum(counts[name] for name in (only or JOIN_SECTIONS))

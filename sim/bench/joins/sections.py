@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter
-from hullcast.broker.joins.costs import DEFAULTS, PLANS, Coefficients, Facts
+from hullcast.broker.joins.costs import DEFAULTS, PLANS, Coefficients, Facts, fit
 from hullcast.broker.joins.histogram import Counts, Density, Steps, by_groups, equal_width, optimal
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.naive import Naive
@@ -24,6 +24,9 @@ from hullcast.broker.joins.plan import Arrivals, Plan
 from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
+from hullcast.broker.server.calibration import this_machine
+from hullcast.clients.cli.commands.calibrate import QUICK as QUICK_WORKLOADS
+from hullcast.clients.cli.commands.calibrate import WORKLOADS, measured
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.joins.cells import (
     MOST,
@@ -514,8 +517,12 @@ def planning(settings: JoinSettings, tick: Tick) -> tuple[MixedLine, ...]:
     """Figures 4.13 to 4.16: as many rows as queries, 70 % of the queries in 200 clusters, rows of R uniform.
 
     A row may meet nobody or thousands, and pass the selections of nobody or of some per cent: no plan is best for all.
+    What plans cost here is measured first, as by `hullcast calibrate`.
     """
-    coefficients = DEFAULTS
+    workloads = QUICK_WORKLOADS if len(settings.mixed) == 1 else WORKLOADS
+    runs = list(measured(workloads, quick=workloads is QUICK_WORKLOADS, tick=lambda what: None))
+    coefficients = fit(runs, this_machine(), DEFAULTS).coefficients
+    tick("costs of plans on this machine")
     lines = []
     for size in settings.mixed:
         lines.append(_mixed(settings, size, coefficients))

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from hullcast.broker.engine.engine import Engine
 from hullcast.broker.joins.naive import Naive
 from hullcast.broker.joins.plan import Arrivals, Spans
+from hullcast.broker.reformulate import channels
 from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.engine import write_json
@@ -21,7 +23,7 @@ from hullcast.sim.bench.joins.live import LiveJoinSettings, live
 from hullcast.sim.bench.joins.report import JOIN_SECTIONS, JoinReport, join_steps, run_joins, show_joins
 from hullcast.sim.bench.joins.sections import FULL_JOINS, QUICK_JOINS, JoinSettings
 from hullcast.sim.bench.timing import MeasurementFailed
-from hullcast.sim.traces.merchants import QUANTITIES, TABLES, Merchants, answers
+from hullcast.sim.traces.merchants import CREATES, JOIN, QUANTITIES, TABLES, Merchants, answers
 from hullcast.sim.traces.table41 import Table41
 
 if TYPE_CHECKING:
@@ -161,6 +163,22 @@ def test_merchants_answers_are_those_of_a_nested_loop() -> None:
     parts = [load.ranges(part, 3) for part in range(3)]
     assert np.array_equal(np.concatenate([part[0] for part in parts]), ranges[0])
     assert 0 <= tables["SUPPLY"]["QUANTITY"].min() <= tables["SUPPLY"]["QUANTITY"].max() <= QUANTITIES
+
+
+@pytest.mark.parametrize(("probe", "messages"), [(False, 1), (True, 10)])
+def test_a_server_can_be_made_to_describe_every_pair(
+    probe: bool, messages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "PROBE", probe)
+    engine = Engine()
+    for create in CREATES:
+        engine.execute(create)
+    engine.upsert("DEMAND", {"ID": np.arange(10), "PRODUCT": np.zeros(10, np.int64), "QUANTITY": np.arange(10.0)})
+    merchant = engine.subscribe(JOIN, 5, 5, 7, 7)
+    engine.upsert("SUPPLY", {"ID": 1, "PRODUCT": 0, "QUANTITY": 5.0})
+    assert [tuple(row) for row in merchant.answer] == [(1, 7)]
+    (statistics,) = engine.statistics().values()
+    assert statistics.messages == messages
 
 
 @pytest.mark.slow
