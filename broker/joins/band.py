@@ -502,10 +502,38 @@ def _reaching_down(ranges: Floats, number: float, below: float) -> int:
 
 
 @part
-def _missed(ranges: Floats, number: float, below: float, above: float) -> int:
-    """How many ranges of a group reach neither row: they begin above the one, and end below the other."""
+def _seek_from(ranges: Floats, number: float, x: float, near: int) -> tuple[int, int]:
+    """As `seek`, where the place is likely to be in the leaf `near` (-1: no idea) or the one behind it."""
+    leaf = near
+    for _ in range(2):
+        if leaf < 0:
+            break
+        low, high = 0, int(ranges[leaf + COUNT]) - 1
+        first, last = ranges[leaf + GROUP], ranges[leaf + GROUP + high]
+        if first > number or (first == number and ranges[leaf + X] >= x):
+            break
+        if last > number or (last == number and ranges[leaf + X + high] >= x):
+            while low < high:
+                middle = (low + high) >> 1
+                other = ranges[leaf + GROUP + middle]
+                if other < number or (other == number and ranges[leaf + X + middle] < x):
+                    low = middle + 1
+                else:
+                    high = middle
+            return leaf, low
+        leaf = int(ranges[leaf + NEXT])
+    return seek(ranges, number, x, -np.inf)
+
+
+@part
+def _missed(ranges: Floats, number: float, below: float, above: float, near: int) -> tuple[int, int]:
+    """How many ranges of a group reach neither row: they begin above the one, and end below the other.
+
+    And the leaf where they begin: the next group's are likely to be near it.
+    """
     start = -np.inf if np.isnan(below) else np.nextafter(below, np.inf)
-    leaf, i = seek(ranges, number, start, -np.inf)
+    leaf, i = _seek_from(ranges, number, start, near)
+    near = leaf
     missed = 0
     while leaf >= 0:
         size = int(ranges[leaf + COUNT])
@@ -518,11 +546,11 @@ def _missed(ranges: Floats, number: float, below: float, above: float) -> int:
                 i = size
         while i < size:
             if ranges[leaf + GROUP + i] != number:
-                return missed
+                return missed, near
             missed += not ranges[leaf + Y + i] >= above
             i += 1
         leaf, i = int(ranges[leaf + NEXT]), 0
-    return missed
+    return missed, near
 
 
 @kernel
@@ -543,7 +571,7 @@ def by_group(
         group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
         if not has_partners(group, offset, x):
             continue
-        near, place, below, above = -1, 0, np.nan, -np.inf
+        near, place, below, above, there = -1, 0, np.nan, -np.inf, -1
         for k in range(len(partition)):
             number, point, size = partition[k, 0], partition[k, 1], partition[k, 2]
             if not np.isnan(above):  # points ascend: behind one that is above all rows, all are
@@ -556,7 +584,10 @@ def by_group(
                 if np.isnan(above):
                     counts[arrival] += _reaching_down(ranges, number, below)
                 else:
-                    counts[arrival] += int(size) - (0 if above == point else _missed(ranges, number, below, above))
+                    missed = 0
+                    if above != point:
+                        missed, there = _missed(ranges, number, below, above, there)
+                    counts[arrival] += int(size) - missed
                 continue
             leaf, i = seek(ranges, number, -np.inf, -np.inf)
             while leaf >= 0:
