@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class LiveJoinSettings:
     clients: int = 4
     gateways: int = 2
     batch: int = 100
-    in_flight: int = 4
+    in_flight: int = 2
     warm: int = 10  # batches before anything is counted
     batches: int = 400
     probe_batches: int = 20  # all pairs are described then: fewer will do
@@ -154,11 +155,11 @@ async def _measure(
     )
     await publisher.ask("publish", first=0, count=settings.warm, in_flight=settings.in_flight)
     traffic, before = await _traffic(settings, control, clients), _cpu(cluster, clients)
-    told = sum(reply["taken"] for reply in await ask_all(clients, "sync"))
+    start = await ask_all(clients, "sync")
     said = await publisher.ask("publish", first=settings.warm, count=batches, in_flight=settings.in_flight)
     replies = await ask_all(clients, "sync")
     after = _cpu(cluster, clients)
-    if any(reply["resumes"] for reply in replies):
+    if [reply["resumes"] for reply in replies] != [reply["resumes"] for reply in start]:
         raise WorkerFailed("a client lost its link while it was measured, and had to subscribe again")
     n = said["updates"]
     sent = (await _traffic(settings, control, clients)) - traffic
@@ -176,7 +177,7 @@ async def _measure(
         messages,
         server_bytes,
         client_bytes,
-        (sum(reply["taken"] for reply in replies) - told) / n,
+        sum(after["taken"] - before["taken"] for before, after in zip(start, replies, strict=True)) / n,
         pairs,
         checked,
         by_sql,
@@ -225,9 +226,9 @@ async def _check(
             await client.ask("answers", path=str(path))
             ranges = settings.load.ranges(part, len(clients))
             with np.load(path) as held:
-                ends = np.cumsum(held["counts"]).tolist()
+                ends = [0, *np.cumsum(held["counts"]).tolist()]
                 pairs = [tuple(pair) for pair in held["pairs"].tolist()]
-            mine = [pairs[end - count : end] for end, count in zip(ends, held_counts(ends), strict=True)]
+            mine = [pairs[start:end] for start, end in pairwise(ends)]
             right = answers(tables, ranges)
             bad = {i for i, (ours, theirs) in enumerate(zip(mine, right, strict=True)) if ours != theirs}
             for i in np.linspace(0, len(mine) - 1, settings.checked_by_sql // len(clients)).astype(int).tolist():
@@ -236,11 +237,6 @@ async def _check(
                 by_sql += 1
             total, checked, wrong = total + len(pairs), checked + len(mine), wrong + len(bad)
     return total, checked, by_sql, wrong
-
-
-def held_counts(ends: list[int]) -> list[int]:
-    """Counts from where each ends."""
-    return [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def _sqlite(tables: dict[str, dict[str, Any]]) -> sqlite3.Connection:
