@@ -20,6 +20,10 @@ from hullcast.sim.bench.hop.measure import FULL_HOP, QUICK_HOP, run_hop
 from hullcast.sim.bench.hop.measure import STEPS as HOP_STEPS
 from hullcast.sim.bench.hop.report import draw_hop, show_hop
 from hullcast.sim.bench.idle import run_idle, show_idle
+from hullcast.sim.bench.joins.figures import draw_joins
+from hullcast.sim.bench.joins.live import FULL_LIVE_JOINS, QUICK_LIVE_JOINS
+from hullcast.sim.bench.joins.report import JOIN_SECTIONS, join_steps, run_joins, show_joins
+from hullcast.sim.bench.joins.sections import FULL_JOINS, QUICK_JOINS
 from hullcast.sim.bench.live.cluster import FULL_LIVE, QUICK_LIVE
 from hullcast.sim.bench.live.measure import STEPS as LIVE_STEPS
 from hullcast.sim.bench.live.measure import run_live
@@ -48,7 +52,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
-    which = parser.add_subparsers(metavar="engine|nodes|covers|live|peers|hop|idle|spark", dest="bench", required=True)
+    which = parser.add_subparsers(
+        metavar="engine|joins|nodes|covers|live|peers|hop|idle|spark", dest="bench", required=True
+    )
     engine = which.add_parser(
         "engine",
         help="messages, time, throughput and memory of the engine",
@@ -68,6 +74,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only",
         action="append",
         choices=list(SECTIONS),
+        default=[],
+        metavar="SECTION",
+        help="one section; may be repeated",
+    )
+    joins = which.add_parser(
+        "joins",
+        help="many standing joins: plans, stabbing groups, hotspots, and a cluster",
+        description=f"Reproduces Figures 4.7 to 4.16 of {XIE}: select-joins and band joins by several plans, upkeep, "
+        "histograms, and a plan per row; then 100,000 joins over a cluster, beside a server that describes every pair. "
+        "Claims and goals are judged at the end; the exit code is 0 either way.",
+        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in JOIN_SECTIONS.items()) + ".",
+    )
+    joins.add_argument("--quick", action="store_true", help="fewer sizes and rounds: about a minute")
+    joins.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
+    )
+    joins.add_argument(
+        "--only",
+        action="append",
+        choices=list(JOIN_SECTIONS),
         default=[],
         metavar="SECTION",
         help="one section; may be repeated",
@@ -151,7 +180,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     spark.add_argument("--quick", action="store_true", help="fewer rows: about half a minute")
     for one in (covers, live, idle, spark):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    for one in (engine, nodes, covers, live, peers):
+    for one in (engine, joins, nodes, covers, live, peers):
         one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
@@ -159,6 +188,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the benchmark that is asked for."""
     benches = {
         "engine": _engine,
+        "joins": _joins,
         "nodes": _nodes,
         "covers": _covers,
         "live": _live,
@@ -179,6 +209,18 @@ def _engine(arguments: argparse.Namespace, console: Console) -> int:
         report = measure(settings, arguments.only, tick)
     show(report, console)
     return _written(report, arguments.json, console, lambda folder: draw(report, folder))
+
+
+def _joins(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        pyplot()  # better said before measuring than after
+    warm_with_bar(console)
+    settings, cluster = (QUICK_JOINS, QUICK_LIVE_JOINS) if arguments.quick else (FULL_JOINS, FULL_LIVE_JOINS)
+    settings, cluster = replace(settings, seed=arguments.seed), replace(cluster, seed=arguments.seed)
+    with bar(console, join_steps(settings, arguments.only)) as tick:
+        report = run_joins(settings, cluster, arguments.only, tick)
+    show_joins(report, console)
+    return _written(report, arguments.json, console, lambda folder: draw_joins(report, folder))
 
 
 def _written(

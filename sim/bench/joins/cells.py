@@ -1,0 +1,208 @@
+"""Measuring plans in turns: what one arrival costs each of them, and whether all say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import thread_time
+from typing import Protocol
+
+import numpy as np
+
+from hullcast.broker.index.a2b import A2BTree
+from hullcast.broker.index.nodes import FREE_NODES, HEIGHT, insert
+from hullcast.broker.joins.plan import Arrivals, Plan, walk
+from hullcast.network.compiled import kernel
+from hullcast.network.wire.arrays import Floats, Ints
+from hullcast.sim.bench.timing import MeasurementFailed
+from hullcast.sim.traces.table41 import RowsOfR, RowsOfS
+
+Tick = Callable[[str], None]
+
+#: Arrivals of one round, at least and at most; how many all plans must agree on.
+FEWEST, MOST, CHECKED = 8, 2_000, 24
+
+
+class WayOfBands(Protocol):
+    """A way of finding affected bands, as far as it is measured here."""
+
+    def add(self, ids: Ints, rectangles: Floats) -> None:
+        """Ranges come."""
+
+    def remove(self, ids: Ints) -> None:
+        """Ranges go."""
+
+    def count_affected(self, tree: Floats, arrivals: Arrivals) -> Ints:
+        """How many ranges get a row, for each arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCell:
+    """One plan at one place of one chart."""
+
+    curve: str
+    x: float
+    run: Callable[[int], object]  # process the first so many arrivals
+
+
+@dataclass(frozen=True, slots=True)
+class CostCurve:
+    """What an arrival costs one plan, over the parameter of a chart."""
+
+    name: str
+    xs: tuple[float, ...]
+    us: tuple[float, ...]  # microseconds of processor time an arrival, median of the rounds
+    rounds: tuple[tuple[float, ...], ...]  # the same, round by round
+
+    def at(self, x: float) -> float:
+        """Microseconds there."""
+        return self.us[self.xs.index(x)]
+
+    def times(self, x: float, other: CostCurve) -> float:
+        """How many times what this one costs another costs there: median of the ratios round by round."""
+        mine, theirs = self.rounds[self.xs.index(x)], other.rounds[other.xs.index(x)]
+        return median(b / a for a, b in zip(mine, theirs, strict=True))
+
+    def growth(self, first: float, last: float) -> float:
+        """How many times as much an arrival costs at the second place."""
+        before, after = (self.rounds[self.xs.index(x)] for x in (first, last))
+        return median(b / a for a, b in zip(before, after, strict=True))
+
+    @property
+    def spread(self) -> float:
+        """The dearest place by the cheapest."""
+        return max(self.us) / min(self.us)
+
+    def slope(self, least: float = 0.0) -> float:
+        """The exponent of x in the cost, from `least` on: 1 is linear, 0 indifferent."""
+        from_there = sum(x < least for x in self.xs)
+        start = min(from_there, len(self.xs) - 2)  # a line needs two points
+        xs, us = np.log((self.xs[start:], self.us[start:]))
+        return float(np.polyfit(xs, us, 1)[0])
+
+
+def measure(cells: Sequence[PlanCell], rounds: int, budget_s: float, tick: Tick = lambda what: None) -> list[CostCurve]:
+    """All cells in turns, so that a busy moment of the machine falls on all alike. Processor time of this thread, so
+    that what other processes do counts little. Each round of a cell takes about `budget_s`, or FEWEST arrivals."""
+    counts = []
+    for cell in cells:
+        cell.run(1)  # compiles, and brings what it needs into the caches
+        took = _timed(cell.run, FEWEST) / FEWEST
+        counts.append(int(np.clip(budget_s / max(took, 1e-9), FEWEST, MOST)))
+    found: dict[tuple[str, float], list[float]] = {(cell.curve, cell.x): [] for cell in cells}
+    for turn in range(rounds):
+        tick(f"round {turn + 1} of {rounds}")
+        for cell, count in zip(cells, counts, strict=True):
+            found[cell.curve, cell.x].append(1e6 * _timed(cell.run, count) / count)
+    curves = []
+    for name in dict.fromkeys(cell.curve for cell in cells):
+        xs = sorted(x for curve, x in found if curve == name)
+        runs = [tuple(found[name, x]) for x in xs]
+        curves.append(CostCurve(name, tuple(xs), tuple(map(median, runs)), tuple(runs)))
+    return curves
+
+
+def _timed(run: Callable[[int], object], count: int) -> float:
+    started = thread_time()
+    run(count)
+    return thread_time() - started
+
+
+def finding(plan: Plan, tree: Floats, arrivals: Arrivals) -> Callable[[int], object]:
+    """What is measured of a select-join: finding the stretches of S that somebody wants. Walking them is output."""
+    return lambda count: plan.spans(tree, first(arrivals, count))
+
+
+def counting(plan: WayOfBands, tree: Floats, arrivals: Arrivals) -> Callable[[int], object]:
+    """What is measured of a band join: finding the ranges that get a row, counted and not listed."""
+    return lambda count: plan.count_affected(tree, first(arrivals, count))
+
+
+def first(arrivals: Arrivals, count: int) -> Arrivals:
+    """The first so many."""
+    return Arrivals(*(column[:count] for column in arrivals))
+
+
+def check_same_rows(plans: Sequence[Plan], tree: Floats, xs: Floats, arrivals: Arrivals, rectangles: Floats) -> None:
+    """MeasurementFailed unless all plans lead to the rows that brute force finds, for the first few arrivals. `xs` are
+    the tree's, by slot."""
+    some = first(arrivals, CHECKED)
+    wanted = rows_wanted(tree, xs, some, rectangles)
+    for plan in plans:
+        spans = plan.spans(tree, some)
+        of, slots, *_ = walk(tree, some.groups, some.offsets, *spans, 1 << 40)
+        found = np.unique(np.column_stack((of, slots)), axis=0)
+        sure = bool(spans.sure.all())
+        right = np.array_equal(found, wanted) if sure else len(found) >= len(wanted)
+        if not right:
+            raise MeasurementFailed(f"{plan.name} leads to {len(found):,} rows, brute force to {len(wanted):,}")
+
+
+def check_same_counts(plans: Mapping[str, WayOfBands], tree: Floats, arrivals: Arrivals) -> None:
+    """MeasurementFailed unless all find as many bands, for the first few arrivals."""
+    counts = {name: plan.count_affected(tree, first(arrivals, CHECKED)) for name, plan in plans.items()}
+    if any(not np.array_equal(count, next(iter(counts.values()))) for count in counts.values()):
+        raise MeasurementFailed(
+            f"affected bands differ: { {name: int(count.sum()) for name, count in counts.items()} }"
+        )
+
+
+def rows_wanted(tree: Floats, xs: Floats, arrivals: Arrivals, rectangles: Floats) -> Ints:
+    """(arrival, slot) of each row that some rectangle wants, in order; by brute force over rectangles."""
+    everything = (np.full(1, -np.inf), np.full(1, np.inf), np.ones(1, np.bool_))
+    found = [np.empty((0, 2), np.int64)]
+    for i in range(len(arrivals.xs)):
+        _, slots, *_ = walk(tree, arrivals.groups, arrivals.offsets, np.full(1, i), *everything, 1 << 40)
+        y = xs[slots] - arrivals.offsets[i]
+        x = arrivals.xs[i]
+        low, high = rectangles[(rectangles[:, 0] <= x) & (x <= rectangles[:, 1])][:, 2:].T
+        begun = np.searchsorted(np.sort(low), y, "right")
+        ended = np.searchsorted(np.sort(high), y, "left")
+        mine = np.sort(slots[begun > ended])
+        found.append(np.column_stack((np.full(len(mine), i), mine)))
+    return np.concatenate(found)
+
+
+# --- the other side's index ----------------------------------------------------------------------------------------
+
+
+def select_tree(rows: RowsOfS) -> Floats:
+    """S(B, C): rows by B, and then by C."""
+    return _tree(rows.b, rows.c)
+
+
+def band_tree(rows: RowsOfS) -> Floats:
+    """S(B)."""
+    return _tree(np.zeros(len(rows.b)), rows.b)
+
+
+def select_arrivals(rows: RowsOfR) -> Arrivals:
+    """Rows of R that meet those of one B."""
+    return Arrivals(rows.b, np.zeros(len(rows.b)), rows.a)
+
+
+def band_arrivals(rows: RowsOfR) -> Arrivals:
+    """Rows of R whose B is what differences are taken from."""
+    return Arrivals(np.zeros(len(rows.b)), rows.b, np.zeros(len(rows.b)))
+
+
+def _tree(groups: Floats, xs: Floats) -> Floats:
+    tree = A2BTree()
+    tree.expect(len(xs))
+    tree.reserve(len(xs))
+    done = load_rows(tree.memory, tree.leaf_of, groups, xs, 0)
+    while done < len(xs):
+        tree.grow()
+        done = load_rows(tree.memory, tree.leaf_of, groups, xs, done)
+    return tree.memory
+
+
+@kernel
+def load_rows(m: Floats, leaf_of: Ints, groups: Floats, xs: Floats, start: int) -> int:
+    """Insert rows from `start` on while there is room; up to where that was."""
+    for slot in range(start, len(xs)):
+        if m[FREE_NODES] < m[HEIGHT] + 2:
+            return slot
+        insert(m, leaf_of, slot, groups[slot], xs[slot], 0.0)
+    return len(xs)

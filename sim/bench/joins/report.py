@@ -1,0 +1,521 @@
+"""`hullcast bench joins`: all its sections as one report, the claims of Xie (2007) beside ours, and the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from math import exp, log
+from textwrap import fill
+from typing import Any
+
+from rich.console import Console
+
+from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter
+from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
+from hullcast.broker.joins.naive import Naive
+from hullcast.broker.joins.select_first import SelectFirst
+from hullcast.broker.joins.ssi import Hotspot
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim import XIE
+from hullcast.sim.bench.engine import machine
+from hullcast.sim.bench.joins.cells import Tick
+from hullcast.sim.bench.joins.live import LIVE_STEPS, LiveJoinSection, LiveJoinSettings, live
+from hullcast.sim.bench.joins.sections import (
+    DYNAMIC,
+    HINDSIGHT,
+    SSI,
+    BandSection,
+    Chart,
+    HistogramErrors,
+    HotspotSection,
+    JoinSettings,
+    MixedLine,
+    UpkeepSection,
+    bands,
+    histograms,
+    hotspots,
+    planning,
+    selects,
+    upkeep,
+)
+from hullcast.sim.bench.timing import process_of
+from hullcast.sim.output.goals import Goal, goals_table, share_under
+from hullcast.sim.output.text import factor, number, plain_table, short
+
+#: Goals.
+SSI_LOSS = 0.2
+OVER_JOIN_FIRST, OVER_MERGE, OVER_OUTER = 20.0, 10.0, 50.0
+CHANGES_S = 20_000.0
+UPKEEP = 1.2
+WORSE_THAN_BEST, OVER_HOTSPOT = 1.05, 1.25
+HISTOGRAM_ERROR, EQUAL_ERROR = 0.15, 0.7
+LIVE_CPU = 20.0
+#: How well a straight line must describe the times for "falls linearly": fixed before anything was measured.
+LINEAR = 0.95
+#: A cost that varies by less than this over a chart is indifferent; an exponent this far from 1 is not linear.
+INDIFFERENT, OFF_LINEAR = 1.5, 0.25
+
+#: The sections, in order, and what each one shows.
+JOIN_SECTIONS = {
+    "selects": "Figures 4.7 and 4.8: select-joins by queries, groups, selectivity and joining rows",
+    "hotspots": "Figure 4.9: time by the share of queries in hot groups",
+    "bands": "Figure 4.10: band joins by queries and groups",
+    "upkeep": "Figure 4.11: a subscription that comes or goes",
+    "histogram": "Figure 4.12: error of interval histograms",
+    "planning": "Figures 4.13 to 4.16: a plan per row on a mixed workload",
+    "live": "100,000 joins over a cluster of processes, beside a server that describes every pair",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JoinClaim:
+    """What Xie (2007) says, and what we see."""
+
+    figure: str
+    claim: str
+    thesis: str
+    ours: str
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReport:
+    """Everything that was measured. A section is None when it was not asked for."""
+
+    machine: dict[str, Any]
+    settings: JoinSettings
+    selects: tuple[Chart, ...] | None
+    hotspots: HotspotSection | None
+    bands: BandSection | None
+    upkeep: UpkeepSection | None
+    histogram: tuple[HistogramErrors, ...] | None
+    planning: tuple[MixedLine, ...] | None
+    live: LiveJoinSection | None
+    claims: tuple[JoinClaim, ...]
+    goals: tuple[Goal, ...]
+
+
+def run_joins(
+    settings: JoinSettings,
+    live_settings: LiveJoinSettings,
+    only: Collection[str] = (),
+    tick: Tick = lambda what: None,
+) -> JoinReport:
+    """Measure the sections asked for, all if none is named."""
+    unknown = set(only) - set(JOIN_SECTIONS)
+    if unknown:
+        raise UsageError(f"no section {min(unknown)!r}; sections: {', '.join(JOIN_SECTIONS)}")
+    wanted = set(only) or set(JOIN_SECTIONS)
+    if "live" in wanted:
+        process_of()  # or CPU time cannot be measured; better said before measuring than after
+    here = machine()
+    by_charts = selects(settings, tick) if "selects" in wanted else None
+    hot = hotspots(settings, tick) if "hotspots" in wanted else None
+    by_bands = bands(settings, tick) if "bands" in wanted else None
+    changes = upkeep(settings, tick) if "upkeep" in wanted else None
+    errors = histograms(settings, tick) if "histogram" in wanted else None
+    mixed = planning(settings, tick) if "planning" in wanted else None
+    cluster = live(live_settings, tick) if "live" in wanted else None
+    claims: list[JoinClaim] = []
+    goals: list[Goal] = []
+    for found in (
+        by_charts and _of_selects(by_charts),
+        hot and _of_hotspots(hot),
+        by_bands and _of_bands(by_bands),
+        changes and _of_upkeep(changes),
+        errors and _of_histograms(errors),
+        mixed and _of_planning(mixed),
+        cluster and _of_live(cluster),
+    ):
+        if found:
+            claims += found[0]
+            goals += found[1]
+    figures = (by_charts, hot, by_bands, changes, errors, mixed, cluster)
+    return JoinReport(here, settings, *figures, tuple(claims), tuple(goals))
+
+
+def join_steps(settings: JoinSettings, only: Collection[str] = ()) -> int:
+    """How many times `run_joins` will tick."""
+    counts = {
+        "selects": 4 * settings.rounds,
+        "hotspots": len(settings.hot_shares),
+        "bands": 3 * settings.rounds,
+        "upkeep": 2,
+        "histogram": 2,
+        "planning": 1 + len(settings.mixed),
+        "live": LIVE_STEPS,
+    }
+    return sum(counts[name] for name in (only or JOIN_SECTIONS))
+
+
+# --- claims and goals ----------------------------------------------------------------------------------------------
+
+_Judged = tuple[list[JoinClaim], list[Goal]]
+
+
+def _of_selects(charts: tuple[Chart, ...]) -> _Judged:
+    by_queries, by_groups, by_share, by_joining = charts
+    ssi, select, naive = (by_queries.curve(name) for name in (SSI, SelectFirst.name, Naive.name))
+    joins = [by_queries.curve(name) for name in (JoinFirst.name, JoinFirstEach.name)]
+    first, last = (100.0 if 100.0 in ssi.xs else ssi.xs[0]), ssi.xs[-1]
+    loss = 1 - 1 / ssi.growth(first, last)
+    ahead = min(ssi.times(last, other) for other in joins)
+    span = f"{short(first)} to {short(last)} queries"
+    rate = 1e6 / ssi.at(last)
+    slopes = [curve.slope(1_000.0) for curve in (select, naive)]
+    ends = (by_queries.taus[ssi.xs.index(first)], by_queries.taus[-1])
+    crossing = _crossing(by_groups)
+    spreads = [by_groups.curve(name).spread for name in (SelectFirst.name, Naive.name)]
+    share_ssi, share_select = by_share.curve(SSI), by_share.curve(SelectFirst.name)
+    slope = share_select.slope(0.01)
+    join_slope = by_joining.curve(JoinFirst.name).slope()
+    immune = {name: by_joining.curve(name).spread for name in (SSI, SelectFirst.name, Naive.name)}
+    near = crossing is not None and 125 <= crossing <= 500
+    claims = [
+        JoinClaim(
+            "4.7(i)", f"SSI, loss from {span}", "< 20 %", f"{loss:.0%} (groups: {ends[0]}, {ends[1]})", loss < 0.2
+        ),
+        JoinClaim("4.7(i)", f"JoinFirst at {short(last)}, of SSI's rate", "< 5 %", f"{1 / ahead:.2%}", ahead > 20),
+        JoinClaim(
+            "4.7(i)",
+            "SelectFirst and NAIVE fall linearly",
+            "exponent 1",
+            _exponents(slopes),
+            all(map(_is_linear, slopes)),
+        ),
+        JoinClaim(
+            "4.7(ii)",
+            "SelectFirst passes SSI",
+            "near 250 groups",
+            "never" if crossing is None else f"at {crossing:,.0f} groups",
+            near,
+        ),
+        JoinClaim(
+            "4.7(ii)",
+            "SelectFirst and NAIVE do not care for groups",
+            "flat",
+            ", ".join(f"x{value:.2f}" for value in spreads),
+            max(spreads) < INDIFFERENT,
+        ),
+        JoinClaim(
+            "4.8(iii)",
+            "SSI does not care for the selectivity",
+            "flat",
+            _never_dearer(share_ssi.us),
+            _no_rise(share_ssi.us),
+        ),
+        JoinClaim("4.8(iii)", "SelectFirst falls linearly", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
+        JoinClaim(
+            "4.8(iv)",
+            "joining rows: all but JoinFirst immune",
+            "flat",
+            ", ".join(f"{name} x{value:.2f}" for name, value in immune.items()),
+            max(immune.values()) < INDIFFERENT,
+        ),
+        JoinClaim("4.8(iv)", "JoinFirst falls linearly", "exponent 1", f"{join_slope:.2f}", _is_linear(join_slope)),
+    ]
+    goals = [
+        Goal(f"SJ-SSI, loss from {span}", f"<= {SSI_LOSS:.0%}", f"{loss:.0%}", (1 - loss) / (1 - SSI_LOSS)),
+        Goal(
+            f"SJ-SSI / SJ-JoinFirst at {short(last)}",
+            f">= {OVER_JOIN_FIRST:.0f}x",
+            factor(ahead),
+            ahead / OVER_JOIN_FIRST,
+        ),
+        Goal(
+            f"{short(last)} select-joins, {ends[1]} groups",
+            f">= {short(CHANGES_S)} changes/s",
+            short(rate),
+            rate / CHANGES_S,
+        ),
+    ]
+    return claims, goals
+
+
+def _exponents(slopes: list[float]) -> str:
+    return ", ".join(f"{slope:.2f}" for slope in slopes)
+
+
+def _is_linear(slope: float) -> bool:
+    return abs(slope - 1) <= OFF_LINEAR
+
+
+def _no_rise(us: tuple[float, ...]) -> bool:
+    return max(us) < INDIFFERENT * us[0]
+
+
+def _never_dearer(us: tuple[float, ...]) -> str:
+    return f"x{us[-1] / us[0]:.2f} from first to last"
+
+
+def _crossing(chart: Chart) -> float | None:
+    """Where SelectFirst gets cheaper than SSI, between two places by proportion on log axes."""
+    ssi, select = chart.curve(SSI), chart.curve(SelectFirst.name)
+    gaps = [log(a / b) for a, b in zip(ssi.us, select.us, strict=True)]
+    for i in range(1, len(gaps)):
+        if gaps[i - 1] <= 0 < gaps[i]:
+            part = -gaps[i - 1] / (gaps[i] - gaps[i - 1])
+            return exp(log(ssi.xs[i - 1]) + part * (log(ssi.xs[i]) - log(ssi.xs[i - 1])))
+    return None
+
+
+def _of_hotspots(section: HotspotSection) -> _Judged:
+    falls = section.slope_us < 0
+    told = f"R2 {section.r_squared:.3f}, {section.slope_us / 10:+.1f} us per 10 %" if falls else "does not fall"
+    linear = falls and section.r_squared >= LINEAR
+    spread = section.chart.curve(SelectFirst.name).spread
+    claims = [
+        JoinClaim("4.9", "Hotspot's time falls linearly with the hot share", "straight", told, linear),
+        JoinClaim("4.9", "SelectFirst does not care", "flat", f"x{spread:.2f}", spread < INDIFFERENT),
+    ]
+    share = section.r_squared / LINEAR if falls else 0.0
+    return claims, [
+        Goal("time falls linearly with the hot share", f"falls, R2 >= {LINEAR}", told.partition(",")[0], share)
+    ]
+
+
+def _of_bands(section: BandSection) -> _Judged:
+    names = (BandMerge.name, BandDataOuter.name, BandQueryOuter.name)
+    ssi = section.by_queries.curve(BandGroups.name)
+    ahead = {name: [ssi.times(x, section.by_queries.curve(name)) for x in ssi.xs] for name in names}
+    least = min(min(values) for values in ahead.values())
+    growth, span = ssi.growth(ssi.xs[0], ssi.xs[-1]), f"{short(ssi.xs[0])} to {short(ssi.xs[-1])} queries"
+    groups = section.by_groups
+    by_groups = groups.curve(BandGroups.name)
+    most = by_groups.xs[-1]
+    others = {name: by_groups.times(most, groups.curve(name)) for name in names[:-1]}
+    flat = max(groups.curve(name).spread for name in names[:-1])
+    slope = by_groups.slope()
+    sixty = section.sixty.curve(BandGroups.name)
+    at = sixty.xs[0]
+    where = f"at {short(at)} in {section.sixty.taus[0]} groups"
+    ratios = {name: sixty.times(at, section.sixty.curve(name)) for name in names}
+    aims = (OVER_MERGE, OVER_OUTER, OVER_OUTER)
+    claims = [
+        JoinClaim(
+            "4.10(i)", "BJ-SSI ahead of all others", "orders of magnitude", f"{factor(least)} or more", least >= 10
+        ),
+        JoinClaim(
+            "4.10(i)",
+            f"BJ-SSI's rate, {span} ({section.by_queries.taus[0]} to {section.by_queries.taus[-1]} groups)",
+            "down to 1/3",
+            f"down to 1/{growth:.1f}",
+            growth < 4.5,
+        ),
+        JoinClaim(
+            "4.10(ii)",
+            f"BJ-SSI ahead even at {most:,.0f} groups",
+            "ahead",
+            ", ".join(f"{factor(value)} {name}" for name, value in others.items()),
+            min(others.values()) > 1,
+        ),
+        JoinClaim("4.10(ii)", "BJ-MJ and BJ-DOuter do not care for groups", "flat", f"x{flat:.2f}", flat < INDIFFERENT),
+        JoinClaim("4.10(ii)", "BJ-SSI falls linearly with groups", "exponent 1", f"{slope:.2f}", _is_linear(slope)),
+    ]
+    goals = [
+        Goal(f"BJ-SSI / {name} {where}", f">= {aim:.0f}x", factor(ratios[name]), ratios[name] / aim)
+        for name, aim in zip(names, aims, strict=True)
+    ]
+    return claims, goals
+
+
+def _of_upkeep(section: UpkeepSection) -> _Judged:
+    line = next(line for line in section.lines if line.name == BandGroups.name)
+    told = f"{line.batch_ratio:.2f}x ({section.batch:,} to a call), {line.single_ratio:.2f}x (one to a call)"
+    worst = max(line.batch_ratio, line.single_ratio)
+    claims = [JoinClaim("4.11", "BJ-SSI's upkeep, by BJ-MJ's", "1.2x", told, worst <= 1.25)]
+    goals = [
+        Goal(f"upkeep, BJ-SSI / BJ-MJ, {how}", f"<= {UPKEEP}x", f"{ratio:.2f}x", UPKEEP / ratio)
+        for how, ratio in ((f"{section.batch:,} to a call", line.batch_ratio), ("one to a call", line.single_ratio))
+    ]
+    return claims, goals
+
+
+def _of_histograms(cases: tuple[HistogramErrors, ...]) -> _Judged:
+    claims = []
+    for case in cases:
+        fewest = case.buckets[0]
+        told = f"{case.ours[0]:.1%}; equal width {case.equal[0]:.1%} (tau {case.tau})"
+        holds = case.ours[0] < HISTOGRAM_ERROR and case.equal[0] > EQUAL_ERROR
+        name = case.intervals.partition(":")[0]
+        claims.append(
+            JoinClaim(
+                "4.12", f"error with {fewest} buckets, intervals {name}", "14.9 %; equal width > 70 %", told, holds
+            )
+        )
+        better = all(ours <= equal for ours, equal in zip(case.ours, case.equal, strict=True))
+        claims.append(
+            JoinClaim("4.12", f"better than equal width everywhere, {name}", "yes", "yes" if better else "no", better)
+        )
+    steep = cases[-1]
+    error, equal = steep.ours[0], steep.equal[0]
+    aim = f"error, {steep.buckets[0]} buckets, where equal width has {equal:.0%}"
+    share = share_under(error, HISTOGRAM_ERROR) * min(1.0, equal / EQUAL_ERROR)
+    return claims, [Goal(aim, f"< {HISTOGRAM_ERROR:.0%} where > {EQUAL_ERROR:.0%}", f"{error:.1%}", share)]
+
+
+def _of_planning(lines: tuple[MixedLine, ...]) -> _Judged:
+    claims = []
+    for line in lines:
+        single = min(us for name, us in line.us.items() if name not in (Hotspot.name, DYNAMIC, HINDSIGHT))
+        times = single / line.us[Hotspot.name]
+        where = short(line.queries)
+        claims += [
+            JoinClaim("4.13", f"{where}: Hotspot over other single plans", "> 3x", factor(times), times > 3),
+            JoinClaim(
+                "4.13",
+                f"{where}: a plan per row over always Hotspot",
+                "more, in places > 1.5x",
+                factor(line.over_hotspot),
+                line.over_hotspot > 1,
+            ),
+            JoinClaim("4.15", f"{where}: the fastest plan was chosen", "30 %", f"{line.right:.0%}", line.right >= 0.3),
+        ]
+    slowest, least = min(line.over_best for line in lines), min(line.over_hotspot for line in lines)
+    goals = [
+        Goal(
+            "a plan per row / best single plan",
+            f">= {1 / WORSE_THAN_BEST:.2f}x",
+            factor(slowest),
+            slowest * WORSE_THAN_BEST,
+        ),
+        Goal("a plan per row / always Hotspot", f">= {OVER_HOTSPOT}x", factor(least), least / OVER_HOTSPOT),
+    ]
+    return claims, goals
+
+
+def _of_live(section: LiveJoinSection) -> _Judged:
+    ours, probe = section.ranges, section.probe
+    less = probe.server_us / max(ours.server_us, 1e-9)
+    count = section.settings.merchants
+    right = all(line.checked == count and not line.wrong for line in (ours, probe))
+    told = f"all {short(count)}, twice" if right else f"{ours.wrong:,} and {probe.wrong:,} wrong"
+    goals = [
+        Goal(
+            "live: server CPU a change, every pair / wanted ones", f">= {LIVE_CPU:.0f}x", factor(less), less / LIVE_CPU
+        ),
+        Goal("live: every answer right", "all", told, float(right)),
+    ]
+    return [], goals
+
+
+# --- in the terminal -----------------------------------------------------------------------------------------------
+
+
+def show_joins(report: JoinReport, console: Console) -> None:
+    """Print everything that was measured."""
+    here = report.machine
+    console.print(
+        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]}; Python {here['python']}, numba "
+        f"{here['numba']}. Xie 2007 is {XIE}, chapter 4. Microseconds of processor time an arriving row, medians of "
+        f"{report.settings.rounds} interleaved rounds. Of select-joins, finding the stretches of S that somebody wants "
+        "is measured; of band joins, finding the queries that get a row, counted and not listed. Results are not "
+        "written, as there.",
+        style="dim",
+    )
+    charts = [*(report.selects or ())]
+    charts += [report.hotspots.chart] if report.hotspots else []
+    charts += [report.bands.by_queries, report.bands.by_groups, report.bands.sixty] if report.bands else []
+    for chart in charts:
+        _show_chart(chart, console)
+    shows: tuple[tuple[object, Callable[[JoinReport, Console], None]], ...] = (
+        (report.upkeep, _show_upkeep),
+        (report.histogram, _show_histogram),
+        (report.planning, _show_planning),
+        (report.live, _show_live),
+    )
+    for section, show in shows:
+        if section is not None:
+            console.print()
+            show(report, console)
+    if report.claims:
+        table = plain_table("claims of Xie 2007", "claim", "figure", "Xie 2007", "ours", "")
+        for column in table.columns[:4]:
+            column.no_wrap = False
+        for claim in report.claims:
+            verdict = "[green]AS THERE[/]" if claim.holds else "[red]NOT SO[/]"
+            table.add_row(claim.claim, claim.figure, claim.thesis, claim.ours, verdict)
+        console.print()
+        console.print(table)
+    if report.goals:
+        console.print()
+        console.print(goals_table(report.goals))
+
+
+def _show_chart(chart: Chart, console: Console) -> None:
+    table = plain_table(
+        f"Figure {chart.key}: us an arrival; {chart.title}",
+        fill(chart.x_label, 18),
+        "tau",
+        *(curve.name for curve in chart.curves),
+    )
+    for i, x in enumerate(chart.curves[0].xs):
+        place = f"{x:.0%}" if x <= 1 and x * 100 >= 1 else (f"{x:.1%}" if x < 1 else f"{x:,.0f}")
+        table.add_row(place, f"{chart.taus[i]:,}", *(number(curve.us[i]) for curve in chart.curves))
+    console.print()
+    console.print(table)
+
+
+def _show_upkeep(report: JoinReport, console: Console) -> None:
+    assert report.upkeep is not None, "measured"
+    title = f"Figure 4.11: us a subscription that comes or goes, of {report.upkeep.queries:,}"
+    many = f"{report.upkeep.batch:,} to\na call"
+    table = plain_table(title, "\n", many, "by\nBJ-MJ's", "one to\na call", "by\nBJ-MJ's")
+    for line in report.upkeep.lines:
+        cells = (number(line.batch_us), f"{line.batch_ratio:.2f}x", number(line.single_us), f"{line.single_ratio:.2f}x")
+        table.add_row(line.name, *cells)
+    console.print(table)
+
+
+def _show_histogram(report: JoinReport, console: Console) -> None:
+    for case in report.histogram or ():
+        table = plain_table(
+            f"Figure 4.12: mean relative error; {case.intervals}; tau {case.tau}",
+            *("buckets", "ours", "equal width", "optimal, of sampled places"),
+        )
+        for buckets, *errors in zip(case.buckets, case.ours, case.equal, case.optimal, strict=True):
+            table.add_row(str(buckets), *(f"{error:.1%}" for error in errors))
+        console.print(table)
+        console.print(f"Built in {case.build_ms:.0f} ms; the optimal one in {case.optimal_ms:.0f} ms.", style="dim")
+
+
+def _show_planning(report: JoinReport, console: Console) -> None:
+    for line in report.planning or ():
+        title = (
+            f"Figures 4.13 to 4.16: mixed workload, {line.queries:,} queries and rows, {line.hot_groups:,} hot groups"
+        )
+        table = plain_table(title, "plan", "us an arrival", "rows/s", "chosen for", "fastest for")
+        for name, us in line.us.items():
+            shares = (f"{some[name]:.0%}" if name in some else "" for some in (line.shares, line.best_shares))
+            table.add_row(name, number(us), short(1e6 / us), *shares)
+        console.print(table)
+        console.print(f"Chosen and fastest are the same for {line.right:.0%} of the arrivals.", style="dim")
+
+
+def _show_live(report: JoinReport, console: Console) -> None:
+    assert report.live is not None, "measured"
+    section = report.live
+    settings, ours, probe = section.settings, section.ranges, section.probe
+    title = f"live: {settings.merchants:,} joins in {settings.clients} client processes; per change"
+    table = plain_table(title, "", "wanted pairs", "every pair", "every/wanted")
+    rows: tuple[tuple[str, float, float], ...] = (
+        ("changes/s, as fast as acknowledged", ours.changes_s, probe.changes_s),
+        ("server CPU us", ours.server_us, probe.server_us),
+        ("nodes' CPU us", ours.nodes_us, probe.nodes_us),
+        ("clients' CPU us", ours.clients_us, probe.clients_us),
+        ("messages that left the server", ours.server_messages, probe.server_messages),
+        ("bytes that left the server", ours.server_bytes, probe.server_bytes),
+        ("bytes to clients", ours.client_bytes, probe.client_bytes),
+        ("new answers taken", ours.told, probe.told),
+        ("installing all, s", ours.install_s, probe.install_s),
+    )
+    for name, a, b in rows:
+        table.add_row(name, number(a), number(b), factor(b / a) if a else "")
+    console.print(table)
+    console.print(
+        f"{settings.rows:,} rows a table, a row meets {settings.meeting:,} of the other; {ours.changes:,} and "
+        f"{probe.changes:,} changes in batches of {settings.batch}. Answers compared afterwards, each time: "
+        f"{ours.checked:,} with NumPy, {ours.checked_by_sql} of them with SQLite too; wrong: {ours.wrong} and "
+        f"{probe.wrong}. Pairs in all answers: {ours.pairs:,}.",
+        style="dim",
+    )
