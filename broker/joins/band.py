@@ -45,7 +45,7 @@ from hullcast.broker.joins.plan import (
     Y_HIGH,
     Y_LOW,
     Arrivals,
-    Rectangles,
+    RectangleTable,
     first_at,
     has_partners,
     is_met,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 NOBODY = -1
 
 
-class _Ranges(Rectangles):
+class _Ranges(RectangleTable):
     """Rectangles by id, and whether one of them limits x at all: bands usually do not."""
 
     def __init__(self) -> None:

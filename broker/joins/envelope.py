@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hullcast.broker.joins.plan import X_HIGH, X_LOW, Y_HIGH, Y_LOW, Rectangles
+from hullcast.broker.joins.plan import X_HIGH, X_LOW, Y_HIGH, Y_LOW, RectangleTable
 from hullcast.network.compiled import kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
 
@@ -45,7 +45,7 @@ class Envelopes:
     O(p + k log k), removing one O(p) at worst, computing anew O(n log n).
     """
 
-    def __init__(self, rectangles: Rectangles) -> None:
+    def __init__(self, rectangles: RectangleTable) -> None:
         self._rectangles = rectangles  # by id; whoever adds ids here has put them there
         self.starts: Floats = np.empty(64)
         self.values: Floats = np.empty((64, 4))

@@ -17,7 +17,7 @@ from hullcast.broker.joins.plan import (
     Y_HIGH,
     Y_LOW,
     Arrivals,
-    Rectangles,
+    RectangleTable,
     Spans,
     first_at,
     has_partners,
@@ -181,8 +181,8 @@ class JoinFirstEach:
 
     name: ClassVar[str] = "JoinFirst-S"
 
-    def __init__(self, rectangles: Rectangles | None = None) -> None:
-        self._rectangles = Rectangles() if rectangles is None else rectangles
+    def __init__(self, rectangles: RectangleTable | None = None) -> None:
+        self._rectangles = RectangleTable() if rectangles is None else rectangles
 
     def add(self, ids: Ints, rectangles: Floats) -> None:
         """Take in rectangles."""

@@ -15,7 +15,7 @@ from hullcast.broker.joins.plan import (
     Y_HIGH,
     Y_LOW,
     Arrivals,
-    Rectangles,
+    RectangleTable,
     Spans,
     has_partners,
     is_met,
@@ -39,7 +39,7 @@ class Naive:
     name: ClassVar[str] = "NAIVE"
 
     def __init__(self) -> None:
-        self._rectangles = Rectangles()
+        self._rectangles = RectangleTable()
 
     def add(self, ids: Ints, rectangles: Floats) -> None:
         """Take in rectangles."""

@@ -54,7 +54,7 @@ class Spans(NamedTuple):
     sure: Booleans  # every row in it is wanted; otherwise some may not be
 
 
-class Plan(Protocol):
+class JoinPlan(Protocol):
     """One way to find wanted partners. Ids are the caller's: small, close together, each present once.
 
     A rectangle is x_low <= x_high, y_low <= y_high, and no NaN.
@@ -84,7 +84,7 @@ class Plan(Protocol):
         """AssertionError if an invariant is broken."""
 
 
-class Rectangles:
+class RectangleTable:
     """Rectangles by id, in one array; where there is none, one that holds nothing."""
 
     def __init__(self) -> None:

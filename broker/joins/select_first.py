@@ -13,7 +13,7 @@ from hullcast.broker.joins.plan import (
     Y_HIGH,
     Y_LOW,
     Arrivals,
-    Rectangles,
+    RectangleTable,
     Spans,
     has_partners,
     is_met,
@@ -38,8 +38,8 @@ class SelectFirst:
 
     name: ClassVar[str] = "SelectFirst"
 
-    def __init__(self, rectangles: Rectangles | None = None) -> None:
-        self.rectangles = Rectangles() if rectangles is None else rectangles
+    def __init__(self, rectangles: RectangleTable | None = None) -> None:
+        self.rectangles = RectangleTable() if rectangles is None else rectangles
         self.index = PointIndex(2)
 
     def add(self, ids: Ints, rectangles: Floats) -> None:

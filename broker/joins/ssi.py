@@ -31,7 +31,7 @@ from hullcast.broker.joins.plan import (
     Y_HIGH,
     Y_LOW,
     Arrivals,
-    Rectangles,
+    RectangleTable,
     Spans,
     first_at,
     has_partners,
@@ -66,8 +66,10 @@ class Hotspot:
 
     name: ClassVar[str] = "Hotspot"
 
-    def __init__(self, alpha: float = ALPHA, epsilon: float = EPSILON, rectangles: Rectangles | None = None) -> None:
-        self.rectangles = Rectangles() if rectangles is None else rectangles
+    def __init__(
+        self, alpha: float = ALPHA, epsilon: float = EPSILON, rectangles: RectangleTable | None = None
+    ) -> None:
+        self.rectangles = RectangleTable() if rectangles is None else rectangles
         self._tracker = HotspotTracker(alpha, epsilon)
         self.envelopes = Envelopes(self.rectangles)
         self._scattered = PointIndex(2)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.joins.plan import Arrivals
-from hullcast.broker.joins.standing import Layout, StandingJoins
+from hullcast.broker.joins.standing import JoinLayout, StandingJoins
 from hullcast.broker.reformulate.boxes import Places
 from hullcast.broker.reformulate.channel import Opening
 from hullcast.broker.reformulate.first import JoinSide, pairs_in_boxes
@@ -87,7 +87,7 @@ class JoinChannel(RowsChannel):
         kinds = {table.columns[column].type for table, column in zip(self.tables, self._columns, strict=True)}
         self._whole = ColumnType.REAL not in kinds
         sides = [ref.side for ref in shape.ranges]
-        layout = Layout.of(sides, band=self.band, partitioned=self.spec.partitioned)
+        layout = JoinLayout.of(sides, band=self.band, partitioned=self.spec.partitioned)
         self.standing = StandingJoins(layout, opening.coefficients)
         self._described = 0  # the last update that messages were made of
         self._everything = 0  # how many want all pairs

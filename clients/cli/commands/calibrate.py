@@ -26,7 +26,7 @@ from hullcast.broker.joins.costs import (
 )
 from hullcast.broker.joins.histogram import IntervalHistogram
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
-from hullcast.broker.joins.plan import Arrivals, Plan
+from hullcast.broker.joins.plan import Arrivals, JoinPlan
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.reformulate.keeper import TreeKeeper
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 #: How to make each plan.
-PLANS_MEASURED: dict[int, Callable[[], Plan]] = {
+PLANS_MEASURED: dict[int, Callable[[], JoinPlan]] = {
     JOIN_FIRST_E: JoinFirst,
     JOIN_FIRST_S: JoinFirstEach,
     SELECT_FIRST: SelectFirst,
@@ -120,7 +120,7 @@ PLANS_MEASURED: dict[int, Callable[[], Plan]] = {
 }
 
 
-def _known(plan: Plan, workload: JoinLoad) -> Facts:
+def _known(plan: JoinPlan, workload: JoinLoad) -> Facts:
     facts = Facts(rows=workload.rows, ranges=workload.ranges)
     if isinstance(plan, Hotspot):
         return facts._replace(groups=plan.hot_groups, pieces=plan.pieces, cold=plan.cold)
@@ -185,7 +185,7 @@ def _rectangles(workload: JoinLoad, rng: np.random.Generator) -> Floats:
     return np.stack((x - half, x + half, y - below, y + above), axis=1)
 
 
-def _time(plan: Plan, tree: Floats, arrivals: Arrivals, least_s: float) -> float:
+def _time(plan: JoinPlan, tree: Floats, arrivals: Arrivals, least_s: float) -> float:
     """Nanoseconds of this thread's time a row, of the quickest of some rounds; rows that cost much are fewer."""
     some, best = 1, np.inf
     for _ in range(ROUNDS + 2):

@@ -31,7 +31,7 @@ from hullcast.broker.joins.plan import Arrivals
 from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
-from hullcast.broker.joins.standing import FEW, Layout, StandingJoins
+from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
 from hullcast.clients.cli.processes.child import environment
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
@@ -154,7 +154,7 @@ def run_standing_joins() -> None:
     """Partners of a row by few ranges, then by each plan for many, while ranges come and go."""
     ends, zero, tree = np.arange(2.0 * FEW), np.zeros(1), A2BTree().memory
     points = np.column_stack((ends, ends + 9, ends, ends + 9))
-    joins, row = StandingJoins(Layout.of((0, 1), band=False, partitioned=False)), Arrivals(zero, zero, zero)
+    joins, row = StandingJoins(JoinLayout.of((0, 1), band=False, partitioned=False)), Arrivals(zero, zero, zero)
     joins.wanted_since(points)
     for some in (points[:1], points[1:]):
         joins.add(some, 0)

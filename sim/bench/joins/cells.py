@@ -12,7 +12,7 @@ import numpy as np
 
 from hullcast.broker.index.a2b import A2BTree
 from hullcast.broker.index.nodes import FREE_NODES, HEIGHT, insert
-from hullcast.broker.joins.plan import Arrivals, Plan, walk
+from hullcast.broker.joins.plan import Arrivals, JoinPlan, walk
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.sim.bench.timing import MeasurementFailed
@@ -109,7 +109,7 @@ def _timed(run: Callable[[int], object], count: int) -> float:
     return thread_time() - started
 
 
-def finding(plan: Plan, tree: Floats, arrivals: Arrivals) -> Callable[[int], object]:
+def finding(plan: JoinPlan, tree: Floats, arrivals: Arrivals) -> Callable[[int], object]:
     """What is measured of a select-join: finding the stretches of S that somebody wants. Walking them is output."""
     return lambda count: plan.spans(tree, first(arrivals, count))
 
@@ -124,7 +124,9 @@ def first(arrivals: Arrivals, count: int) -> Arrivals:
     return Arrivals(*(column[:count] for column in arrivals))
 
 
-def check_same_rows(plans: Sequence[Plan], tree: Floats, xs: Floats, arrivals: Arrivals, rectangles: Floats) -> None:
+def check_same_rows(
+    plans: Sequence[JoinPlan], tree: Floats, xs: Floats, arrivals: Arrivals, rectangles: Floats
+) -> None:
     """MeasurementFailed unless all plans lead to the rows that brute force finds, for the first few arrivals. `xs` are
     the tree's, by slot."""
     some = first(arrivals, CHECKED)

@@ -20,7 +20,7 @@ from hullcast.broker.joins.costs import DEFAULTS, PLANS, Coefficients, Facts, fi
 from hullcast.broker.joins.histogram import Counts, Density, Steps, by_groups, equal_width, optimal
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.naive import Naive
-from hullcast.broker.joins.plan import Arrivals, Plan
+from hullcast.broker.joins.plan import Arrivals, JoinPlan
 from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
@@ -131,20 +131,20 @@ def _ids(rectangles: Floats) -> Ints:
     return np.arange(len(rectangles))
 
 
-def _filled(kinds: Iterable[Callable[[], Plan]], rectangles: Floats) -> list[Plan]:
+def _filled(kinds: Iterable[Callable[[], JoinPlan]], rectangles: Floats) -> list[JoinPlan]:
     plans = [kind() for kind in kinds]
     for plan in plans:
         plan.add(_ids(rectangles), rectangles)
     return plans
 
 
-def ssi() -> Plan:
+def ssi() -> JoinPlan:
     """SJ-SSI: every group is hot."""
     return Hotspot(alpha=0.0)
 
 
 SSI = "SSI"
-SELECTS: dict[str, Callable[[], Plan]] = {
+SELECTS: dict[str, Callable[[], JoinPlan]] = {
     SSI: ssi,
     SelectFirst.name: SelectFirst,
     JoinFirst.name: JoinFirst,
@@ -581,7 +581,7 @@ def _shares(numbers: Ints) -> dict[str, float]:
     return dict(zip(PLANS, (np.bincount(numbers, minlength=len(PLANS)) / len(numbers)).tolist(), strict=True))
 
 
-def _fastest(plans: dict[str, Plan], tree: Floats, arrivals: Arrivals) -> Ints:
+def _fastest(plans: dict[str, JoinPlan], tree: Floats, arrivals: Arrivals) -> Ints:
     """The plan that is fastest for each arrival by itself, by the best of three attempts."""
     least = np.full((len(plans), len(arrivals.xs)), np.inf)
     for _ in range(3):

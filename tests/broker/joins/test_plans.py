@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hullcast.broker.joins import envelope
 from hullcast.broker.joins.envelope import LOOK_COST, TEST_COST
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.naive import Naive
-from hullcast.broker.joins.plan import Arrivals, Plan, Spans, walk
+from hullcast.broker.joins.plan import Arrivals, JoinPlan, Spans, walk
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.network.wire.arrays import Booleans, Floats
 from tests.support.standing import Pairs, affected_pairs, joining, tree_of, wanted_pairs
 
-PLANS: dict[str, Callable[[], Plan]] = {
+PLANS: dict[str, Callable[[], JoinPlan]] = {
     "naive": Naive,
     "join first, each row": JoinFirst,
     "join first, each range": JoinFirstEach,
@@ -143,7 +144,7 @@ def grid_rectangles(rng: np.random.Generator, n: int) -> Floats:
     return ends.reshape(n, 4)
 
 
-def follow_changes(plan: Plan, changes: int, seed: int) -> int:
+def follow_changes(plan: JoinPlan, changes: int, seed: int) -> int:
     """Random batches of ranges come and go; after each, partners of some arrivals are compared with NAIVE's.
 
     Gives how many pairs were unsure.
@@ -179,7 +180,7 @@ def follow_changes(plan: Plan, changes: int, seed: int) -> int:
 
 
 @pytest.mark.parametrize("make", PLANS.values(), ids=PLANS.keys())
-def test_plans_agree_with_naive_over_100_000_changes(make: Callable[[], Plan]) -> None:
+def test_plans_agree_with_naive_over_100_000_changes(make: Callable[[], JoinPlan]) -> None:
     plan = make()
     unsure = follow_changes(plan, 100_000, 1)
     assert unsure == 0 or isinstance(plan, Hotspot)
@@ -221,3 +222,14 @@ def test_ranges_that_end_where_others_do_may_leave_and_all_stays_sure() -> None:
         assert plan.spans(tree, arrivals).sure.all()
     assert plan.envelopes.recomputed == 0
     plan.envelopes.check()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1])
+def test_envelopes_that_are_never_computed_again_miss_nothing_and_say_where_they_are_unsure(
+    alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(envelope, "LOOK_COST", 0)
+    monkeypatch.setattr(envelope, "TEST_COST", 0)
+    plan = Hotspot(alpha, 1.0)
+    assert follow_changes(plan, 20_000, 3) > 0
+    assert plan.envelopes.recomputed == 0

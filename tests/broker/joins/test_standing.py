@@ -13,7 +13,7 @@ from hullcast.broker.joins import standing
 from hullcast.broker.joins.costs import DEFAULTS, MODELS, PLANS, Coefficients
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.broker.joins.ranges import NEVER
-from hullcast.broker.joins.standing import Layout, StandingJoins
+from hullcast.broker.joins.standing import JoinLayout, StandingJoins
 from hullcast.network.matching.duality import around_points
 from hullcast.network.wire.arrays import Booleans, Floats
 from tests.support.standing import tree_of
@@ -42,7 +42,7 @@ class StandingMachine(RuleBasedStateMachine):
     )
     def open(self, sides: list[int], band: bool, partitioned: bool, favourite: str | None) -> None:
         self.sides, self.band, self.partitioned = sides, band, partitioned
-        layout = Layout.of(sides, band=band, partitioned=partitioned)
+        layout = JoinLayout.of(sides, band=band, partitioned=partitioned)
         self.joins = StandingJoins(layout, DEFAULTS if favourite is None else only(favourite))
         self.counts: dict[Point, int] = {}
         self.since: dict[Point, int] = {}
