@@ -266,11 +266,12 @@ class JoinChannel(RowsChannel):
             some = np.flatnonzero((starts < end - 1) & (stops > begin))
             held = np.ascontiguousarray(versions[:, some])
             old_some, new_some = old[:, begin:end], new[:, begin:end]
+            scratch = {(keeper.x, keeper.groups): TreeKeeper(keeper.x, None, keeper.groups) for keeper in self.keepers}
+            for one in scratch.values():
+                one.take(held)
             for role in (0, 1):
-                keeper = self.keepers[1 - role]
-                scratch = TreeKeeper(keeper.x, None, keeper.groups)
-                scratch.take(held)
-                which, partners, sure = self._partners(role, scratch.tree.memory, old_some, new_some)
+                tree = scratch[self.keepers[1 - role].x, self.keepers[1 - role].groups].tree.memory
+                which, partners, sure = self._partners(role, tree, old_some, new_some)
                 now, version = begin + which, some[partners]
                 holds = (starts[version] < now) & (now < stops[version]) & (version_slots[version] != slots[now])
                 holds &= changed[role][at[now]]

@@ -71,7 +71,7 @@ async def test_after_a_lost_link_nothing_is_missing_and_nothing_comes_twice(node
 async def test_links_that_break_all_the_time_change_no_event_and_apply_no_change_twice(nodes: int) -> None:
     async with twins(7, nodes) as pair, hullcast.connect(pair.client.connection.endpoints) as publisher:
         subscriber = pair.client
-        for _ in range(20):
+        for _ in range(40):
             await pair.subscribe(subscription(pair.rng), overflow="block", buffer=10_000)
 
         async def break_links() -> None:
