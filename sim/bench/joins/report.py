@@ -350,7 +350,7 @@ def _of_histograms(cases: tuple[HistogramErrors, ...]) -> _Judged:
     steep = cases[-1]
     error, equal = steep.ours[0], steep.equal[0]
     aim = f"error, {steep.buckets[0]} buckets, where equal width has {equal:.0%}"
-    share = share_under(error, HISTOGRAM_ERROR) * min(1.0, equal / EQUAL_ERROR)
+    share = min(share_under(error, HISTOGRAM_ERROR), equal / EQUAL_ERROR)  # both, or it says nothing
     return claims, [Goal(aim, f"< {HISTOGRAM_ERROR:.0%} where > {EQUAL_ERROR:.0%}", f"{error:.1%}", share)]
 
 

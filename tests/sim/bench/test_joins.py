@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,14 @@ from hullcast.sim.bench.engine import write_json
 from hullcast.sim.bench.joins.cells import PlanCell, check_same_rows, measure, select_arrivals, select_tree
 from hullcast.sim.bench.joins.figures import draw_joins
 from hullcast.sim.bench.joins.live import LiveJoinSettings, live
-from hullcast.sim.bench.joins.report import JOIN_SECTIONS, JoinReport, join_steps, run_joins, show_joins
+from hullcast.sim.bench.joins.report import (
+    JOIN_SECTIONS,
+    JoinReport,
+    _of_histograms,
+    join_steps,
+    run_joins,
+    show_joins,
+)
 from hullcast.sim.bench.joins.sections import FULL_JOINS, QUICK_JOINS, JoinSettings
 from hullcast.sim.bench.timing import MeasurementFailed
 from hullcast.sim.traces.merchants import CREATES, JOIN, QUANTITIES, TABLES, Merchants, answers
@@ -90,6 +98,12 @@ def test_workloads_have_the_groups_they_are_asked_for(report: JoinReport) -> Non
     assert report.bands.by_groups.taus == pytest.approx((30, 100), rel=0.15)
     assert report.hotspots.hot_groups == (10, 10, 10)
     assert report.hotspots.hot_share == pytest.approx((0.2, 0.6, 1.0), abs=0.05)
+
+
+def test_a_small_error_counts_only_where_equal_width_is_far_off(report: JoinReport) -> None:
+    assert report.histogram is not None
+    easy, steep = (replace(report.histogram[-1], ours=(0.01, 0.01), equal=(error, error)) for error in (0.69, 0.71))
+    assert [_of_histograms((case,))[1][0].passed for case in (easy, steep)] == [False, True]
 
 
 def test_the_file_holds_sections_claims_and_goals(report: JoinReport, tmp_path: Path) -> None:
