@@ -1,7 +1,8 @@
 """Many standing joins over a cluster of processes: with the server's knowledge of ranges, and with all pairs described.
 
 Both run one after the other: the same rows, the same merchants in four client processes, the same changes. "Probe" is
-what a server does that knows no ranges: it describes every pair that joins (HULLCAST_JOINS=probe, only for this).
+what a server does that knows no ranges: it describes every pair that joins (HULLCAST_JOINS=probe, only for this), and
+sends all of them to its root (HULLCAST_PRUNE=false): a cover of so many boxes lets nearly all through.
 """
 
 from __future__ import annotations
@@ -122,16 +123,17 @@ async def _run(settings: LiveJoinSettings, way: str, batches: int, folder: Path)
 
 @contextmanager
 def _environment(way: str) -> Iterator[None]:
-    """Processes started meanwhile describe all pairs, if that is the way."""
-    before = os.environ.get(PROBE)
-    os.environ[PROBE] = way
+    """Servers started meanwhile describe and send down all pairs, if that is the way; nodes choose what to pass on."""
+    ours = {PROBE: way, **({"HULLCAST_PRUNE": "false"} if way == "probe" else {})}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[PROBE]
-        else:
-            os.environ[PROBE] = before
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 async def _measure(

@@ -502,6 +502,7 @@ def _show_live(report: JoinReport, console: Console) -> None:
         ("changes/s, as fast as acknowledged", ours.changes_s, probe.changes_s),
         ("server CPU us", ours.server_us, probe.server_us),
         ("nodes' CPU us", ours.nodes_us, probe.nodes_us),
+        ("both together", ours.server_us + ours.nodes_us, probe.server_us + probe.nodes_us),
         ("clients' CPU us", ours.clients_us, probe.clients_us),
         ("messages that left the server", ours.server_messages, probe.server_messages),
         ("bytes that left the server", ours.server_bytes, probe.server_bytes),
