@@ -148,10 +148,14 @@ class Table41:
         found: Floats = np.column_stack((lows_a, highs_a, low, high))
         return found
 
-    def intervals(self, count: int, midpoint: Normal, length: Normal) -> tuple[Floats, Floats]:
-        """Lows and highs of the intervals that histograms are made of (section 4.6.6)."""
-        random = generator(self.seed, "table-4.1", "intervals", count, midpoint, length)
-        return _ranges(random, random.normal(*midpoint, count), length)
+    def intervals(self, count: int) -> tuple[Floats, Floats]:
+        """Lows and highs of the intervals that histograms are made of (section 4.6.6): those that lie in the range."""
+        random = generator(self.seed, "table-4.1", "intervals", count)
+        found = np.empty((0, 2))
+        while len(found) < count:
+            drawn = np.column_stack(_ranges(random, random.normal(*HISTOGRAM_MIDPOINT, 2 * count), HISTOGRAM_LENGTH))
+            found = np.concatenate((found, drawn[(drawn[:, 0] >= 0) & (drawn[:, 1] <= DOMAIN)]))
+        return found[:count, 0].copy(), found[:count, 1].copy()
 
 
 def _ranges(random: np.random.Generator, middle: Floats, length: Normal) -> tuple[Floats, Floats]:

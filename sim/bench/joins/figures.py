@@ -126,25 +126,25 @@ def _upkeep(section: UpkeepSection, path: Path) -> Path:
     return save(figure, path)
 
 
-def _errors(cases: Sequence[HistogramErrors], path: Path) -> Path:
-    figure, grid = _axes(len(cases))
-    for axes, case in zip(grid.flat, cases, strict=True):
-        for name, values, colour, mark in (
-            ("ours", case.ours, GREEN, "o"),
-            ("equal width", case.equal, ORANGE, "^"),
-            ("optimal, of sampled places", case.optimal, BLUE, "s"),
-        ):
-            axes.plot(
-                case.buckets, [100 * value for value in values], marker=mark, color=colour, lw=1.6, ms=4, label=name
-            )
-        first, last = case.buckets[0], case.buckets[-1]
-        axes.set_xticks(case.buckets)
-        axes.set_xlim(first - 0.05 * (last - first), last + 0.55 * (last - first))
-        axes.set_ylim(0, None)
-        axes.set_xlabel("buckets")
-        axes.set_ylabel("mean relative error, %")
-        axes.set_title(case.intervals.replace(": ", ", tau " + str(case.tau) + "\n"), fontsize=9.5, color=INK)
-        _finish_axes(axes)
+def _errors(errors: HistogramErrors, path: Path) -> Path:
+    figure, grid = _axes(1)
+    axes = grid.flat[0]
+    for name, values, colour, mark in (
+        ("ours", errors.ours, GREEN, "o"),
+        ("equal width", errors.equal, ORANGE, "^"),
+        ("optimal, of sampled places", errors.optimal, BLUE, "s"),
+    ):
+        axes.plot(
+            errors.buckets, [100 * value for value in values], marker=mark, color=colour, lw=1.6, ms=4, label=name
+        )
+    first, last = errors.buckets[0], errors.buckets[-1]
+    axes.set_xticks(errors.buckets)
+    axes.set_xlim(first - 0.05 * (last - first), last + 0.55 * (last - first))
+    axes.set_ylim(0, None)
+    axes.set_xlabel("buckets")
+    axes.set_ylabel("mean relative error, %")
+    axes.set_title(f"intervals in {errors.tau} groups", fontsize=9.5, color=INK)
+    _finish_axes(axes)
     return finish(figure, grid, "Xie (2007), Figure 4.12: interval histograms", path)
 
 

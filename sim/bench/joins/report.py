@@ -88,7 +88,7 @@ class JoinReport:
     hotspots: HotspotSection | None
     bands: BandSection | None
     upkeep: UpkeepSection | None
-    histogram: tuple[HistogramErrors, ...] | None
+    histogram: HistogramErrors | None
     planning: tuple[MixedLine, ...] | None
     live: LiveJoinSection | None
     claims: tuple[JoinClaim, ...]
@@ -141,7 +141,7 @@ def join_steps(settings: JoinSettings, only: Collection[str] = ()) -> int:
         "hotspots": len(settings.hot_shares),
         "bands": 3 * settings.rounds,
         "upkeep": 2,
-        "histogram": 2,
+        "histogram": 1,
         "planning": 1 + len(settings.mixed),
         "live": LIVE_STEPS,
     }
@@ -331,27 +331,21 @@ def _of_upkeep(section: UpkeepSection) -> _Judged:
     return claims, goals
 
 
-def _of_histograms(cases: tuple[HistogramErrors, ...]) -> _Judged:
-    claims = []
-    for case in cases:
-        fewest = case.buckets[0]
-        told = f"{case.ours[0]:.1%}; equal width {case.equal[0]:.1%} (tau {case.tau})"
-        holds = case.ours[0] < HISTOGRAM_ERROR and case.equal[0] > EQUAL_ERROR
-        name = case.intervals.partition(":")[0]
-        claims.append(
-            JoinClaim(
-                "4.12", f"error with {fewest} buckets, intervals {name}", "14.9 %; equal width > 70 %", told, holds
-            )
-        )
-        better = all(ours <= equal for ours, equal in zip(case.ours, case.equal, strict=True))
-        claims.append(
-            JoinClaim("4.12", f"better than equal width everywhere, {name}", "yes", "yes" if better else "no", better)
-        )
-    steep = cases[-1]
-    error, equal = steep.ours[0], steep.equal[0]
-    aim = f"error, {steep.buckets[0]} buckets, where equal width has {equal:.0%}"
-    share = min(share_under(error, HISTOGRAM_ERROR), equal / EQUAL_ERROR)  # both, or it says nothing
-    return claims, [Goal(aim, f"< {HISTOGRAM_ERROR:.0%} where > {EQUAL_ERROR:.0%}", f"{error:.1%}", share)]
+def _of_histograms(errors: HistogramErrors) -> _Judged:
+    fewest, error, equal = errors.buckets[0], errors.ours[0], errors.equal[0]
+    better = all(ours <= equal for ours, equal in zip(errors.ours, errors.equal, strict=True))
+    claims = [
+        JoinClaim("4.12", f"error with {fewest} buckets", "14.9 %", f"{error:.1%}", error < HISTOGRAM_ERROR),
+        JoinClaim("4.12", f"error of equal width with {fewest}", "> 70 %", f"{equal:.1%}", equal > EQUAL_ERROR),
+        JoinClaim("4.12", "better than equal width everywhere", "yes", "yes" if better else "no", better),
+    ]
+    goals = [
+        Goal(
+            f"error, {fewest} buckets", f"< {HISTOGRAM_ERROR:.0%}", f"{error:.1%}", share_under(error, HISTOGRAM_ERROR)
+        ),
+        Goal(".. where equal width has", f"> {EQUAL_ERROR:.0%}", f"{equal:.1%}", equal / EQUAL_ERROR),
+    ]
+    return claims, goals
 
 
 def _of_planning(lines: tuple[MixedLine, ...]) -> _Judged:
@@ -468,15 +462,17 @@ def _show_upkeep(report: JoinReport, console: Console) -> None:
 
 
 def _show_histogram(report: JoinReport, console: Console) -> None:
-    for case in report.histogram or ():
-        table = plain_table(
-            f"Figure 4.12: mean relative error; {case.intervals}; tau {case.tau}",
-            *("buckets", "ours", "equal width", "optimal, of sampled places"),
-        )
-        for buckets, *errors in zip(case.buckets, case.ours, case.equal, case.optimal, strict=True):
-            table.add_row(str(buckets), *(f"{error:.1%}" for error in errors))
-        console.print(table)
-        console.print(f"Built in {case.build_ms:.0f} ms; the optimal one in {case.optimal_ms:.0f} ms.", style="dim")
+    found = report.histogram
+    if found is None:
+        return
+    table = plain_table(
+        f"Figure 4.12: mean relative error; tau {found.tau}",
+        *("buckets", "ours", "equal width", "optimal, of sampled places"),
+    )
+    for buckets, *errors in zip(found.buckets, found.ours, found.equal, found.optimal, strict=True):
+        table.add_row(str(buckets), *(f"{error:.1%}" for error in errors))
+    console.print(table)
+    console.print(f"Built in {found.build_ms:.0f} ms; the optimal one in {found.optimal_ms:.0f} ms.", style="dim")
 
 
 def _show_planning(report: JoinReport, console: Console) -> None:
