@@ -26,6 +26,7 @@ from numba.core.dispatcher import Dispatcher
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.index.a2b import A2BTree
 from hullcast.broker.joins.costs import Facts
+from hullcast.broker.joins.hotspots import large_groups
 from hullcast.broker.joins.join_first import JoinFirst
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.broker.joins.planner import Planner
@@ -159,6 +160,7 @@ def run_standing_joins() -> None:
     for some in (points[:1], points[1:]):
         joins.add(some, 0)
         joins.partners(0, tree, row, 1)
+    large_groups(ends, ends, 2)  # among intervals that have nothing in common
     for plan in (Hotspot(), SelectFirst(), JoinFirst()):
         plan.add(np.arange(len(points)), points)
         plan.spans(tree, row)
