@@ -1,17 +1,16 @@
 """Many standing joins over a cluster of processes: with the server's knowledge of ranges, and with all pairs described.
 
 Both run one after the other: the same rows, the same merchants in four client processes, the same changes. "Probe" is
-what a server does that knows no ranges: it describes every pair that joins (HULLCAST_JOINS=probe, only for this).
+what a server does that knows no ranges (probe.py): it describes every pair that joins, and sends all to its root.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,7 @@ from hullcast.sim.traces.merchants import CREATES, JOIN, TABLES, Merchants, answ
 
 WORKERS = "hullcast.sim.bench.joins.workers"
 SETTLE_S, LOOK_S = 30.0, 0.05
-PROBE = "HULLCAST_JOINS"
+SERVERS = {"ranges": "hullcast", "probe": "hullcast.sim.bench.joins.probe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +102,10 @@ def live(settings: LiveJoinSettings, tick: Callable[[str], None]) -> LiveJoinSec
 
 
 async def _run(settings: LiveJoinSettings, way: str, batches: int, folder: Path) -> LiveJoinLine:
-    cluster = Cluster(Layout(nodes=1 + settings.gateways, data=str(folder / "data")))
+    cluster = Cluster(Layout(nodes=1 + settings.gateways, data=str(folder / "data"), server_module=SERVERS[way]))
     workers: list[Worker] = []
     try:
-        with _environment(way):
-            await cluster.start()
+        await cluster.start()
         for number in range(settings.clients + 1):
             workers.append(await Worker.start(f"client-{number}", WORKERS))
         ends = [gateway.endpoint for gateway in cluster.gateways]
@@ -118,20 +116,6 @@ async def _run(settings: LiveJoinSettings, way: str, batches: int, folder: Path)
     finally:
         await asyncio.gather(*(worker.stop() for worker in workers))
         await cluster.stop()
-
-
-@contextmanager
-def _environment(way: str) -> Iterator[None]:
-    """Processes started meanwhile describe all pairs, if that is the way."""
-    before = os.environ.get(PROBE)
-    os.environ[PROBE] = way
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[PROBE]
-        else:
-            os.environ[PROBE] = before
 
 
 async def _measure(
