@@ -142,7 +142,7 @@ class KernelCache(FunctionCache):
             self.disable()  # type: ignore[no-untyped-call]
             _say_once(
                 f"compiled code cannot be kept ({self._cache_path}: {error.strerror or error}), so each start compiles "
-                "for half a minute; set HULLCAST_CACHE to a folder that only this user can write to"
+                "for a minute; set HULLCAST_CACHE to a folder that only this user can write to"
             )
 
 
@@ -303,7 +303,7 @@ def announce() -> None:
     """Say that compiling takes a while; once in a process, and not where a bar says it already."""
     if not _shown:
         do_not_announce()
-        log.warning("compiling .. (once, about half a minute)")
+        log.warning("compiling .. (once, about a minute)")
 
 
 def do_not_announce() -> None:

@@ -126,11 +126,11 @@ class ServedEngine(Engine):
         attended.channel.want(attended.channel.points_elsewhere(attended.predicates))
         return attended
 
-    def described(self, sql: str, columns: Sequence[ParameterColumn]) -> tuple[ParsedQuery, Predicates, Channel | None]:
+    def described(self, sql: str, parameters: Sequence[object]) -> tuple[ParsedQuery, Predicates, Channel | None]:
         """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""
         self._check_sound()
         query = self._parse(sql)
-        return query, query.bind_many(columns, 1), self._channels.find(query.shape)
+        return query, query.bind(parameters), self._channels.find(query.shape)
 
     def channel_name(self, query: ParsedQuery) -> str:
         """How a query's channel is, or would be, called."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from hullcast.broker.joins.costs import DEFAULTS
 from hullcast.broker.reformulate.channel import Opening, side_names
@@ -22,9 +19,6 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore
-
-#: For `hullcast bench joins` only: joins (without partitions) describe every pair, as if somebody wanted all of them.
-PROBE = os.environ.get("HULLCAST_JOINS") == "probe"
 
 TreeKey = tuple[str, int | None, int | None, tuple[int, ...]]
 
@@ -67,8 +61,6 @@ class Channels:
         channel = self._open.get(shape)
         if channel is None:
             channel = self._make(shape, stores)
-            if PROBE and channel.counted:
-                channel.want(np.tile((-np.inf, np.inf), (1, channel.spec.dimensions)))
             self._open[shape] = self._named[channel.name] = channel
             for side, table in enumerate(dict.fromkeys(shape.tables)):  # joined with itself it is read once
                 self._readers.setdefault(table, []).append((channel, side))

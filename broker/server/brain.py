@@ -214,7 +214,7 @@ _MEANING = {
 def explain(engine: ServedEngine, attendance: Attendance, retention: Retention, body: Explain) -> dict[str, object]:
     """What is known now; nothing is opened for it. Traffic is measured on the messages kept for resuming, where the
     channel is open already."""
-    query, predicates, channel = engine.described(body.sql, [[value] for value in body.parameters])
+    query, predicates, channel = engine.described(body.sql, body.parameters)
     shape, tables = query.shape, query.tables
     form = shape.kind.answers.form
     facts: dict[str, object] = {

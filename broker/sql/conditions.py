@@ -35,7 +35,8 @@ _DOMAINS: Final = {
     ColumnType.TIMESTAMP: Domain.INSTANT,
 }
 _PLAIN_HINT = "put the plain column on one side and one value or ? on the other"
-_BAND_HINT = "accepted: s.b - r.b BETWEEN lo AND hi, or ABS(s.b - r.b) <= d"
+_BANDS = "s.b - r.b BETWEEN lo AND hi, or ABS(s.b - r.b) <= d"
+_BAND_HINT = f"accepted: {_BANDS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,11 @@ class ConditionReader:
     def _meet_once(self, node: exp.Expr, on: JoinOn) -> None:
         """Two tables meet in one way; saying the same again, or bounding the same band again, is fine."""
         if self.on is not None and self.on != on:
-            refuse(node, "the tables are joined in another way already", "join on one equality or on one band")
+            refuse(
+                node,
+                "the tables are joined in another way already",
+                "join on one equality or on one band",
+            )
         self.on = on
 
     def _mismatch(self, left: int, right: int) -> str:
@@ -224,7 +229,7 @@ def read_conditions(select: exp.Select, scope: Scope) -> ConditionReader:
         reader.read(where.this)
     if len(scope.tables) == 2 and reader.on is None:
         names = " and ".join(scope.names)
-        raise SqlError(names, "the join has no condition", f"JOIN .. USING (c), ON r.x = s.y; {_BAND_HINT}")
+        raise SqlError(names, "no condition joins the tables", f"accepted: USING (c), ON r.x = s.y, ON {_BANDS}")
     return reader
 
 

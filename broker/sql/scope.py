@@ -122,7 +122,7 @@ def _joined(join: exp.Join) -> object:
         refuse(
             join,
             f"{' '.join(kind)} JOIN is not supported in a subscription",
-            "accepted: JOIN s USING (c) | ON r.x = s.y | ON band",
+            "accepted: JOIN s USING (c) | ON r.x = s.y | ON s.b - r.b BETWEEN lo AND hi",
         )
     check_only(join, {"this", "on", "using", "kind"}, "a join takes USING (c) or ON .., nothing else", _TABLE_HINT)
     return join.this

@@ -368,6 +368,10 @@ class Client:
         self._check_open()
         if overflow == "error":
             raise BadSetting("overflow", overflow, "many subscriptions take latest, block or drop_oldest")
+        for position, column in enumerate(columns, 1):
+            if isinstance(column, str) or not hasattr(column, "__len__"):
+                got = type(column).__name__
+                raise BadParameter(position, f"needs a column of values (a list or an array), got {got}")
         bound = tuple(from_user(column, exact=True) for column in columns)
         if not bound:
             raise BadParameter(0, "many subscriptions take one column of values per `?`, at least one")
@@ -376,7 +380,10 @@ class Client:
             raise BadParameter(
                 0, f"the columns have {', '.join(map(str, sorted(counts)))} values; give as many of each"
             )
-        group = SubscriptionGroup(_sql(sql), bound, counts.pop(), overflow, buffer)
+        count = counts.pop()
+        if not count:
+            raise BadParameter(0, "the columns are empty, and so there is nothing to subscribe to")
+        group = SubscriptionGroup(_sql(sql), bound, count, overflow, buffer)
         return LiveSubscriptions(self._line, group.in_portions(), _timeout(timeout))
 
     @property

@@ -265,7 +265,7 @@ class Line:
         opening = self.session.subscribe(group, since, epoch)
         self.owners[group.number] = owner
         try:
-            await self._reply(*opening, f"subscribe to `{group.sql}`", timeout_s, until)
+            await self._reply(*opening, f"subscribe to `{' '.join(group.sql.split())}`", timeout_s, until)
         except BaseException:
             self.owners.pop(group.number, None)
             if group.is_open:  # given up in the very moment in which the reply came

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from hullcast.clients.sdk.line import Line, Owner
 from hullcast.clients.sdk.token import Token, subject_of
 from hullcast.network.answers.events import Event, Progress, Resync, Snapshot
-from hullcast.network.wire.errors import HullcastError, SubscriptionClosed, SubscriptionOverflow, UsageError
+from hullcast.network.wire.errors import (
+    BadParameter,
+    HullcastError,
+    SubscriptionClosed,
+    SubscriptionOverflow,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -70,7 +76,10 @@ class LiveSubscription:
     async def _open(self) -> Self:
         if self._listener < 0 and self._rest is None:
             goes_on = self._group.token is not None
-            await self._line.open_group(self._group, self._owner, self._timeout_s)
+            try:
+                await self._line.open_group(self._group, self._owner, self._timeout_s)
+            except BadParameter as error:  # of a single value: to say which row of the column would puzzle
+                raise BadParameter(error.position, error.reason) from None
             if self.closed:  # by somebody else, or full, before anybody had it
                 self._line.leave(self._group, None, self._owner)
                 return self

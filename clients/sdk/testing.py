@@ -4,8 +4,8 @@
         ...
 
 Nothing is mocked: the same server, nodes, links and wire format as in production, over `inproc://`, with the rows in
-memory. A cluster starts in milliseconds (after the kernels were compiled once, see `hullcast warm`) and leaves nothing
-behind.
+memory. A cluster starts in milliseconds and leaves nothing behind. Only the first one on a machine compiles the kernels
+before it starts, for about a minute, and says so (`hullcast warm` does that ahead).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import os
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from hullcast.broker.engine.served import ServedEngine
@@ -54,6 +55,7 @@ async def cluster(nodes: int = 0, data: Path | None = None) -> AsyncIterator[str
     The nodes form a tree: the first one connects to the server, the others connect to the first. With `data`, a folder,
     the rows are kept there, and their change history can be read.
     """
+    await asyncio.to_thread(_compile_once)
     name = f"inproc://hullcast-{os.getpid()}-{next(_numbers)}"
     everybody = Rights.everything()
     async with AsyncExitStack() as stack:
@@ -99,6 +101,15 @@ async def serving(service: _Service) -> AsyncIterator[None]:
         task.remove_done_callback(ended)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@cache
+def _compile_once() -> None:
+    """Compile what this machine has not compiled yet: the first calls would time out while they wait for it."""
+    from hullcast.broker.server.warming import is_cold, warm_server  # here: it loads numba, which clients do without
+
+    if is_cold():
+        warm_server()
 
 
 async def _reach(endpoint: str) -> None:

@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 import hullcast
+from hullcast.broker.server import warming
 from hullcast.clients.cli import main as cli
 from hullcast.clients.cli.commands import warm as warm_command
-from hullcast.clients.cli.warm import kernels as warm
 from hullcast.network import compiling
 from hullcast.network.wire.errors import UsageError
 
@@ -139,49 +139,12 @@ def test_an_error_that_is_not_ours_keeps_its_traceback(monkeypatch: pytest.Monke
         cli.main(["warm"])
 
 
-def test_warming_twice_compiles_nothing() -> None:
-    warm.warm()
-    seen: list[tuple[int, int]] = []
-    warmth = warm.warm(lambda done, total, name: seen.append((done, total)))
-    assert warmth.was_cached
-    assert not warm.is_cold()
-    assert len(seen) == 1  # only "all done"
-    assert seen[0][0] == seen[0][1] > 10
-
-
-@pytest.mark.slow
-def test_the_two_halves_leave_little_to_compile(tmp_path: Path) -> None:
-    """On an empty cache the helper processes do nearly all of the work."""
-    script = (
-        "from hullcast.clients.cli import warm\n"
-        "assert warm.is_cold()\n"
-        "here = []\n"
-        "watched = warm._watched\n"
-        "warm._compile_in_parts(lambda *_: None, 1)\n"
-        "assert not warm.is_cold()\n"
-        "with watched(here.append):\n"
-        "    warm.run_everything()\n"
-        "print(len(here))"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) <= 2
-
-
-@pytest.mark.parametrize("part", range(len(warm.PARTS)))
-def test_each_part_of_the_kernels_can_be_compiled_by_itself(part: int) -> None:
-    ended = subprocess.run(warm.part_command(part), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
 def test_compiling_is_mentioned_once_where_there_is_no_bar(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def compiles() -> warm.Warmth:
+    def compiles() -> warming.Warmth:
         compiling.announce()
-        return warm.Warmth(1, 0.0)
+        return warming.Warmth(1, 0.0)
 
     monkeypatch.setattr(compiling, "_shown", False)
     monkeypatch.setattr(warm_command, "warm", compiles)

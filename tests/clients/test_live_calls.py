@@ -41,6 +41,33 @@ async def give_up_as_the_reply_comes(client: hullcast.Client, work: Callable[[],
     line._opened = opened  # type: ignore[method-assign]
 
 
+# --- refused -------------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_subscription_names_the_value_and_no_row_that_the_caller_does_not_have() -> None:
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
+        await client.execute(CREATE)
+        for call in (client.subscribe, client.explain):
+            with pytest.raises(hullcast.BadParameter, match=r"^parameter 1: X \(REAL\) takes a number, got str 'a'$"):
+                await call(COUNT, "a")
+        with pytest.raises(hullcast.BadParameter, match=r"takes a number, got str 'a' \(row 1\)$"):
+            await client.subscribe_many(COUNT, [0.0, "a"])
+        for wrong in (7, "a", None):
+            with pytest.raises(hullcast.BadParameter, match=r"^parameter 1: needs a column of values \(a list"):
+                await client.subscribe_many(COUNT, wrong)
+
+
+async def test_zero_subscriptions_are_refused_because_the_columns_are_empty() -> None:
+    engine = hullcast.Engine()
+    engine.execute(CREATE)
+    with pytest.raises(hullcast.BadParameter, match="the columns are empty"):
+        engine.subscribe_many(COUNT, [])
+    async with asyncio.timeout(LIMIT_S), testing.cluster() as endpoint, hullcast.connect(endpoint) as client:
+        await client.execute(CREATE)
+        with pytest.raises(hullcast.BadParameter, match="the columns are empty"):
+            await client.subscribe_many(COUNT, np.empty(0))
+
+
 # --- given up ------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +175,8 @@ async def test_each_call_may_have_a_timeout_of_its_own() -> None:
             async with asyncio.timeout(10):
                 with pytest.raises(hullcast.TimedOut, match=r"no reply after 0\.0\d* s"):
                     await call()
+        with pytest.raises(hullcast.TimedOut, match=r"subscribe to `SELECT COUNT\(\*\) FROM T WHERE X >= \?`"):
+            await client.subscribe("SELECT COUNT(*)\n  FROM T\n  WHERE X >= ?", 1, timeout=0.05)
         with pytest.raises(hullcast.BadSetting, match="timeout"):
             await client.sync(timeout=0)
         await client.close()

@@ -129,6 +129,6 @@ def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> 
     program = "import hullcast.network.compiling as c; c.PATIENCE_S = 0.0\n" + PROGRAM
     where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
     printed, said = run(where, program)
-    assert (printed, said) == ("compiled", ["compiling .. (once, about half a minute)"])
+    assert (printed, said) == ("compiled", ["compiling .. (once, about a minute)"])
     printed, said = run(where, program)
     assert (printed, said) == ("from disk", [])

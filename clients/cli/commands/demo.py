@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from rich.live import Live
 
+from hullcast.broker.server.warming import is_cold
 from hullcast.clients.cli.commands.arguments import seconds, whole
 from hullcast.clients.cli.commands.warm import warm_with_bar
-from hullcast.clients.cli.warm.kernels import is_cold
 from hullcast.clients.demo.director import DemoSettings, Director
 from hullcast.clients.demo.stocks import check_market
 from hullcast.clients.demo.view import closing, frame, news, plain_line

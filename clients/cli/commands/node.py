@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hullcast.clients.cli.commands.serving import add_process_arguments, prepare
 from hullcast.clients.cli.processes.running import Running, announcer, leave, serve
-from hullcast.clients.cli.warm.serving import warm_node
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
+from hullcast.network.node.warming import warm_node
 from hullcast.network.settings.flags import add_flags
 from hullcast.network.wire.errors import PeerClosed
 

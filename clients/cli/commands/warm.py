@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hullcast.clients.cli.warm.kernels import is_cold, warm
+from hullcast.broker.server.warming import is_cold, warm
 from hullcast.network.compiling import do_not_announce
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hullcast.clients.cli.warm.kernels import Warmth
+    from hullcast.broker.server.warming import Warmth
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -153,18 +153,25 @@ class Child:
 
 
 async def start(
-    words: Sequence[str], *, name: str, hear: Callable[[str], None] | None = None, limit_s: float = READY_S
+    words: Sequence[str],
+    *,
+    name: str,
+    hear: Callable[[str], None] | None = None,
+    limit_s: float = READY_S,
+    module: str = "hullcast",
 ) -> Child:
     """Start `hullcast WORDS` and wait until it serves; each line of its log goes to `hear`."""
-    child = await launch(words, name=name, hear=hear)
+    child = await launch(words, name=name, hear=hear, module=module)
     await child.wait_ready(limit_s)
     return child
 
 
-async def launch(words: Sequence[str], *, name: str, hear: Callable[[str], None] | None = None) -> Child:
+async def launch(
+    words: Sequence[str], *, name: str, hear: Callable[[str], None] | None = None, module: str = "hullcast"
+) -> Child:
     """Start `hullcast WORDS`, one of the commands that print a ready line, without waiting for it."""
     process = await asyncio.create_subprocess_exec(
-        *command(*words, "--json", "--until-input-ends"),
+        *command(*words, "--json", "--until-input-ends", module=module),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
@@ -175,9 +182,9 @@ async def launch(words: Sequence[str], *, name: str, hear: Callable[[str], None]
     return Child(name, process, hear or (lambda text: None))
 
 
-def command(*words: str) -> list[str]:
+def command(*words: str, module: str = "hullcast") -> list[str]:
     """The command line of `hullcast WORDS` with this very interpreter; -P: a folder `hullcast` here is not ours."""
-    return [sys.executable, "-P", "-m", "hullcast", *words]
+    return [sys.executable, "-P", "-m", module, *words]
 
 
 def environment() -> dict[str, str]:

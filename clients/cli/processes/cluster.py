@@ -28,6 +28,7 @@ class Layout:
     node_listen: str = "tcp://127.0.0.1:0"
     monitor: bool = False
     log_level: str = "warning"
+    server_module: str = "hullcast"  # what `python -m` runs as the server
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -137,5 +138,8 @@ class Cluster:
             ways = [self.server] if name == ROOT else [self.children[ROOT], self.server]
             words = ["node", *(word for way in ways for word in ("--parent", way.endpoint)), *words]
         self.children[name] = await start(
-            words, name=name, hear=lambda text: self._tell(Notice(name, text, is_log=True))
+            words,
+            name=name,
+            hear=lambda text: self._tell(Notice(name, text, is_log=True)),
+            module=self.layout.server_module if name == SERVER else "hullcast",
         )

@@ -1,18 +1,17 @@
 """Many standing joins over a cluster of processes: with the server's knowledge of ranges, and with all pairs described.
 
 Both run one after the other: the same rows, the same merchants in four client processes, the same changes. "Probe" is
-what a server does that knows no ranges: it describes every pair that joins (HULLCAST_JOINS=probe, only for this), and
-sends all of them to its root (HULLCAST_PRUNE=false): a cover of so many boxes lets nearly all through.
+a server that knows no ranges (probe.py): it describes every pair that joins, and passes on what the covers of its
+children let through.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +27,7 @@ from hullcast.sim.traces.merchants import CREATES, JOIN, TABLES, Merchants, answ
 
 WORKERS = "hullcast.sim.bench.joins.workers"
 SETTLE_S, LOOK_S = 30.0, 0.05
-PROBE = "HULLCAST_JOINS"
+SERVERS = {"ranges": "hullcast", "probe": "hullcast.sim.bench.joins.probe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +103,10 @@ def live(settings: LiveJoinSettings, tick: Callable[[str], None]) -> LiveJoinSec
 
 
 async def _run(settings: LiveJoinSettings, way: str, batches: int, folder: Path) -> LiveJoinLine:
-    cluster = Cluster(Layout(nodes=1 + settings.gateways, data=str(folder / "data")))
+    cluster = Cluster(Layout(nodes=1 + settings.gateways, data=str(folder / "data"), server_module=SERVERS[way]))
     workers: list[Worker] = []
     try:
-        with _environment(way):
-            await cluster.start()
+        await cluster.start()
         for number in range(settings.clients + 1):
             workers.append(await Worker.start(f"client-{number}", WORKERS))
         ends = [gateway.endpoint for gateway in cluster.gateways]
@@ -119,21 +117,6 @@ async def _run(settings: LiveJoinSettings, way: str, batches: int, folder: Path)
     finally:
         await asyncio.gather(*(worker.stop() for worker in workers))
         await cluster.stop()
-
-
-@contextmanager
-def _environment(way: str) -> Iterator[None]:
-    """Servers started meanwhile describe and send down all pairs, if that is the way; nodes choose what to pass on."""
-    ours = {PROBE: way, **({"HULLCAST_PRUNE": "false"} if way == "probe" else {})}
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
 
 
 async def _measure(

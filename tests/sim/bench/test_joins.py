@@ -14,13 +14,14 @@ from rich.console import Console
 from hullcast.broker.engine.engine import Engine
 from hullcast.broker.joins.naive import Naive
 from hullcast.broker.joins.plan import Arrivals, Spans
-from hullcast.broker.reformulate import channels
+from hullcast.broker.reformulate.join import JoinChannel
 from hullcast.network.wire.arrays import Floats
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.engine import write_json
 from hullcast.sim.bench.joins.cells import PlanCell, check_same_rows, measure, select_arrivals, select_tree
 from hullcast.sim.bench.joins.figures import draw_joins
 from hullcast.sim.bench.joins.live import LiveJoinSettings, live
+from hullcast.sim.bench.joins.probe import describe_every_pair
 from hullcast.sim.bench.joins.report import (
     JOIN_SECTIONS,
     JoinReport,
@@ -186,7 +187,9 @@ def test_merchants_answers_are_those_of_a_nested_loop() -> None:
 def test_a_server_can_be_made_to_describe_every_pair(
     probe: bool, messages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "PROBE", probe)
+    monkeypatch.setattr(JoinChannel, "__init__", JoinChannel.__init__)  # undone afterwards
+    if probe:
+        describe_every_pair()
     engine = Engine()
     for create in CREATES:
         engine.execute(create)

@@ -1,4 +1,4 @@
-"""Compile the engine's kernels before they are needed, and say how far it is.
+"""Compile or load what a server runs, before it serves: its first clients must not wait for the compiler.
 
 Numba compiles a kernel on its first call and keeps it on disk (network/compiling.py says where), so this is slow
 once per machine and version. On an empty cache two processes compile one half each, at the same time; then this
@@ -8,7 +8,6 @@ nothing can be kept, this process compiles everything itself.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import threading
@@ -33,17 +32,14 @@ from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
-from hullcast.clients.cli.processes.child import environment
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
 from hullcast.network.answers.audience import Audience
 from hullcast.network.answers.newest import replace_newest, settle, take_newest
 from hullcast.network.answers.outbox import Outbox
-from hullcast.network.compiling import KernelCache, do_not_announce
+from hullcast.network.compiling import KernelCache, announce, do_not_announce
 from hullcast.network.matching.duality import NO_PARTITIONS
-from hullcast.network.routing.router import Router
-from hullcast.network.routing.table import MANY
-from hullcast.network.wire.frames import Install
+from hullcast.network.node.warming import warm_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +89,13 @@ def is_cold() -> bool:
     return not all(cache.holds_code() for cache in _dear())
 
 
+def warm_server() -> None:
+    """Make every kernel ready; where that means to compile, say that it takes a while."""
+    if is_cold():
+        announce()  # other processes compile, so that numba in this one does not notice
+    warm()
+
+
 def warm(progress: ReportProgress | None = None) -> Warmth:
     """Make every kernel ready to run in this process."""
     started = time.perf_counter()
@@ -120,7 +123,7 @@ def run_everything() -> None:
     run_standing_joins()
     run_planner()
     run_newest()
-    run_routing()
+    warm_node()
 
 
 def run_trees() -> None:
@@ -148,7 +151,7 @@ def run_matching() -> None:
     for _ in audience.inside(edge, edge, edge - 1, edge + 2, NO_PARTITIONS):
         pass
     run_newest()
-    run_routing()
+    warm_node()
 
 
 def run_standing_joins() -> None:
@@ -178,7 +181,9 @@ def run_planner() -> None:
         planner = Planner(band=band)
         for some in (rectangles, rectangles[:1]):
             planner.add(some)
-            planner.choose(A2BTree().memory, Arrivals(zero, zero, zero), Facts(0, len(ends)))
+            row, facts = Arrivals(zero, zero, zero), Facts(0, len(ends))
+            planner.choose(A2BTree().memory, row, facts)
+            planner.estimates(row, facts)  # a lone row may be given a plan without looking at it
 
 
 def run_newest() -> None:
@@ -191,17 +196,6 @@ def run_newest() -> None:
     news, told = settle(seqs, seqs, latest, fresh), np.zeros(1)
     take_newest(news, *answers_of(COUNT, np.zeros((1, 4)), news), told, told.copy(), fresh, latest, seqs)
     same(0.0, 0.0, 0.0, 0.0)
-
-
-def run_routing() -> None:
-    """Messages on their way to a small client, a large one and a node."""
-    router = Router(1)  # the second point already asks for a box too many
-    x = np.arange(float(MANY))
-    for peer, points in enumerate((1, MANY, 2, MANY)):
-        router.join(peer, exact=peer < 2)
-        router.install(peer, Install(0, 0, "rectangles", False, np.column_stack((x, x))[:points]))
-    edge = np.zeros(1)
-    router.route(0, {"seq": np.zeros(1, np.int64), "il": edge, "ir": edge, "ol": edge - 1, "or": edge + 1})
 
 
 PARTS = (run_trees, run_matching)
@@ -277,7 +271,7 @@ def _watched(report: Callable[[str], None]) -> Iterator[list[str]]:
 
 def part_command(part: int) -> list[str]:
     """What compiles one part, in a process of its own."""
-    return [sys.executable, "-m", "hullcast.clients.cli.warm.kernels", "--part", str(part)]
+    return [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path}; from {__name__} import main; main({part})"]
 
 
 def _compile_in_parts(report: ReportProgress, total: int) -> int:
@@ -286,7 +280,6 @@ def _compile_in_parts(report: ReportProgress, total: int) -> int:
     helpers = [
         subprocess.Popen(
             part_command(part),
-            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # whatever goes wrong there comes up here again, when this process compiles
@@ -325,10 +318,8 @@ def _listen(helper: subprocess.Popen[str], said: SimpleQueue[str | None]) -> Non
     said.put(None)
 
 
-def _main() -> None:
-    parser = argparse.ArgumentParser(description="Compile a part of the kernels (a helper of `hullcast warm`).")
-    parser.add_argument("--part", type=int, choices=range(len(PARTS)), required=True)
-    part = parser.parse_args().part
+def main(part: int) -> None:
+    """Compile a part of the kernels, and print the name of each function."""
     do_not_announce()  # the process that started this one does
 
     def say(name: str) -> None:
@@ -337,7 +328,3 @@ def _main() -> None:
 
     with _watched(say):
         PARTS[part]()
-
-
-if __name__ == "__main__":
-    _main()

@@ -1,7 +1,6 @@
-"""Load or compile what a server or a node runs, before it says that it serves.
+"""Load or compile what a node runs, before it says that it serves: its first clients must not wait for the compiler.
 
-Otherwise the first subscriber of a machine would wait for the compiler, and all others with it. Where the code is
-on disk already this takes half a second for a server and less for a node.
+Where the code is on disk already this takes half a second. A server needs more than this: broker/server/warming.py.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hullcast.network.compiling import announce
 from hullcast.network.routing.router import Router
 from hullcast.network.wire.frames import Deliver, Install, Interest, Reply, Withdrawn, decode, encode
 
@@ -21,16 +19,6 @@ if TYPE_CHECKING:
 MANY, FEW = 256, 2
 BUDGET = 4  # boxes of a child node; fewer than its points, so that they have to be carved and absorbed
 CLIENTS, NODE = (1, 2, 3), 4
-
-
-def warm_server() -> None:
-    """Everything: the engine's kernels, and those of routing."""
-    from hullcast.clients.cli.warm.kernels import is_cold, warm  # here, because a node does without the engine
-
-    if is_cold():
-        announce()  # in other processes, so that numba in this one does not notice
-    warm()
-    warm_node()
 
 
 def warm_node() -> None:

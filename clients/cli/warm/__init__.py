@@ -1,1 +1,0 @@
-"""Compile the kernels before they are needed."""

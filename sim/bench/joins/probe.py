@@ -1,0 +1,31 @@
+"""`hullcast`, with a server that knows no ranges of joins: it describes every pair that joins, and passes on what the
+covers of its children let through. python -m hullcast.sim.bench.joins.probe server .. (for the benchmark of joins).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from hullcast.broker.reformulate.join import JoinChannel
+from hullcast.clients.cli.main import main
+
+if TYPE_CHECKING:
+    from hullcast.broker.reformulate.channel import Opening
+
+
+def describe_every_pair() -> None:
+    """Let join channels that are opened from now on describe all pairs, and clients install ranges uncounted."""
+    begin = JoinChannel.__init__
+    JoinChannel.counted = False
+
+    def begin_with_all(channel: JoinChannel, opening: Opening) -> None:
+        begin(channel, opening)
+        channel.want(None)
+
+    setattr(JoinChannel, "__init__", begin_with_all)  # noqa: B010  (mypy lets nobody assign a method)
+
+
+if __name__ == "__main__":
+    describe_every_pair()
+    sys.exit(main())
