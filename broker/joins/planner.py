@@ -55,6 +55,8 @@ CALL_NS = 1500.0
 
 # What `rows` of a RowCounts begins with: the lowest rank step, steps per unit of x (0: no band), then the counters.
 LOWEST, PER_UNIT, FIRST = 0, 1, 2
+#: Steps per unit of x are between these.
+TINIEST, HUGEST = np.finfo(np.float64).tiny, np.finfo(np.float64).max
 
 
 class RowCounts:
@@ -101,9 +103,13 @@ class RowCounts:
         places, ranks = places[finite], ranks[finite]
         lowest, highest = np.interp((0.005 * entries, 0.995 * entries), ranks, places)
         if not lowest < highest:
-            lowest, highest = places[0], max(places[-1], np.nextafter(places[0], np.inf))
-        rows[LOWEST], rows[PER_UNIT] = lowest, RANK_STEPS / (highest - lowest)
-        rows[FIRST:] = np.interp(np.linspace(lowest, highest, RANK_STEPS + 1), places, ranks)
+            lowest, highest = places[0], places[-1]
+        with np.errstate(
+            over="ignore", divide="ignore"
+        ):  # rows may all lie at one place, or at the ends of all there is
+            rows[LOWEST], rows[PER_UNIT] = lowest, np.clip(RANK_STEPS / (highest - lowest), TINIEST, HUGEST)
+        steps = 2 * np.linspace(lowest / 2, highest / 2, RANK_STEPS + 1)
+        rows[FIRST:] = np.nan_to_num(np.interp(steps, places, ranks))  # places may be too close to divide by
         rows[FIRST], rows[-1] = 0, entries
         return rows
 

@@ -265,14 +265,16 @@ class Subscribing:
 
     def _want(self, one: _Asked) -> Work:
         """Let a channel know the ranges, before first answers are taken: messages since then describe them."""
-        channel = one.attended.channel
-        points = channel.points_elsewhere(one.attended.predicates)
+        channel, predicates = one.attended.channel, one.attended.predicates
+        points = np.empty((len(predicates.low), channel.audience.index.dimensions))
         one.holding.callback(one.forgo)
         for start in range(0, len(points), WANTED_AT_ONCE):
             if start:
                 yield SLICE_S
-            channel.want(points[start : start + WANTED_AT_ONCE])
-            one.points = points[: start + WANTED_AT_ONCE]
+            some = slice(start, start + WANTED_AT_ONCE)
+            points[some] = channel.points_elsewhere(predicates.some(some))  # a sweep keeps just what is wanted by then
+            channel.want(points[some])
+            one.points = points[: some.stop]
         one.points = points
 
     def _unpin(self, attending: Attending, new: bool) -> None:

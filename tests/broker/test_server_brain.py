@@ -20,6 +20,7 @@ from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.sql.query import Predicates
+from hullcast.network.matching.messages import query_boxes
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import Columns
@@ -472,6 +473,36 @@ def test_many_ranges_come_and_go_in_slices(joining: Desk, monkeypatch: pytest.Mo
     assert ranges(joining) == [(16, 16)]
     assert not joining.attendance.forgo_some(20)
     assert ranges(joining) == [(1, 1)]
+
+
+@pytest.mark.parametrize("by", ["a.SECTOR = ?", "a.SECTOR = ? AND b.SYMBOL = ?"])
+def test_partitions_of_ranges_that_come_in_slices_outlive_sweeps_in_between(
+    joining: Desk, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("broker.tables.interning", "broker.index.grouping"):
+        monkeypatch.setattr(f"hullcast.{module}.SWEEP_SLACK", 0)
+    monkeypatch.setattr(subscribing, "WANTED_AT_ONCE", 1)
+    names = [f"sector {i}" for i in range(5)]
+    sql = f"SELECT a.SYMBOL, b.SYMBOL FROM STOCK a JOIN STOCK b ON a.PER = b.PER WHERE {by}"
+    columns = (keys_to_column(names), keys_to_column(["B"] * 5))[: by.count("?")]
+    body = bodies.Subscribe((bodies.Group(1, sql, columns, 5),))
+    request = Request(1, (1,), Origin(None, ""), bodies.encode(body))
+    work = joining.brain.work(body, request, "", lambda: 0.0)
+    for i in range(4):
+        work.send(None)
+        joining.publish({"SYMBOL": "B", "SECTOR": f"another {i}", "PER": 1.0})
+    assert joining.engine.sweeps
+    with pytest.raises(StopIteration) as done:
+        work.send(None)
+    (install,) = done.value.value.installs
+    assert ranges(joining) == [(5, 5)]
+    for name in names:
+        messages = joining.publish({"SYMBOL": "A", "SECTOR": name, "PER": 1.0}).messages[install.channel]
+        boxes = query_boxes("places", 0, True, messages)[1]
+        concerned = [
+            ((low <= install.points) & (install.points <= high)).all(axis=1) for low, high in zip(*boxes, strict=True)
+        ]
+        assert np.any(concerned, axis=0).tolist() == [name == one for one in names]
 
 
 def test_explaining_says_when_nothing_is_known_of_a_range_of_a_join(joining: Desk) -> None:

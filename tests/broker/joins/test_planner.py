@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hullcast.broker.joins.costs import DEFAULTS, HOTSPOT, JOIN_FIRST_E, JOIN_FIRST_S, PLANS, SELECT_FIRST, Facts
-from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.plan import LARGEST, Arrivals
 from hullcast.broker.joins.planner import CALL_NS, Planner
 from hullcast.network.wire.arrays import Floats
 from tests.support.standing import tree_of
@@ -158,3 +158,16 @@ def test_it_says_how_often_each_plan_was_chosen_and_what_was_expected() -> None:
     assert told["chosen"] == dict.fromkeys(PLANS, 0) | {"SelectFirst": 27_000}
     assert told["chosen lately"] == dict.fromkeys(PLANS, 0.0) | {"SelectFirst": 1.0}
     assert (told["joining rows"], told["ranges that hold x"]) == (pytest.approx(3000), pytest.approx(1))
+
+
+@pytest.mark.parametrize("ends", [(0.0, 0.0), (-5e-324, 5e-324), (1.5, 1.5), (LARGEST, LARGEST), (-LARGEST, LARGEST)])
+def test_rows_of_a_band_that_lie_at_one_place_or_at_the_ends_of_all_there_is_are_estimated(
+    ends: tuple[float, float],
+) -> None:
+    places = np.tile(ends, 500)
+    planner, facts = Planner(band=True), facts_of(3)._replace(y_low=-1.0, y_high=1.0)
+    planner.add(rectangles_of(np.zeros(3), np.ones(3)))
+    arrivals = Arrivals(np.zeros(3), np.array([0.0, *ends]), np.full(3, 0.5))
+    planner.choose(tree_of(np.zeros(1000), places).memory, arrivals, facts)
+    k_j, _ = planner.estimates(arrivals, facts)
+    assert ((k_j >= 0) & (k_j <= 1000)).all()
