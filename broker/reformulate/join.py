@@ -20,6 +20,7 @@ from hullcast.broker.reformulate.first import JoinSide, pairs_in_boxes
 from hullcast.broker.reformulate.keeper import TreeKeeper
 from hullcast.broker.reformulate.selection import RowsChannel
 from hullcast.broker.tables.schema import ColumnType
+from hullcast.network.compiled import kernel
 from hullcast.network.matching.duality import box_points
 from hullcast.network.matching.messages import unreachable
 
@@ -39,6 +40,41 @@ MOST_PAIRS = 500_000
 LOOKED_AT, AT_ONCE = 8, 1 << 16
 #: Of a table that is joined with itself: changes of one batch that are paired with each other at once, at least.
 TOGETHER = 64
+
+
+@kernel
+def each_once(arrivals: Ints, slots: Ints, sure: Booleans, n: int, seen: Ints) -> tuple[Ints, Ints, Booleans]:
+    """Partners of n updates, of which update i arrives as i and as n + i, in the order of the updates and each once.
+
+    `seen` is zeros, one a slot: sorting would take longer than all else.
+    """
+    begins, order = np.zeros(n + 1, np.int64), np.empty(len(slots), np.int64)
+    for i in range(len(slots)):
+        begins[arrivals[i] % n + 1] += 1
+    for update in range(n):
+        begins[update + 1] += begins[update]
+    ends = begins[:-1].copy()
+    for i in range(len(slots)):
+        order[ends[arrivals[i] % n]] = i
+        ends[arrivals[i] % n] += 1
+    which, once, certain = (
+        np.empty(len(slots), np.int64),
+        np.empty(len(slots), np.int64),
+        np.empty(len(slots), np.bool_),
+    )
+    count = 0
+    for update in range(n):
+        first = count
+        for place in range(begins[update], begins[update + 1]):
+            i = order[place]
+            before = seen[slots[i]] - 1  # where it stands, if it was found for this update already
+            if before >= first:
+                certain[before] |= sure[i]
+            else:
+                which[count], once[count], certain[count] = update, slots[i], sure[i]
+                count += 1
+                seen[slots[i]] = count
+    return which[:count], once[:count], certain[:count]
 
 
 class Pairs(NamedTuple):
@@ -290,13 +326,7 @@ class JoinChannel(RowsChannel):
         which, slots, sure, complete = self.standing.partners(side, tree, arrivals, LOOKED_AT * MOST_PAIRS)
         if not complete:
             raise TooManyPairs
-        which = which % n
-        order = np.argsort(which * (int(slots.max(initial=0)) + 1) + slots, kind="stable")
-        which, slots, sure = which[order], slots[order], sure[order]
-        again = np.zeros(len(which), np.bool_)
-        again[1:] = (which[1:] == which[:-1]) & (slots[1:] == slots[:-1])
-        sure[:-1] |= sure[1:] & again[1:]  # found twice at most
-        return which[~again], slots[~again], sure[~again]
+        return each_once(which, slots, sure, n, np.zeros(1 + int(slots.max(initial=0)), np.int64))
 
     def _arrivals(self, side: int, cells: Floats) -> Arrivals:
         join, first = cells[self._columns[side]], self._firsts[side]
