@@ -242,7 +242,7 @@ def _show(found: Fit, before: Coefficients, runs: list[PlanRun], stored: Path | 
         table.add_row(f"{joining:,}, {holding:,}", *cells, now if was == now else f"{was} > {now}")
     console.print(table)
     if stored is None:
-        text = "not stored: with --data DIR it is, for a server with that data directory"
+        text = "not stored; give --data DIR, the data directory of a server, to store it there"
     else:
         text = f"stored in {stored}; the server reads it at its next start (one that runs now goes on as before)"
     console.print(text, markup=False, soft_wrap=True)
