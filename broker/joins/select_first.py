@@ -77,6 +77,29 @@ def selected(tree: Tree, x: float, low: Floats, high: Floats, out: Ints, used: i
     return report(tree, low, high, out, used, stack)
 
 
+@part
+def selected_and_met(
+    tree: Tree,
+    x: float,
+    low: Floats,
+    high: Floats,
+    m: Floats,
+    group: float,
+    offset: float,
+    rectangles: Floats,
+    out: Ints,
+    used: int,
+    stack: Ints,
+) -> tuple[Ints, int]:
+    """Append the ids of the rectangles that hold x and have a partner in them. Scratch as in `selected`."""
+    out, end = selected(tree, x, low, high, out, used, stack)
+    for k in range(used, end):
+        if is_met(m, group, offset, rectangles[out[k], Y_LOW], rectangles[out[k], Y_HIGH]):
+            out[used] = out[k]
+            used += 1
+    return out, used
+
+
 @kernel
 def _spans(tree: Tree, rectangles: Floats, m: Floats, groups: Floats, offsets: Floats, xs: Floats) -> Floats:
     low, high, stack = np.full(2, -np.inf), np.full(2, np.inf), np.empty(STACK, np.int64)
@@ -106,11 +129,7 @@ def _affected(
         if not has_partners(group, offset, x):
             continue
         start = used
-        ids, end = selected(tree, x, low, high, ids, used, stack)
-        for k in range(start, end):
-            if is_met(m, group, offset, rectangles[ids[k], Y_LOW], rectangles[ids[k], Y_HIGH]):
-                ids[used] = ids[k]
-                used += 1
+        ids, used = selected_and_met(tree, x, low, high, m, group, offset, rectangles, ids, used, stack)
         if used > len(of):
             of = longer(of, start, len(ids) - start)
         for k in range(start, used):

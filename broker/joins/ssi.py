@@ -35,7 +35,6 @@ from hullcast.broker.joins.plan import (
     Spans,
     first_at,
     has_partners,
-    is_met,
     keep_filled,
     last_at,
     push,
@@ -43,7 +42,7 @@ from hullcast.broker.joins.plan import (
     spans_of,
     unite,
 )
-from hullcast.broker.joins.select_first import selected
+from hullcast.broker.joins.select_first import selected, selected_and_met
 from hullcast.network.compiled import kernel, part
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK, report
@@ -305,12 +304,7 @@ def _affected(
                     if not rectangles[ids[k], Y_LOW] <= q1:  # those have been named
                         ids[used] = ids[k]
                         used += 1
-        before = used
-        ids, end = selected(scattered, x, low, high, ids, used, stack)
-        for k in range(before, end):
-            if is_met(m, group, offset, rectangles[ids[k], Y_LOW], rectangles[ids[k], Y_HIGH]):
-                ids[used] = ids[k]
-                used += 1
+        ids, used = selected_and_met(scattered, x, low, high, m, group, offset, rectangles, ids, used, stack)
         if used > len(of):
             of = longer(of, start, len(ids) - start)
         for k in range(start, used):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hullcast.broker.joins.costs import DEFAULTS, Coefficients
 from hullcast.broker.log.private import open_private
 from hullcast.broker.log.segment import sync_directory
+from hullcast.network.wire.errors import BadDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,24 +39,33 @@ def _model() -> str:
         return platform.processor()
 
 
-def stored_coefficients(directory: Path) -> Coefficients:
-    """The coefficients measured on this machine; the defaults where there are none, or none that can be read."""
-    path = directory / NAME
+def read_coefficients(directory: Path) -> Coefficients:
+    """The coefficients in the file, or the defaults if there is none; UNREADABLE if it is damaged."""
     try:
-        with path.open("rb") as file:
+        with (directory / NAME).open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
-        if len(content) > LARGEST_BYTES:
-            raise ValueError(f"it has more than {LARGEST_BYTES} bytes")
-        found = Coefficients.from_json(content.decode())
     except FileNotFoundError:
         return DEFAULTS
-    except (OSError, ValueError, RecursionError) as error:
+    if len(content) > LARGEST_BYTES:
+        raise ValueError(f"it has more than {LARGEST_BYTES} bytes")
+    return Coefficients.from_json(content.decode())
+
+
+UNREADABLE = (OSError, ValueError, RecursionError)
+
+
+def stored_coefficients(directory: Path) -> Coefficients:
+    """The coefficients that a server starts with: from the file, or the defaults with a warning if it is damaged."""
+    path = directory / NAME
+    try:
+        found = read_coefficients(directory)
+    except UNREADABLE as error:
         log.warning(
             "costs of join plans not read, defaults used; run `hullcast calibrate` again or remove the file",
             extra={"file": str(path), "why": str(error)},
         )
         return DEFAULTS
-    if found.machine != this_machine():
+    if found is not DEFAULTS and found.machine != this_machine():
         log.warning(
             "costs of join plans were measured on another machine; run `hullcast calibrate` again",
             extra={"file": str(path), "measured_on": dict(found.machine)},
@@ -63,9 +73,25 @@ def stored_coefficients(directory: Path) -> Coefficients:
     return found
 
 
+def check_place(directory: Path) -> None:
+    """Raise BadDirectory if coefficients could not be stored in a folder: better known before they are measured."""
+    if not directory.is_dir():
+        raise BadDirectory(str(directory), "there is no such folder; start the server once, or create it")
+    temporary = _temporary(directory)
+    try:
+        os.close(open_private(temporary, os.O_WRONLY | os.O_CREAT))
+        temporary.unlink()
+    except OSError as error:
+        raise BadDirectory(str(directory), f"{NAME} cannot be written there ({error.strerror})") from error
+
+
+def _temporary(directory: Path) -> Path:
+    return directory / f"{NAME}.{os.getpid()}.tmp"
+
+
 def store_coefficients(directory: Path, coefficients: Coefficients) -> Path:
     """Write them, at one moment, also beside a running server; gives the file."""
-    path, temporary = directory / NAME, directory / f"{NAME}.{os.getpid()}.tmp"
+    path, temporary = directory / NAME, _temporary(directory)
     descriptor = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,5 @@
-"""A hundred thousand updates per subscription type, each one checked against every range of a small grid.
+"""A hundred thousand updates per subscription type, each one checked against every range of a small grid (of joins,
+which tests/broker/test_join_machine.py checks too, four thousand, and all of them in the slow tests).
 
 The truth is brute force in NumPy: the state of every row after every update, and every range's answer to it. SQLite
 confirms it after each batch. Against it are held, update by update: a stateless subscriber that sees nothing but
@@ -362,8 +363,9 @@ def _plain(code: float) -> int | None:
 BANDS = np.array([(0, 0), (-1, 1), (0, 2), (-6, 6), (1, 1), (-3, -2)], np.float64)
 
 
+@pytest.mark.parametrize("updates", [UPDATES // 25, pytest.param(UPDATES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("band", [False, True], ids=["equality", "band"])
-def test_each_of_many_updates_moves_just_the_right_pairs(band: bool) -> None:
+def test_each_of_many_updates_moves_just_the_right_pairs(band: bool, updates: int) -> None:
     """R and S meet in X (equal, or within a band); ranges lie on Y of both. The pairs of one update: all partners."""
     left, right = Table(6, name="R"), Table(7, name="S")
     engine = Engine()
@@ -382,7 +384,7 @@ def test_each_of_many_updates_moves_just_the_right_pairs(band: bool) -> None:
     assert len(list(subscriptions)) == len(boxes)
     low, high, y1, y2, y3 = np.array(boxes, np.float64).T[:, :, None, None]  # (boxes, 1, 1)
     changes = done = turn = 0
-    while done < UPDATES:
+    while done < updates:
         side = turn % 2
         table, other = (left, right) if side == 0 else (right, left)
         deletes = rng.random() < 0.1
@@ -431,7 +433,7 @@ def test_each_of_many_updates_moves_just_the_right_pairs(band: bool) -> None:
         assert (heard == truth).all()
         check_with_sqlite(subscriptions, oracle, sql, parameters)
         changes += len(events)
-    assert changes > UPDATES // 8
+    assert changes > updates // 8
 
 
 def _numbers(column: Any) -> Floats:

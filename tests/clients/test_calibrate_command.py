@@ -59,3 +59,20 @@ def test_as_json_without_a_directory(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["calibrate", "--quick", "--data", str(tmp_path / "data")]) == 2
     assert "there is no such folder; start the server once, or create it" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calibrate, "QUICK", None)  # what it would measure
+    assert cli.main(["calibrate", "--quick", "--data", "/proc"]) == 2  # where not even root can make files
+    assert f"data directory /proc: {NAME} cannot be written there (" in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_named_and_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / NAME).write_text("{garbage")
+    code, words = said(capsys, "--data", str(tmp_path))
+    assert code == 0
+    assert f"{tmp_path / NAME} cannot be read (" in words
+    assert "); it will be replaced" in words
+    assert Coefficients.from_json((tmp_path / NAME).read_text()).values

@@ -387,15 +387,17 @@ def test_explain_says_what_becomes_of_a_subscription(shell: Shell) -> None:
     assert "the box RISK 3 .. ∞ x PER 1 .. 2" in " ".join(shell("explain", box).split())
     told = json.loads(shell("explain", box, "--json"))
     assert (told["low"], told["high"]) == ([3.0, 1.0], [None, 2.0])
+    none = f"SELECT COUNT(*) FROM {shell.table} WHERE RISK BETWEEN 5 AND -5"
+    assert "no row can satisfy its conditions" in " ".join(shell("explain", none).split())
 
 
 def test_explain_says_how_pairs_of_a_join_are_found() -> None:
     side = {"intervals": 5000, "groups": 40, "hot groups": 1, "hot share": 0.87, "largest": 2000}
     plans = {"JoinFirst-E": 10, "JoinFirst-S": 0, "SelectFirst": 90, "Hotspot": 0}
-    lately = {"JoinFirst-E": 0.25, "JoinFirst-S": 0.0, "SelectFirst": 0.75, "Hotspot": 0.0}
+    lately = {"JoinFirst-E": 0.002, "JoinFirst-S": 0.0, "SelectFirst": 0.998, "Hotspot": 0.0}
     chosen = {"chosen": plans, "chosen lately": lately, "joining rows": 1200.04, "ranges that hold x": 2.5}
     left = side | chosen | {"looked at one by one": 1}
-    known: dict[str, object] = {"ranges": 5000, "wanted by": 100_000, "left": left, "right": side}
+    known: dict[str, object] = {"ranges": 5000, "wanted by": 100_000, "left": left, "right": {}}
     facts = {
         "tables": ["SUPPLY", "DEMAND"], "rows": [1, 2], "answer": ["ID"], "seq": 3, "never": False, "ranges": [],
         "low": [], "high": [], "partitions": [], "form": "places", "channel": "C", "kind": "JOIN", "channel_open": True,
@@ -404,16 +406,15 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
     told = in_words(facts)
     words = [f"{about}: {text}" for about, text in told[[about for about, _ in told].index("ranges") :]]
     assert words == [
-        "ranges: 5,000 different ones, asked for by 100,000 subscriptions; a pair of rows that none of them wants is "
-        "not made",
-        "new SUPPLY: the ranges form 40 groups that share a place; 1 of them are hotspots (large enough to be looked "
-        "up as one) and hold 87% of the ranges",
-        "plans, SUPPLY: for 1 row all ranges were looked at, one by one: there were few",
-        "plans, SUPPLY: lately SelectFirst 75% (90 in all), JoinFirst-E 25% (10 in all)",
-        "estimates: a row that arrives in SUPPLY joins about 1,200.0 rows, and about 2.5 ranges let it pass",
-        "new DEMAND: the ranges form 40 groups that share a place; 1 of them are hotspots (large enough to be looked "
-        "up as one) and hold 87% of the ranges",
-        "plans, DEMAND: none was chosen yet: no row has arrived since the channel was opened",
+        "ranges: 5,000 different ranges, asked for by 100,000 subscriptions; pairs of rows that none of them wants "
+        "cost nothing",
+        "plans: SelectFirst: first the ranges that let the row pass, then its partners in each; JoinFirst-E: first "
+        "the rows that it joins, then whether a range wants each",
+        "rows in SUPPLY: for 1 row each range was looked at, because there were few; plans chosen lately: SelectFirst "
+        "100% (90 in all), JoinFirst-E under 1% (10 in all); a row joins about 1,200.0 others, and about 2.5 ranges "
+        "let it pass; the ranges form 40 groups, each with a point in common, large ones (hotspots): 1, with 87% of "
+        "all ranges",
+        "rows in DEMAND: none has arrived since the channel was opened",
     ]
 
 

@@ -140,6 +140,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SDK.md", r"take `window_bytes` \((\d+ MiB) by default\)", "clients.sdk.publisher:WINDOW_BYTES"),
     ("SDK.md", r"the first (\d+) refused rows", "clients.sdk.publisher:REFUSALS_KEPT"),
     ("SDK.md", r"\| (\d+ MiB) less room for the frame", "network.wire.limits:DEFAULT.frame_bytes"),
+    ("SDK.md", r"one batch of rows changes more than ([\d,]+) pairs", "broker.reformulate.join:MOST_PAIRS"),
     ("OPERATING.md", r"never: up to (\d+ MiB) is normal", "broker.tables.feed:LIMIT_BYTES"),
     ("OPERATING.md", r"Beyond (\d+ MiB) it reads the changed", "broker.tables.feed:LIMIT_BYTES"),
     ("OPERATING.md", r"`hullcast_staged_bytes` \| near (\d+ MiB)", "broker.server.subscribing:HELD_BYTES"),

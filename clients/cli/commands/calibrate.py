@@ -30,10 +30,16 @@ from hullcast.broker.joins.plan import Arrivals, JoinPlan
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.reformulate.keeper import TreeKeeper
-from hullcast.broker.server.calibration import store_coefficients, stored_coefficients, this_machine
+from hullcast.broker.server.calibration import (
+    NAME,
+    UNREADABLE,
+    check_place,
+    read_coefficients,
+    store_coefficients,
+    this_machine,
+)
 from hullcast.broker.tables.store import Updates
 from hullcast.clients.cli.commands.progress import bar
-from hullcast.network.wire.errors import BadDirectory
 
 if TYPE_CHECKING:
     import argparse
@@ -96,9 +102,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Measure, fit, show, store."""
     directory: Path | None = arguments.data
-    if directory is not None and not directory.is_dir():
-        raise BadDirectory(str(directory), "there is no such folder; start the server once, or create it")
-    before = DEFAULTS if directory is None else stored_coefficients(directory)
+    before = DEFAULTS
+    if directory is not None:
+        check_place(directory)
+        try:
+            before = read_coefficients(directory)
+        except UNREADABLE as error:
+            if not arguments.json:
+                console.print(f"{directory / NAME} cannot be read ({error}); it will be replaced", markup=False)
     workloads = QUICK if arguments.quick else WORKLOADS
     with bar(console, len(workloads)) as tick:
         runs = list(measured(workloads, quick=arguments.quick, tick=tick))
@@ -242,7 +253,7 @@ def _show(found: Fit, before: Coefficients, runs: list[PlanRun], stored: Path | 
         table.add_row(f"{joining:,}, {holding:,}", *cells, now if was == now else f"{was} > {now}")
     console.print(table)
     if stored is None:
-        text = "not stored: with --data DIR it is, for a server with that data directory"
+        text = "not stored; give --data DIR, the data directory of a server, to store it there"
     else:
         text = f"stored in {stored}; the server reads it at its next start (one that runs now goes on as before)"
     console.print(text, markup=False, soft_wrap=True)

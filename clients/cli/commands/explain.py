@@ -68,8 +68,8 @@ def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _becomes(facts: dict[str, Any]) -> str:
-    if facts["never"]:
-        return "nothing: no row can satisfy it, so it will never hear anything"
+    if facts["never"] or any(low > high for low, high in zip(facts["low"], facts["high"], strict=True)):
+        return "nothing: no row can satisfy its conditions, so there will never be an event"
     ranges = [*facts["ranges"]]
     ranges += ["the difference"] * (len(facts["low"]) - len(ranges))  # the band of a join has no column of its own
     partition = f", among rows of the same {', '.join(facts['partitions'])}" if facts["partitions"] else ""
@@ -84,54 +84,58 @@ def _becomes(facts: dict[str, Any]) -> str:
         f"{name} {_number(low)} .. {_number(high)}"
         for name, low, high in zip(ranges, facts["low"], facts["high"], strict=True)
     ]
+    what = "pair" if len(facts["tables"]) > 1 else "row"
     return (
-        f"the box {' x '.join(sides)}{partition}; a message is a row's place before and after an update, and concerns "
-        "it if one of them is inside"
+        f"the box {' x '.join(sides)}{partition}; a message is a {what}'s place before and after an update, and "
+        "concerns it if one of them is inside"
     )
+
+
+#: What the plans for finding wanted pairs do with a row that arrives (broker/joins).
+_PLANS = {
+    "Hotspot": "one look-up for each group of ranges",
+    "SelectFirst": "first the ranges that let the row pass, then its partners in each",
+    "JoinFirst-E": "first the rows that it joins, then whether a range wants each",
+}
 
 
 def _join(known: dict[str, Any], tables: list[str]) -> list[tuple[str, str]]:
     """How the server finds the pairs that somebody wants, for rows that arrive on each side."""
-    ranges = f"{known['ranges']:,} different ones, asked for by {_many(known['wanted by'], 'subscription')}"
-    lines = [("ranges", f"{ranges}; a pair of rows that none of them wants is not made")]
-    for side, table in zip(("left", "right"), tables, strict=True):
-        if side in known:
-            lines += _side(known[side], table)
+    asked = f"{_many(known['ranges'], 'different range')}, asked for by {_many(known['wanted by'], 'subscription')}"
+    lines = [("ranges", f"{asked}; pairs of rows that none of them wants cost nothing")]
+    sides = {table: known[side] for side, table in zip(("left", "right"), tables, strict=True) if side in known}
+    used = [plan for plan in _PLANS if any(side.get("chosen lately", {}).get(plan) for side in sides.values())]
+    if used:
+        lines.append(("plans", "; ".join(f"{plan}: {_PLANS[plan]}" for plan in used)))
+    for table, side in sides.items():
+        lines.append((f"rows in {table}", "; ".join(_side(side))))
     return lines
 
 
-def _side(known: dict[str, Any], table: str) -> list[tuple[str, str]]:
-    lines = []
-    if "groups" in known:
-        lines.append(
-            (
-                f"new {table}",
-                f"the ranges form {_many(known['groups'], 'group')} that share a place; {known['hot groups']:,} of "
-                f"them are hotspots (large enough to be looked up as one) and hold {known['hot share']:.0%} of the "
-                "ranges",
-            )
-        )
+def _side(known: dict[str, Any]) -> list[str]:
+    """How partners of rows that arrive in one table are found, in sentences."""
+    said = []
     one_by_one = known.get("looked at one by one", 0)
     if one_by_one:
-        rows = _many(one_by_one, "row")
-        lines.append((f"plans, {table}", f"for {rows} all ranges were looked at, one by one: there were few"))
+        said.append(f"for {_many(one_by_one, 'row')} each range was looked at, because there were few")
     lately = {plan: share for plan, share in known.get("chosen lately", {}).items() if share}
-    if not lately and not one_by_one:
-        lines.append((f"plans, {table}", "none was chosen yet: no row has arrived since the channel was opened"))
-    if not lately:
-        return lines
-    most = sorted(lately, key=lambda plan: -lately[plan])
-    shares = ", ".join(f"{plan} {lately[plan]:.0%} ({known['chosen'][plan]:,} in all)" for plan in most)
-    lines.append((f"plans, {table}", f"lately {shares}"))
+    if lately:
+        most = sorted(lately, key=lambda plan: -lately[plan])
+        shares = (f"{plan} {_share(lately[plan])} ({known['chosen'][plan]:,} in all)" for plan in most)
+        said.append(f"plans chosen lately: {', '.join(shares)}")
     if "joining rows" in known:
-        lines.append(
-            (
-                "estimates",
-                f"a row that arrives in {table} joins about {known['joining rows']:,.1f} rows, and about "
-                f"{known['ranges that hold x']:,.1f} ranges let it pass",
-            )
+        joins, passing = known["joining rows"], known["ranges that hold x"]
+        said.append(f"a row joins about {joins:,.1f} others, and about {passing:,.1f} ranges let it pass")
+    if "groups" in known:
+        said.append(
+            f"the ranges form {_many(known['groups'], 'group')}, each with a point in common, large ones "
+            f"(hotspots): {known['hot groups']:,}, with {known['hot share']:.0%} of all ranges"
         )
-    return lines
+    return said or ["none has arrived since the channel was opened"]
+
+
+def _share(share: float) -> str:
+    return "under 1%" if share < 0.005 else f"{share:.0%}"
 
 
 def _many(n: int, what: str) -> str:

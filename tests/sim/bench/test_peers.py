@@ -40,7 +40,9 @@ TINY = PeerSettings(
 )
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("hullcast", "nats") else pytest.param(name, marks=pytest.mark.slow) for name in PEERS]
+)
 def test_a_peer_that_is_installed_keeps_every_answer_right(name: str) -> None:
     missing = PEERS[name]().missing()
     if missing:
