@@ -83,8 +83,8 @@ class LiveJoins(RuleBasedStateMachine):
 
         self.run(and_check())
 
-    @initialize(seed=SEEDS, sweeps=st.booleans(), planned=st.booleans())
-    def start(self, seed: int, sweeps: bool, planned: bool) -> None:
+    @initialize(seed=SEEDS, sweeps=st.booleans(), planned=st.booleans(), prune=st.booleans())
+    def start(self, seed: int, sweeps: bool, planned: bool, prune: bool) -> None:
         if sweeps:  # partitions and texts are forgotten as soon as nobody has them
             self.patches.setattr(interning, "SWEEP_SLACK", 0)
             self.patches.setattr(grouping, "SWEEP_SLACK", 0)
@@ -93,10 +93,10 @@ class LiveJoins(RuleBasedStateMachine):
         self.patches.setattr(subscribing, "WANTED_AT_ONCE", 1)
         self.patches.setattr(join_module, "AT_ONCE", 4)
         self.sweeps = sweeps
-        self.run(self.begin(Random(seed)))
+        self.run(self.begin(Random(seed), prune))
 
-    async def begin(self, rng: Random) -> None:
-        made = cluster(data=Path(self.folder.name), channel_linger_s=FOR_LONG)
+    async def begin(self, rng: Random, prune: bool) -> None:
+        made = cluster(data=Path(self.folder.name), channel_linger_s=FOR_LONG, prune=prune)
         self.cluster: Cluster = await self.stack.enter_async_context(made)
         for place in PLACES:
             self.clients.append(await self.cluster.client(*place))
@@ -229,22 +229,13 @@ class LiveJoins(RuleBasedStateMachine):
     async def cut_links(self, who: str) -> None:
         self.cluster[who].proxy.cut()
 
-    @rule(seed=SEEDS, who=st.sampled_from(["g1", "g2"]))
+    @rule(seed=SEEDS, who=st.sampled_from([ROOT, "g1", "g2"]))
     def kill(self, seed: int, who: str) -> None:
         self.step(self.meanwhile(Random(seed), self.kill_and_start(who)))
 
     async def kill_and_start(self, who: str) -> None:
         await self.cluster.kill(who)
         await self.cluster[who].start()
-
-    @rule(seed=SEEDS)
-    def restart_the_server(self, seed: int) -> None:
-        self.may_begin_again.update(map(id, self.watchers))
-        self.step(self.meanwhile(Random(seed), self.stop_and_start()))
-
-    async def stop_and_start(self) -> None:
-        await self.cluster.stop_server()
-        await self.cluster.restart_server()
 
     @rule(seed=SEEDS)
     def read_rights_again(self, seed: int) -> None:
@@ -303,15 +294,28 @@ class LiveJoins(RuleBasedStateMachine):
         await self.stack.aclose()
 
 
+class LiveJoinsAndRestarts(LiveJoins):
+    """The server stops, too, and comes back from its log; everybody waits for it, for seconds."""
+
+    @rule(seed=SEEDS)
+    def restart_the_server(self, seed: int) -> None:
+        self.may_begin_again.update(map(id, self.watchers))
+        self.step(self.meanwhile(Random(seed), self.stop_and_start()))
+
+    async def stop_and_start(self) -> None:
+        await self.cluster.stop_server()
+        await self.cluster.restart_server()
+
+
 def histories(examples: int, steps: int) -> settings:
     """As they are drawn: to shrink one would take an hour."""
     return settings(max_examples=examples, stateful_step_count=steps, phases=[Phase.generate], deadline=None)
 
 
 def test_live_join_histories() -> None:
-    run_state_machine_as_test(LiveJoins, settings=histories(4, 12))
+    run_state_machine_as_test(LiveJoins, settings=histories(7, 14))
 
 
 @pytest.mark.slow
 def test_long_live_join_histories() -> None:
-    run_state_machine_as_test(LiveJoins, settings=histories(40, 40))
+    run_state_machine_as_test(LiveJoinsAndRestarts, settings=histories(40, 40))
