@@ -29,9 +29,11 @@ def dimensions_of(form: str, coordinates: int, *, partitioned: bool) -> int:
 
 
 def unreachable(points: Floats, dimensions: int) -> Booleans:
-    """Which points no message can concern: predicates that nothing satisfies, with a low bound of +inf or such."""
+    """Which points no message can concern: predicates that nothing satisfies, with a low bound of +inf or such, or in
+    a partition of that number."""
     ends = points[:, : 2 * dimensions]
     nowhere = (ends[:, 0::2] == np.inf).any(axis=1) | (ends[:, 1::2] == -np.inf).any(axis=1)
+    nowhere |= np.isinf(points[:, 2 * dimensions :]).any(axis=1)
     never: Booleans = nowhere | np.isnan(points).any(axis=1)
     return never
 

@@ -505,6 +505,17 @@ def test_partitions_of_ranges_that_come_in_slices_outlive_sweeps_in_between(
         assert np.any(concerned, axis=0).tolist() == [name == one for one in names]
 
 
+def test_a_join_that_nothing_can_satisfy_is_no_range(joining: Desk) -> None:
+    for conditions, values in [
+        ("STOCK.SYMBOL = ? AND STOCK.SYMBOL = ?", ("A", "B")),
+        ("STOCK.SYMBOL = ? AND STOCK.RISK = ? AND STOCK.RISK = ?", ("A", 1, 2)),
+        ("STOCK.RISK > ? AND STOCK.SYMBOL = ? AND STOCK.SYMBOL = ?", (1, "A", "B")),
+    ]:
+        sql = f"SELECT STOCK.SYMBOL, PEER.SYMBOL FROM STOCK JOIN PEER USING (SECTOR) WHERE {conditions}"
+        assert subscribed(joining.subscribe(sql, *values)).groups[0].snapshot is not None
+    assert set(ranges(joining)) == {(0, 0)}
+
+
 def test_explaining_says_when_nothing_is_known_of_a_range_of_a_join(joining: Desk) -> None:
     joining.subscribe(PEERS, 5, 10)
     joining.publish({"SYMBOL": "A", "RISK": 8.0, "SECTOR": "TECH"})

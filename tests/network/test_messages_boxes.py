@@ -84,4 +84,4 @@ def test_predicates_that_nothing_satisfies_are_out_of_reach() -> None:
         [np.nan, 0.0],
     ]
     assert unreachable(np.array(points), 1).tolist() == [False, False, True, True, True, True]
-    assert unreachable(np.array([[0.0], [np.nan]]), 0).tolist() == [False, True]
+    assert unreachable(np.array([[0.0], [np.nan], [np.inf]]), 0).tolist() == [False, True, True]
