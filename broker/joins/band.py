@@ -23,6 +23,7 @@ from hullcast.broker.index.a2b import A2BTree
 from hullcast.broker.index.nodes import (
     CHILD,
     COUNT,
+    ENTRIES,
     FREE_NODES,
     GROUP,
     HEIGHT,
@@ -38,8 +39,10 @@ from hullcast.broker.index.nodes import (
     remove,
     seek,
 )
-from hullcast.broker.joins.partition import RefinedPartition
+from hullcast.broker.joins.ordered import grown
+from hullcast.broker.joins.partition import canonical
 from hullcast.broker.joins.plan import (
+    NOTHING,
     X_HIGH,
     X_LOW,
     Y_HIGH,
@@ -62,6 +65,13 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Floats, Ints
 
 NOBODY = -1
+# Figures of sorted ranges: how many limit x. Of groups: how many there are, how many the greedy partition had when it
+# was last computed (its runs), its witnesses removed since, and 1 + epsilon.
+LIMITED, GROUPS, TAU, LOST, MORE, TABLE = 0, 1, 2, 3, 4, 5
+# Then a table. Row k has the meet of the k-th group; and of the k-th run where it begins, how many ranges begin there
+# and before the next one, and its witness (-1: gone).
+MEET_LOW, MEET_HIGH, RUN, BEGIN_THERE, WITNESS = 5, 6, 7, 8, 9
+WIDTH = 5
 
 
 class _Ranges(RectangleTable):
@@ -192,30 +202,16 @@ class BandDataOuter:
         _expect(np.array_equal(self._index.points(), self._ranges.rows[ids, Y_LOW:]), "the index has each range")
 
 
-class BandMerge:
-    """BJ-MJ: ranges in order of their low ends and rows in order of theirs, side by side."""
+class _SortedRanges:
+    """Ranges in order of their low ends, which is what BJ-MJ and BJ-SSI search, and by id.
 
-    name: ClassVar[str] = "BJ-MJ"
+    A change is one kernel call, whatever it has to do: around kernels NumPy takes longer than a change does in them.
+    """
 
     def __init__(self) -> None:
         self._list = A2BTree()  # x is the low end, y the high end
-        self._ranges = _Ranges()
-
-    def add(self, ids: Ints, rectangles: Floats) -> None:
-        """Ranges come."""
-        if len(ids):
-            self._list.reserve(int(ids.max()) + 1)
-        done = 0
-        while done < len(ids):
-            done = put_in_order(self._list.memory, self._list.leaf_of, ids, rectangles, done)
-            if done < len(ids):
-                self._list.grow()
-        self._ranges.put(ids, rectangles)
-
-    def remove(self, ids: Ints) -> None:
-        """Ranges go."""
-        take_out(self._list.memory, self._list.leaf_of, ids)
-        self._ranges.drop(ids)
+        self._rows: Floats = np.tile(NOTHING, (16, 1))  # rectangles by id
+        self._figures: Floats = np.zeros(TABLE)
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
         """(arrival, id) of each range that gets a row."""
@@ -223,93 +219,140 @@ class BandMerge:
 
     def count_affected(self, tree: Floats, arrivals: Arrivals) -> Ints:
         """How many that are, for each arrival."""
-        return self._found(tree, arrivals, self._ranges.limited)[0]
+        return self._found(tree, arrivals, bool(self._figures[LIMITED]))[0]
 
     def _found(self, tree: Floats, arrivals: Arrivals, listed: bool) -> tuple[Ints, Ints, Ints]:
-        ranges, rectangles = self._list.memory, self._ranges.rows
-        return merge(tree, arrivals.groups, arrivals.offsets, arrivals.xs, ranges, rectangles, listed)
+        raise NotImplementedError
+
+    def _make_room(self, ids: Ints) -> None:
+        """For these ids, and for some ranges more in the list."""
+        self._list.reserve(int(ids.max()) + 1)
+        known = len(self._rows)
+        if known < len(self._list.leaf_of):
+            rows = np.empty((len(self._list.leaf_of), 4))
+            rows[:known], rows[known:] = self._rows, NOTHING
+            self._rows = rows
+        if not has_room(self._list.memory):
+            self._list.grow()
 
     def check(self) -> None:
         """Verify the list, and that it has the ranges."""
         self._list.check()
-        ids = np.flatnonzero(self._list.leaf_of >= 0)
-        self._ranges.check(ids)
-        _expect(len(self._list) == len(ids), "the list has each range")
+        ids, lows = entries(self._list.memory)
+        present = np.flatnonzero(self._rows[:, X_LOW] <= self._rows[:, X_HIGH])
+        _expect(np.array_equal(np.sort(ids), present), "the list has each range once")
+        _expect(np.array_equal(lows, self._rows[ids, Y_LOW]), "each range is where it belongs")
+        _expect(self._figures[LIMITED] == _limits(self._rows[present]), "those that limit x are counted")
 
 
-class BandGroups:
-    """BJ-SSI: for each group one look for the two rows beside its point.
+class BandMerge(_SortedRanges):
+    """BJ-MJ: ranges in order of their low ends and rows in order of theirs, side by side."""
 
-    The group's ranges all hold the point, so a range has a row iff it reaches the row below the point or the one above
-    it. The thesis keeps each group in two orders, by low and by high ends. Here one list serves, by group and low end:
-    an A2B-tree knows the extremes of the high ends in every leaf. Counting looks at the ranges that begin between the
-    two rows, which are few where rows are dense: all others of the group are affected.
+    name: ClassVar[str] = "BJ-MJ"
+
+    def add(self, ids: Ints, rectangles: Floats) -> None:
+        """Ranges come."""
+        done = 0
+        while done < len(ids):
+            done = put_in_order(self._list.memory, self._list.leaf_of, self._rows, self._figures, ids, rectangles, done)
+            if done < len(ids):
+                self._make_room(ids)
+
+    def remove(self, ids: Ints) -> None:
+        """Ranges go."""
+        take_out(self._list.memory, self._list.leaf_of, self._rows, self._figures, ids)
+
+    def _found(self, tree: Floats, arrivals: Arrivals, listed: bool) -> tuple[Ints, Ints, Ints]:
+        return merge(tree, *arrivals, self._list.memory, self._rows, listed)
+
+
+class BandGroups(_SortedRanges):
+    """BJ-SSI: for each stabbing group one look for the two rows beside its point.
+
+    All ranges of a group hold its point. So a range without a row lies in the *gap* between the two rows beside its
+    group's point, and every range in such a gap has no row::
+
+        rows      |        |    |   |          |      |
+        points        p         p        p                    the second point is a row: it has no gap
+        ranges      [---]              [----]                 these two have no row
+                [----------]  [---]  [---------]              these have one
+
+    Counting therefore needs the points, and the ranges in order of their low ends, but not which range is in which
+    group. (Xie (2007) keeps each group in two orders, by low ends and by high ends, and looks from its point to both
+    sides. Here each range that begins in a gap is looked at: few where rows are dense, and an A2B-tree knows the
+    extremes of the high ends in every leaf.)
+
+    So a change costs what it costs BJ-MJ, a search among the groups' meets (common intersections), and one among runs.
+    Meets are kept as in a `StabbingPartition`: a new range narrows a meet that it overlaps, or founds a group. The
+    greedy partition is computed again when there are more than (1 + epsilon) (tau0 - m) groups, where m counts the
+    witnesses removed since. The bound and its proof are those of `RefinedPartition`, which do not need that a group
+    without ranges is dropped: here it waits for the next time. Computing again takes a look at each leaf of the list,
+    and at each range of some: O(n / B + tau B) for B ranges in a leaf.
 
     Invariants (`check` tests them):
-      G1  The list has each range once, under the group that the partition says.
+      G1  Every range contains a meet. Meets do not overlap, and ascend.
+      G2  Witnesses do not overlap; tau0 - m of them are left. There are at most (1 + epsilon) tau groups.
+      G3  Of each run of the greedy partition it is known how many ranges begin there (the first: or before it).
     """
 
     name: ClassVar[str] = "BJ-SSI"
 
     def __init__(self, epsilon: float = 1.0) -> None:
-        self._partition = RefinedPartition(epsilon)
-        self._list = A2BTree()  # x is the low end, y the high end
-        self._ranges = _Ranges()
-        self._groups: Floats = np.empty((0, 3))  # number, a point that all share, size; in order of the points
-        self._is_stale = False
+        if not epsilon > 0:
+            raise ValueError(f"epsilon must be more than 0, not {epsilon}")
+        super().__init__()
+        self._figures = np.zeros(TABLE + 16 * WIDTH)
+        self._figures[MORE] = 1 + epsilon
 
     def add(self, ids: Ints, rectangles: Floats) -> None:
         """Ranges come."""
-        self._ranges.put(ids, rectangles)
-        self._partition.add(ids, rectangles[:, Y_LOW], rectangles[:, Y_HIGH])
-        self._follow()
+        done = 0
+        while done < len(ids):
+            done = put_and_stab(self._list.memory, self._list.leaf_of, self._rows, self._figures, ids, rectangles, done)
+            if done < len(ids):
+                self._make_room(ids)
+        if done > len(ids):
+            self._rebuild()
 
     def remove(self, ids: Ints) -> None:
         """Ranges go."""
-        self._partition.remove(ids)
-        self._follow()
-        self._ranges.drop(ids)
+        if take_out_stabbed(self._list.memory, self._list.leaf_of, self._rows, self._figures, ids):
+            self._rebuild()
 
-    def _follow(self) -> None:
-        """Move what the partition moved."""
-        changes = self._partition.take_changes()
-        self._is_stale = True
-        if len(changes.ids):
-            self._list.reserve(int(changes.ids.max()) + 1)
-        done = 0
-        while done < len(changes.ids):
-            done = regroup(self._list.memory, self._list.leaf_of, changes.ids, changes.groups, self._ranges.rows, done)
-            if done < len(changes.ids):
-                self._list.grow()
+    def _make_room(self, ids: Ints) -> None:
+        super()._make_room(ids)
+        if not has_room_for_meet(self._figures):
+            self._figures = grown(self._figures, len(self._figures) + WIDTH, 0.0)
 
-    def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """(arrival, id) of each range that gets a row."""
-        return self._found(tree, arrivals, True)[1:]
-
-    def count_affected(self, tree: Floats, arrivals: Arrivals) -> Ints:
-        """How many that are, for each arrival."""
-        return self._found(tree, arrivals, self._ranges.limited)[0]
+    def _rebuild(self) -> None:
+        groups = stab(self._list.memory, self._figures)
+        if groups > self._figures[GROUPS]:  # they did not fit
+            self._figures = grown(self._figures, TABLE + WIDTH * groups, 0.0)
+            stab(self._list.memory, self._figures)
 
     def _found(self, tree: Floats, arrivals: Arrivals, listed: bool) -> tuple[Ints, Ints, Ints]:
-        if self._is_stale:
-            groups = self._partition.groups()
-            point = np.where(
-                np.isfinite(groups.lows), groups.lows, np.where(np.isfinite(groups.highs), groups.highs, 0)
-            )
-            self._groups = np.column_stack((groups.numbers, point, groups.sizes)).astype(np.float64)
-            self._is_stale = False
-        ranges, rectangles = self._list.memory, self._ranges.rows
-        return by_group(tree, arrivals.groups, arrivals.offsets, arrivals.xs, self._groups, ranges, rectangles, listed)
+        return by_group(tree, *arrivals, self._figures, self._list.memory, self._rows, listed)
 
     def check(self) -> None:
-        """Verify the partition, the list, and G1."""
-        self._partition.check()
-        self._list.check()
-        ids = np.flatnonzero(self._list.leaf_of >= 0)
-        self._ranges.check(ids)
-        of, slots, lows = grouped(self._list.memory)
-        _expect(np.array_equal(of, self._partition.group_of[slots]), "G1 each range is in the list of its group")
-        _expect(np.array_equal(lows, self._ranges.rows[slots, Y_LOW]), "G1 each range is where it belongs")
+        """Verify the list, G1 and G2."""
+        super().check()
+        ids, _ = entries(self._list.memory)
+        lows, highs = self._rows[ids, Y_LOW], self._rows[ids, Y_HIGH]
+        groups, runs = int(self._figures[GROUPS]), int(self._figures[TAU])
+        table = self._figures[TABLE : TABLE + WIDTH * max(groups, runs)].reshape(-1, WIDTH)
+        meets, starts, counts = table[:groups, :2], table[:runs, RUN - TABLE], table[:runs, BEGIN_THERE - TABLE]
+        _expect((meets[:, 0] <= meets[:, 1]).all(), "G1 no meet is empty")
+        _expect((meets[:-1, 1] < meets[1:, 0]).all(), "G1 meets do not overlap, and ascend")
+        first = np.searchsorted(meets[:, 0], lows)  # if a range contains a meet, it contains the first that it may
+        _expect((np.append(meets[:, 1], np.nan)[first] <= highs).all(), "G1 every range contains a meet")
+        tau = len(canonical(lows, highs)[1])
+        _expect(groups <= self._figures[MORE] * tau, "G2 there are few groups")
+        run = np.maximum(np.searchsorted(starts, lows, "right") - 1, 0)
+        _expect(np.array_equal(np.bincount(run, minlength=runs), counts), "G3 counts of runs")
+        left = table[:runs, WITNESS - TABLE].astype(np.int64)
+        left = left[left >= 0]
+        _expect(np.isin(left, ids).all() and len(left) == runs - self._figures[LOST], "G2 witnesses left")
+        _expect((self._rows[left[:-1], Y_HIGH] < self._rows[left[1:], Y_LOW]).all(), "G2 witnesses do not overlap")
 
 
 # --- kernels -------------------------------------------------------------------------------------------------------
@@ -483,74 +526,74 @@ def _below(m: Floats, group: float, offset: float, leaf: int, i: int) -> float:
 
 
 @part
-def _reaching_down(ranges: Floats, number: float, below: float) -> int:
-    """How many ranges of a group begin at or below a row."""
-    if np.isnan(below):
-        return 0
-    leaf, i = seek(ranges, number, np.nextafter(below, np.inf), -np.inf)
-    found = 0
-    while leaf >= 0:
-        if i > 0 and ranges[leaf + GROUP] == number:
-            found, i = found + i, 0
-        while i > 0 and ranges[leaf + GROUP + i - 1] == number:
-            found, i = found + 1, i - 1
-        leaf = int(ranges[leaf + PREVIOUS]) if i == 0 else -1
-        i = int(ranges[leaf + COUNT]) if leaf >= 0 else 0
-        if leaf >= 0 and i > 0 and ranges[leaf + GROUP + i - 1] != number:
-            break
-    return found
+def _next_gap(
+    m: Floats, group: float, offset: float, p: Floats, k: int, near: int, above: float
+) -> tuple[int, int, float, float]:
+    """The next gap that has a point of group k or a later one in it: the group after it, -1 if there is no such gap.
+
+    And the leaf of the row above the gap, and the rows on both sides (NaN: none). `near` and `above` are those of the
+    gap before.
+    """
+    groups = int(p[GROUPS])
+    if np.isnan(above):  # that was behind all rows
+        return -1, near, np.nan, above
+    while k < groups:
+        low, high = p[MEET_LOW + WIDTH * k], p[MEET_HIGH + WIDTH * k]
+        point = low if low > -np.inf else (high if high < np.inf else 0.0)
+        k += 1
+        if point <= above and k > 1:  # in the gap before, or where its row is
+            continue
+        near, place = _first_from(m, group, offset, point, near)
+        above = m[near + X + place] - offset if near >= 0 else np.nan
+        if above != point:
+            return k, near, _below(m, group, offset, near, place), above
+    return -1, near, np.nan, above
 
 
 @part
-def _seek_from(ranges: Floats, number: float, x: float, near: int) -> tuple[int, int]:
-    """As `seek`, where the place is likely to be in the leaf `near` (-1: no idea) or the one behind it."""
+def _seek_from(ranges: Floats, x: float, near: int) -> tuple[int, int]:
+    """As `seek` for x, where the place is likely to be in the leaf `near` (-1: no idea) or the one behind it."""
     leaf = near
     for _ in range(2):
         if leaf < 0:
             break
         low, high = 0, int(ranges[leaf + COUNT]) - 1
-        first, last = ranges[leaf + GROUP], ranges[leaf + GROUP + high]
-        if first > number or (first == number and ranges[leaf + X] >= x):
+        if ranges[leaf + X] >= x:
             break
-        if last > number or (last == number and ranges[leaf + X + high] >= x):
+        if ranges[leaf + X + high] >= x:
             while low < high:
                 middle = (low + high) >> 1
-                other = ranges[leaf + GROUP + middle]
-                if other < number or (other == number and ranges[leaf + X + middle] < x):
+                if ranges[leaf + X + middle] < x:
                     low = middle + 1
                 else:
                     high = middle
             return leaf, low
         leaf = int(ranges[leaf + NEXT])
-    return seek(ranges, number, x, -np.inf)
+    return seek(ranges, 0.0, x, -np.inf)
 
 
 @part
-def _missed(ranges: Floats, number: float, below: float, above: float, near: int) -> tuple[int, int]:
-    """How many ranges of a group reach neither row: they begin above the one, and end below the other.
-
-    And the leaf where they begin: the next group's are likely to be near it.
-    """
-    start = -np.inf if np.isnan(below) else np.nextafter(below, np.inf)
-    leaf, i = _seek_from(ranges, number, start, near)
+def _inside(ranges: Floats, p: Floats, below: float, above: float, near: int) -> tuple[int, int]:
+    """How many ranges lie in a gap, and the leaf where they begin: those of the next gap are likely to be near it."""
+    start, end, inside = -np.inf if np.isnan(below) else np.nextafter(below, np.inf), above, 0
+    if np.isnan(above):  # all that begin behind the last row: from the next run on they are counted
+        run = _run_at(p, start) + 1
+        end = p[RUN + WIDTH * run] if run < p[TAU] else np.nan
+        for k in range(run, int(p[TAU])):
+            inside += int(p[BEGIN_THERE + WIDTH * k])
+    leaf, i = _seek_from(ranges, start, near)
     near = leaf
-    missed = 0
     while leaf >= 0:
         size = int(ranges[leaf + COUNT])
-        if i < size and ranges[leaf + GROUP + i] != number:
-            break
-        if i == 0 and size > 0 and ranges[leaf + GROUP + size - 1] == number:
-            if not ranges[leaf + NODE_GREATEST] >= above:
-                i, missed = size, missed + size
-            elif ranges[leaf + NODE_LEAST] >= above:
-                i = size
+        if i == 0 and not (ranges[leaf + NODE_GREATEST] >= above or ranges[leaf + X + size - 1] >= end):
+            inside, i = inside + size, size
         while i < size:
-            if ranges[leaf + GROUP + i] != number:
-                return missed, near
-            missed += not ranges[leaf + Y + i] >= above
+            if ranges[leaf + X + i] >= end:
+                return inside, near
+            inside += not ranges[leaf + Y + i] >= above
             i += 1
         leaf, i = int(ranges[leaf + NEXT]), 0
-    return missed, near
+    return inside, near
 
 
 @kernel
@@ -559,7 +602,7 @@ def by_group(
     groups: Floats,
     offsets: Floats,
     xs: Floats,
-    partition: Floats,
+    p: Floats,
     ranges: Floats,
     rectangles: Floats,
     listed: bool,
@@ -571,85 +614,210 @@ def by_group(
         group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
         if not has_partners(group, offset, x):
             continue
-        near, place, below, above, there = -1, 0, np.nan, -np.inf, -1
-        for k in range(len(partition)):
-            number, point, size = partition[k, 0], partition[k, 1], partition[k, 2]
-            if not np.isnan(above):  # points ascend: behind one that is above all rows, all are
-                near, place = _first_from(m, group, offset, point, near)
-                above = m[near + X + place] - offset if near >= 0 else np.nan
-                below = _below(m, group, offset, near, place)
-            if np.isnan(below) and np.isnan(above):
-                break
-            if not listed:
-                if np.isnan(above):
-                    counts[arrival] += _reaching_down(ranges, number, below)
-                else:
-                    missed = 0
-                    if above != point:
-                        missed, there = _missed(ranges, number, below, above, there)
-                    counts[arrival] += int(size) - missed
+        k, near, below, above = _next_gap(m, group, offset, p, 0, -1, -np.inf)
+        if k >= 0 and np.isnan(below) and np.isnan(above):
+            continue  # there are no rows
+        if not listed:
+            there, total = -1, int(ranges[ENTRIES])
+            while k >= 0:
+                inside, there = _inside(ranges, p, below, above, there)
+                total -= inside
+                k, near, below, above = _next_gap(m, group, offset, p, k, near, above)
+            counts[arrival] = total
+            continue
+        leaf, i = seek(ranges, 0.0, -np.inf, -np.inf)
+        while leaf >= 0:
+            if i == ranges[leaf + COUNT]:
+                leaf, i = int(ranges[leaf + NEXT]), 0
                 continue
-            leaf, i = seek(ranges, number, -np.inf, -np.inf)
-            while leaf >= 0:
-                if i == ranges[leaf + COUNT]:
-                    leaf, i = int(ranges[leaf + NEXT]), 0
-                    continue
-                if ranges[leaf + GROUP + i] != number:
-                    break
-                one = int(ranges[leaf + ROW + i])
-                if (ranges[leaf + X + i] <= below or ranges[leaf + Y + i] >= above) and _holds_x(rectangles, one, x):
-                    if used == len(of):
-                        of, found = longer(of, used, 1), longer(found, used, 1)
-                    of[used], found[used] = arrival, one
-                    used += 1
-                    counts[arrival] += 1
-                i += 1
+            low, high, one = ranges[leaf + X + i], ranges[leaf + Y + i], int(ranges[leaf + ROW + i])
+            i += 1
+            while k >= 0 and above <= low:
+                k, near, below, above = _next_gap(m, group, offset, p, k, near, above)
+            if (k < 0 or low <= below or high >= above) and _holds_x(rectangles, one, x):
+                if used == len(of):
+                    of, found = longer(of, used, 1), longer(found, used, 1)
+                of[used], found[used] = arrival, one
+                used += 1
+                counts[arrival] += 1
     return counts, of[:used], found[:used]
 
 
+# --- changes -------------------------------------------------------------------------------------------------------
+
+
+@part
+def _limits_x(rectangles: Floats, one: int) -> bool:
+    return bool(rectangles[one, X_LOW] > -np.inf or rectangles[one, X_HIGH] < np.inf)
+
+
 @kernel
-def regroup(m: Floats, leaf_of: Ints, ids: Ints, groups: Ints, rectangles: Floats, start: int) -> int:
-    """Move ranges to other groups of the list, or out of it, from `start` on, as long as there is room."""
+def has_room(m: Floats) -> bool:
+    """Whether there are nodes for one more range."""
+    return bool(m[FREE_NODES] >= m[HEIGHT] + 2)
+
+
+@part
+def _put(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, one: int, rectangles: Floats, k: int) -> bool:
+    """Take in a range, if there is room."""
+    if one >= len(leaf_of) or one >= len(rows) or m[FREE_NODES] < m[HEIGHT] + 2:
+        return False
+    for column in range(4):
+        rows[one, column] = rectangles[k, column]
+    if _limits_x(rectangles, k):
+        p[LIMITED] += 1
+    insert(m, leaf_of, one, 0.0, rectangles[k, Y_LOW], rectangles[k, Y_HIGH])
+    return True
+
+
+@part
+def _take(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, one: int) -> None:
+    """Forget a range."""
+    if _limits_x(rows, one):
+        p[LIMITED] -= 1
+    rows[one, X_LOW] = rows[one, Y_LOW] = np.inf
+    rows[one, X_HIGH] = rows[one, Y_HIGH] = -np.inf
+    remove(m, leaf_of, one)
+
+
+@kernel
+def put_in_order(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints, rectangles: Floats, start: int) -> int:
+    """Take in ranges, from `start` on, as long as there is room; up to where that was."""
     for k in range(start, len(ids)):
-        if m[FREE_NODES] < m[HEIGHT] + 2:
+        if not _put(m, leaf_of, rows, p, ids[k], rectangles, k):
             return k
-        one = ids[k]
-        if leaf_of[one] >= 0:
-            remove(m, leaf_of, one)
-        if groups[k] >= 0:
-            insert(m, leaf_of, one, float(groups[k]), rectangles[one, Y_LOW], rectangles[one, Y_HIGH])
     return len(ids)
 
 
 @kernel
-def put_in_order(m: Floats, leaf_of: Ints, ids: Ints, rectangles: Floats, start: int) -> int:
-    """Insert ranges into the sorted list, from `start` on, as long as there is room; up to where that was."""
-    for k in range(start, len(ids)):
-        if m[FREE_NODES] < m[HEIGHT] + 2:
-            return k
-        insert(m, leaf_of, ids[k], 0.0, rectangles[k, Y_LOW], rectangles[k, Y_HIGH])
-    return len(ids)
-
-
-@kernel
-def take_out(m: Floats, leaf_of: Ints, ids: Ints) -> None:
-    """Remove ranges from the sorted list."""
+def take_out(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints) -> None:
+    """Forget ranges."""
     for k in range(len(ids)):
-        remove(m, leaf_of, ids[k])
+        _take(m, leaf_of, rows, p, ids[k])
 
 
-def grouped(m: Floats) -> tuple[Ints, Ints, Floats]:
-    """(group, id, x) of each entry of a tree, in order."""
+@part
+def _too_many(p: Floats) -> bool:
+    """Whether the bound of groups may be broken."""
+    return bool(p[GROUPS] > p[MORE] * (p[TAU] - p[LOST]))
+
+
+@kernel
+def has_room_for_meet(p: Floats) -> bool:
+    """Whether one more group fits."""
+    return TABLE + WIDTH * (int(p[GROUPS]) + 1) <= len(p)
+
+
+@part
+def _last_at_most(p: Floats, column: int, n: int, value: float) -> int:
+    """The last of n rows whose entry in a column, which ascends, is at most `value`; the first if there is none."""
+    row = 0
+    while n > 1:  # it is among n from `row` on; no branch depends on what is found
+        half = n >> 1
+        row = row + half if p[column + WIDTH * (row + half)] <= value else row
+        n -= half
+    return row
+
+
+@part
+def _run_at(p: Floats, low: float) -> int:
+    """The run whose ranges begin at or before `low`."""
+    return _last_at_most(p, RUN, int(p[TAU]), low)
+
+
+@kernel
+def put_and_stab(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints, rectangles: Floats, start: int) -> int:
+    """As `put_in_order`, each range in a group, too; one more than all if the groups must be computed again.
+
+    As soon as that is so, groups do not matter any more: they are left as they are.
+    """
+    for k in range(start, len(ids)):
+        groups = int(p[GROUPS])
+        if TABLE + WIDTH * (groups + 1) > len(p) or not _put(m, leaf_of, rows, p, ids[k], rectangles, k):
+            return k
+        if _too_many(p):
+            continue
+        low, high = rectangles[k, Y_LOW], rectangles[k, Y_HIGH]
+        p[BEGIN_THERE + WIDTH * _run_at(p, low)] += 1
+        place = _last_at_most(p, MEET_LOW, groups, high)
+        at = WIDTH * place
+        if groups > 0 and p[MEET_LOW + at] <= high:
+            if p[MEET_HIGH + at] >= low:
+                p[MEET_LOW + at], p[MEET_HIGH + at] = max(p[MEET_LOW + at], low), min(p[MEET_HIGH + at], high)
+                continue
+            place += 1
+        for row in range(groups, place, -1):
+            at = WIDTH * row
+            p[MEET_LOW + at], p[MEET_HIGH + at] = p[MEET_LOW + at - WIDTH], p[MEET_HIGH + at - WIDTH]
+        p[MEET_LOW + WIDTH * place], p[MEET_HIGH + WIDTH * place] = low, high
+        p[GROUPS] += 1
+    return len(ids) + _too_many(p)
+
+
+@kernel
+def take_out_stabbed(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints) -> bool:
+    """As `take_out`; whether the groups must be computed again."""
+    for k in range(len(ids)):
+        one = ids[k]
+        at = WIDTH * _run_at(p, rows[one, Y_LOW])
+        p[BEGIN_THERE + at] -= 1
+        if p[WITNESS + at] == one:
+            p[WITNESS + at] = -1
+            p[LOST] += 1
+        _take(m, leaf_of, rows, p, one)
+    return _too_many(p)
+
+
+@kernel
+def stab(m: Floats, p: Floats) -> int:
+    """Compute the greedy partition; how many groups there are. (If they do not fit, only those that do are written.)"""
+    groups, end, room = 0, -np.inf, (len(p) - TABLE) // WIDTH
+    at = -WIDTH  # where the group is in the table
+    leaf, _ = seek(m, 0.0, -np.inf, -np.inf)
+    while leaf >= 0:
+        size = int(m[leaf + COUNT])
+        least = m[leaf + NODE_LEAST]
+        if 0 < groups <= room and size > 0 and m[leaf + X + size - 1] <= min(end, least):  # all belongs to the group
+            if least < end:
+                i = 0
+                while m[leaf + Y + i] != least:
+                    i += 1
+                end = p[at + MEET_HIGH] = least
+                p[at + WITNESS] = m[leaf + ROW + i]
+            p[at + MEET_LOW] = m[leaf + X + size - 1]
+            p[at + BEGIN_THERE] += size
+        else:
+            for i in range(size):
+                low, high = m[leaf + X + i], m[leaf + Y + i]
+                is_first = groups == 0 or low > end
+                if is_first:
+                    groups, at = groups + 1, at + WIDTH
+                end = high if is_first else min(end, high)
+                if groups <= room:
+                    if is_first:
+                        p[at + RUN], p[at + BEGIN_THERE] = low, 0
+                    if is_first or high < p[at + MEET_HIGH]:
+                        p[at + MEET_HIGH], p[at + WITNESS] = high, m[leaf + ROW + i]
+                    p[at + MEET_LOW] = low
+                    p[at + BEGIN_THERE] += 1
+        leaf = int(m[leaf + NEXT])
+    p[GROUPS] = p[TAU] = min(groups, room)
+    p[LOST] = 0
+    return groups
+
+
+def entries(m: Floats) -> tuple[Ints, Floats]:
+    """(id, x) of each entry of a tree, in order."""
     node = int(m[ROOT])
     for _ in range(int(m[HEIGHT])):
         node = int(m[node + CHILD])
-    parts = [np.empty((3, 0))]
+    parts = [np.empty((2, 0))]
     while node >= 0:
         count = int(m[node + COUNT])
-        parts.append(np.stack([m[node + row : node + row + count] for row in (GROUP, ROW, X)]))
+        parts.append(np.stack([m[node + row : node + row + count] for row in (ROW, X)]))
         node = int(m[node + NEXT])
-    groups, ids, xs = np.concatenate(parts, axis=1)
-    return groups.astype(np.int64), ids.astype(np.int64), xs
+    ids, xs = np.concatenate(parts, axis=1)
+    return ids.astype(np.int64), xs
 
 
 def _expect(holds: object, invariant: str) -> None:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.index.a2b import A2BTree
-from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter, put_in_order
+from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.network.wire.arrays import Floats, Ints
 
@@ -29,14 +28,9 @@ class WayOfBands(Protocol):
 
 
 def tree_of(x: Floats) -> Floats:
-    tree = A2BTree()
-    tree.reserve(len(x))
-    slots, places = np.arange(len(x)), np.column_stack((x, x, x, x))
-    done = put_in_order(tree.memory, tree.leaf_of, slots, places, 0)
-    while done < len(x):
-        tree.grow()
-        done = put_in_order(tree.memory, tree.leaf_of, slots, places, done)
-    return tree.memory
+    rows = BandMerge()  # rows are ranges that end where they begin
+    rows.add(np.arange(len(x)), np.column_stack((x, x, x, x)))
+    return rows._list.memory
 
 
 def brute_force(x: Floats, arrivals: Arrivals, ranges: dict[int, list[float]]) -> set[tuple[int, int]]:
@@ -121,3 +115,26 @@ def test_a_difference_is_rounded_as_in_sql(plan: type[WayOfBands]) -> None:
     subject = plan()
     subject.add(np.arange(len(bounds)), np.array(list(ranges.values())))
     assert_agrees(subject, rows, Arrivals(np.zeros(1), np.array([0.1]), np.zeros(1)), ranges)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_groups_stay_few_and_right_as_bands_come_and_go(epsilon: float) -> None:
+    random = np.random.default_rng(3)
+    subject, ranges = BandGroups(epsilon), dict[int, list[float]]()
+    for turn in range(60):
+        centre = 40 * turn  # they wander: old groups run empty, new ones begin
+        ids = np.array([one for one in range(400) if one not in ranges][: random.choice([1, 1, 30])], np.int64)
+        low = (centre + random.uniform(0, 200, len(ids))).round()
+        fresh = np.column_stack((np.full((len(ids), 2), (-INF, INF)), low, low + random.integers(0, 30, len(ids))))
+        subject.add(ids, fresh)
+        ranges.update(zip(ids.tolist(), fresh.tolist(), strict=True))
+        first = sorted(ranges, key=lambda one: ranges[one][3])[: len(ranges) // 10]  # what ends first: witnesses
+        subject.remove(np.array(first, np.int64))
+        for one in first:
+            del ranges[one]
+        rows = (centre + random.uniform(0, 200, 20)).round()
+        assert_agrees(subject, rows, Arrivals(np.zeros(2), np.array([0.0, 50.0]), np.zeros(2)), ranges)
+    subject.remove(np.array(list(ranges), np.int64))
+    subject.check()
+    with pytest.raises(ValueError, match="epsilon must be more than 0, not 0"):
+        BandGroups(0)
