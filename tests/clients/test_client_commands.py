@@ -394,7 +394,7 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
     plans = {"JoinFirst-E": 10, "JoinFirst-S": 0, "SelectFirst": 90, "Hotspot": 0}
     lately = {"JoinFirst-E": 0.25, "JoinFirst-S": 0.0, "SelectFirst": 0.75, "Hotspot": 0.0}
     chosen = {"chosen": plans, "chosen lately": lately, "joining rows": 1200.04, "ranges that hold x": 2.5}
-    left = side | chosen | {"looked at one by one": 1}
+    left = side | chosen | {"looked at one by one": 1, "without a plan": 2}
     known: dict[str, object] = {"ranges": 5000, "wanted by": 100_000, "left": left, "right": side}
     facts = {
         "tables": ["SUPPLY", "DEMAND"], "rows": [1, 2], "answer": ["ID"], "seq": 3, "never": False, "ranges": [],
@@ -409,6 +409,7 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
         "new SUPPLY: the ranges form 40 groups that share a place; 1 of them are hotspots (large enough to be looked "
         "up as one) and hold 87% of the ranges",
         "plans, SUPPLY: for 1 row all ranges were looked at, one by one: there were few",
+        "plans, SUPPLY: for 2 rows there was no plan yet: many ranges had just come or gone",
         "plans, SUPPLY: lately SelectFirst 75% (90 in all), JoinFirst-E 25% (10 in all)",
         "estimates: a row that arrives in SUPPLY joins about 1,200.0 rows, and about 2.5 ranges let it pass",
         "new DEMAND: the ranges form 40 groups that share a place; 1 of them are hotspots (large enough to be looked "

@@ -115,8 +115,12 @@ def _side(known: dict[str, Any], table: str) -> list[tuple[str, str]]:
     if one_by_one:
         rows = _many(one_by_one, "row")
         lines.append((f"plans, {table}", f"for {rows} all ranges were looked at, one by one: there were few"))
+    unplanned = known.get("without a plan", 0)
+    if unplanned:
+        rows = _many(unplanned, "row")
+        lines.append((f"plans, {table}", f"for {rows} there was no plan yet: many ranges had just come or gone"))
     lately = {plan: share for plan, share in known.get("chosen lately", {}).items() if share}
-    if not lately and not one_by_one:
+    if not lately and not one_by_one and not unplanned:
         lines.append((f"plans, {table}", "none was chosen yet: no row has arrived since the channel was opened"))
     if not lately:
         return lines
