@@ -248,12 +248,12 @@ class _Plans:
         return self.hotspot.memory_bytes() + self.select_first.memory_bytes() - shared + self.planned.nbytes
 
 
-def _made(plans: _Plans | None, ids: Ints, new: Ints, rectangles: Floats) -> tuple[_Plans, _Notes]:
+def _made(plans: _Plans | None, ids: Ints, news: Sequence[Ints], rectangles: Sequence[Floats]) -> tuple[_Plans, _Notes]:
     """The next plans, and room for what they will lack; the given ones stay as they are."""
     made = _Plans() if plans is None else deepcopy(plans)
-    made.bring(ids, new, rectangles)
+    made.bring(ids, np.concatenate(news), np.concatenate(rectangles))
     made.settle()
-    return made, _Notes(len(made.planned))
+    return made, _Notes(len(made.planned) * 5 // 4 + MOST_NOTED)
 
 
 def _with_room(array: Array, size: int, fill: float) -> Array:
@@ -313,6 +313,7 @@ class _Side:
         self._plans: _Plans | None = None
         self._numbered: dict[int, JoinPlan] = {}  # by the planner's numbers
         self._known = Facts(0, 0)  # of the ranges, as of the plans
+        self._gave_up = False  # new plans could not be made: what there is must do
         self._pending: list[Ints] = []  # ids that came or went, and are not in the notes yet
         self._pending_count = 0
         self._notes = _Notes(0)
@@ -406,7 +407,7 @@ class _Side:
     @property
     def is_due(self) -> bool:
         """Whether plans should be brought up to date: rows arrive, and it would help."""
-        if self.arrived == self._seen:
+        if self.arrived == self._seen or self._gave_up:
             return False
         if self._plans is None:
             return len(self._ranges) >= FEW
@@ -437,6 +438,9 @@ class _Side:
         self._since = since
         try:
             made, notes = yield from self._next_plans()
+        except Exception:
+            self._gave_up = True  # it would fail again
+            raise
         finally:
             self._since = None
         self._use(made, notes)
@@ -453,7 +457,7 @@ class _Side:
             some = ids[start : start + TAKEN_AT_ONCE]
             news.append(some[self._ranges.has(some)])
             parts.append(self._rectangles(news[-1]))
-        return (yield lambda: partial(_made, plans, ids, np.concatenate(news), np.concatenate(parts)))
+        return (yield lambda: partial(_made, plans, ids, news, parts))
 
     def _use(self, plans: _Plans, notes: _Notes) -> None:
         """These are up to date, and nothing is noted."""
