@@ -47,6 +47,10 @@ class ServedEngine(Engine):
         """Choose among the plans of joins by these costs, in channels opened from now on."""
         self._channels.coefficients = coefficients
 
+    def leave_upkeep(self) -> None:
+        """Let channels opened from now on leave long work for `Channel.upkeep`, which the caller runs now and then."""
+        self._channels.at_once = False
+
     def upsert_columns(self, table: str, columns: ValueColumns, absent: Masks | None = None) -> Batch:
         """`upsert` of a batch that is columns as they travel, and masks of the rows that lack some."""
         return self._upsert(table, columns, absent)

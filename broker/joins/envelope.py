@@ -84,12 +84,20 @@ class Envelopes:
         if total:
             self.table[:, TESTS] += tests * looks // total
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `rebuild_due` has something to do."""
+        return len(self._due(0)) > 0
+
     def rebuild_due(self, arrivals: int) -> None:
         """Compute those wide groups again for which that is cheaper than being unsure, for so many arrivals more."""
+        self.rebuild(self._due(arrivals))
+
+    def _due(self, arrivals: int) -> Ints:
         wide = np.flatnonzero(self.table[:, WIDE])
-        if len(wide):
-            costs = LOOK_COST * (self.table[wide, LOOKS] + arrivals) + TEST_COST * self.table[wide, TESTS]
-            self.rebuild(wide[costs >= self.table[wide, MEMBERS]])
+        costs = LOOK_COST * (self.table[wide, LOOKS] + arrivals) + TEST_COST * self.table[wide, TESTS]
+        due: Ints = wide[costs >= self.table[wide, MEMBERS]]
+        return due
 
     def rebuild(self, groups: Ints) -> None:
         """Compute the pieces of these groups again."""

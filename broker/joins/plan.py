@@ -305,6 +305,50 @@ def keep_filled(
     return out, used
 
 
+@kernel
+def amended(
+    of: Ints,
+    lows: Floats,
+    highs: Floats,
+    sures: Booleans,
+    came: Floats,
+    went: Floats,
+    m: Floats,
+    groups: Floats,
+    offsets: Floats,
+    xs: Floats,
+) -> Floats:
+    """Spans, ordered by arrival, made true to rectangles that came and went since: with the former's rows in them, and
+    not sure where they meet one of the latter, for what they were found by may have gone with it."""
+    out, used = np.empty((len(of) + 64, 4)), 0
+    rows, span = np.empty((64, 3)), 0
+    for arrival in range(len(xs)):
+        group, offset, x = groups[arrival], offsets[arrival], xs[arrival]
+        n = 0
+        while span < len(of) and of[span] == arrival:
+            rows = with_room(rows, n)
+            rows[n, LOW], rows[n, HIGH], rows[n, SURE] = lows[span], highs[span], 1.0 if sures[span] else 0.0
+            n += 1
+            span += 1
+        found = n
+        if not has_partners(group, offset, x):
+            continue
+        for i in range(len(went)):
+            if found > 0 and went[i, X_LOW] <= x <= went[i, X_HIGH]:
+                for k in range(found):
+                    if went[i, Y_LOW] <= rows[k, HIGH] and rows[k, LOW] <= went[i, Y_HIGH]:
+                        rows[k, SURE] = 0.0
+            if came[i, X_LOW] <= x <= came[i, X_HIGH] and came[i, Y_LOW] <= came[i, Y_HIGH]:
+                rows = with_room(rows, n)
+                rows[n, LOW], rows[n, HIGH], rows[n, SURE] = came[i, Y_LOW], came[i, Y_HIGH], 1.0
+                n += 1
+        if n > found:
+            sort_by_low(rows, n)
+            n = unite(rows, n)
+        out, used = keep_filled(m, arrival, group, offset, rows, n, out, used)
+    return out[:used]
+
+
 @part
 def is_met(m: Floats, group: float, offset: float, low: float, high: float) -> bool:
     """Whether a row of the group has its y in the interval."""

@@ -117,7 +117,8 @@ class RowCounts:
 class Planner:
     """Chooses a plan for each row that arrives on one side; one for each side of a channel.
 
-    Tell it of every range that comes or goes (`add`, `remove`: rectangles as plans get them).
+    Tell it of every range that comes or goes (`add`, `remove`: rectangles as plans get them); or by which histogram to
+    go (`estimate_by`).
 
     Cost: about 30 ns a row, and 2 us a call. That is much for a single row where all plans take a microsecond, so
     a few rows get the plan that can never cost much more than another (`_plain`), where there is one. What is derived
@@ -145,6 +146,11 @@ class Planner:
     def remove(self, rectangles: Floats) -> None:
         """Ranges go."""
         self._ranges.remove(rectangles[:, 0], rectangles[:, 1])
+        self._known = NOTHING_KNOWN
+
+    def estimate_by(self, ranges: IntervalHistogram) -> None:
+        """Estimate k_s by this histogram from now on, which somebody else keeps up to date."""
+        self._ranges = ranges
         self._known = NOTHING_KNOWN
 
     def choose(self, tree: Floats, arrivals: Arrivals, facts: Facts, plans: Iterable[int] = ALL) -> Ints:

@@ -58,6 +58,7 @@ class Hotspot:
     """Hot groups of the ranges' y-intervals by envelopes, the scattered ranges as in SelectFirst.
 
     With alpha = 0 all groups are hot: plain SSI. With given `rectangles`, which may be shared, they are put there too.
+    Where it is `kept_up`, its owner calls `follow` and `envelopes.rebuild_due`, and queries do neither.
 
     Cost for g hot groups with p pieces each, k scattered ranges that hold x, and m rows: O(g log p + k log k) for the
     intervals, and O(log m) for each that is left after uniting them; how many ranges a group has does not matter.
@@ -66,12 +67,18 @@ class Hotspot:
     name: ClassVar[str] = "Hotspot"
 
     def __init__(
-        self, alpha: float = ALPHA, epsilon: float = EPSILON, rectangles: RectangleTable | None = None
+        self,
+        alpha: float = ALPHA,
+        epsilon: float = EPSILON,
+        rectangles: RectangleTable | None = None,
+        *,
+        kept_up: bool = False,
     ) -> None:
         self.rectangles = RectangleTable() if rectangles is None else rectangles
         self._tracker = HotspotTracker(alpha, epsilon)
         self.envelopes = Envelopes(self.rectangles)
         self._scattered = PointIndex(2)
+        self._kept_up = kept_up
         self._is_behind = False  # changes of the tracker are still to be followed
         self._order: Ints = np.empty(0, np.int64)  # hot groups, by their common points
         self._probes: _Probes | None = None  # as of the latest change
@@ -90,8 +97,9 @@ class Hotspot:
 
     def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
         """Where wanted partners are; not sure where ranges have left a large group lately (`charge`)."""
-        self.follow()
-        self.envelopes.rebuild_due(len(arrivals.xs))
+        if not self._kept_up:
+            self.follow()
+            self.envelopes.rebuild_due(len(arrivals.xs))
         envelopes = self.envelopes
         return spans_of(
             _spans(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.reformulate.keeper import TreeKeeper
     from hullcast.broker.reformulate.messages import Messages, ShownColumn
+    from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.sql.query import Predicates, Ref, Shape
     from hullcast.broker.tables.interning import Interner, Texts
     from hullcast.broker.tables.schema import Table
@@ -65,6 +66,7 @@ class Opening(NamedTuple):
     event_limit: int
     share: Callable[[int, int | None, int | None, tuple[int, ...]], TreeKeeper]  # the tree of (side, x, y, groups)
     coefficients: Coefficients = DEFAULTS  # what the plans of a join cost on this machine
+    at_once: bool = True  # nothing is left for `upkeep`
 
 
 class Channel(ABC):
@@ -187,6 +189,10 @@ class Channel(ABC):
     def ranges_known(self) -> tuple[int, int]:
         """How many different ranges are wanted, and how many in all, where they are counted."""
         return 0, 0
+
+    def upkeep(self) -> Work | None:
+        """Work that makes updates cheaper, where some is due and none is under way. It may be given up at any time."""
+        return None
 
     def bounds(self, predicates: Predicates) -> tuple[Floats, Floats]:
         """Predicates as boxes over the range columns and the partition columns, (n, d) each."""

@@ -31,6 +31,7 @@ class Channels:
 
     def __init__(self, interner: Interner, event_limit: int) -> None:
         self.coefficients = DEFAULTS  # for joins opened from now on
+        self.at_once = True  # they leave nothing for `Channel.upkeep`
         self._interner = interner
         self._event_limit = event_limit
         self._open: dict[Shape, Channel] = {}
@@ -95,7 +96,9 @@ class Channels:
     def _make(self, shape: Shape, stores: Sequence[TableStore]) -> Channel:
         name = channel_name(shape, [store.table for store in stores])
         share = partial(self._keeper, shape, stores)
-        opening = Opening(name, shape, tuple(stores), self._interner, self._event_limit, share, self.coefficients)
+        opening = Opening(
+            name, shape, tuple(stores), self._interner, self._event_limit, share, self.coefficients, self.at_once
+        )
         channel: Channel = shape.kind.load_channel()(opening)
         return channel
 

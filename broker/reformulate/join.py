@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.boxes import Cells
     from hullcast.broker.reformulate.first import Boxes
     from hullcast.broker.reformulate.messages import Messages
+    from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.store import Updates
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
@@ -124,7 +125,7 @@ class JoinChannel(RowsChannel):
         self._whole = ColumnType.REAL not in kinds
         sides = [ref.side for ref in shape.ranges]
         layout = JoinLayout.of(sides, band=self.band, partitioned=self.spec.partitioned)
-        self.standing = StandingJoins(layout, opening.coefficients)
+        self.standing = StandingJoins(layout, opening.coefficients, at_once=opening.at_once)
         self._described = 0  # the last update that messages were made of
         self._everything = 0  # how many want all pairs
 
@@ -164,6 +165,9 @@ class JoinChannel(RowsChannel):
             partitions = np.full(1, np.inf) if self.spec.partitioned else None
             return box_points(np.full((1, d), -np.inf), np.full((1, d), np.inf), partitions)
         return points[~unreachable(points, self.spec.dimensions)]
+
+    def upkeep(self) -> Work | None:
+        return self.standing.upkeep()
 
     def facts(self) -> dict[str, object]:
         return {"join": self.standing.describe()}

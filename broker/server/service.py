@@ -99,6 +99,7 @@ class Server:
             )
             self.engine, publishers, self.log = data.engine, data.publishers, data.log
             self.engine.plan_with(stored_coefficients(settings.data))
+        self.engine.leave_upkeep()
         try:
             self.listener = Listener(
                 settings.listen,
@@ -443,7 +444,23 @@ class Server:
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
             self._tell_directory()
+            self._keep_up()
             self._checkpoint_if_due(now)
+
+    def _keep_up(self) -> None:
+        """Let channels do what makes changes cheaper, and would take too long while one is applied."""
+        for attending in self.attendance:
+            work = attending.channel.upkeep()
+            if work is None:
+                continue
+            try:
+                self.working.put("upkeep", work, self._kept_up)
+            except Overloaded:
+                work.close()  # another time
+
+    def _kept_up(self, _: object, error: BaseException | None) -> None:
+        if error is not None:  # answers are the same without it
+            self.brain.failure(error, "upkeep of a channel")
 
     def _take_report(self, report: bodies.NodeReport) -> None:
         try:

@@ -27,11 +27,12 @@ from hullcast.broker.index.a2b import A2BTree
 from hullcast.broker.joins.costs import Facts
 from hullcast.broker.joins.hotspots import large_groups
 from hullcast.broker.joins.join_first import JoinFirst
-from hullcast.broker.joins.plan import Arrivals
+from hullcast.broker.joins.plan import Arrivals, amended
 from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
+from hullcast.broker.scheduling.driver import finish
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
 from hullcast.network.answers.audience import Audience
@@ -158,17 +159,24 @@ def run_standing_joins() -> None:
     """Partners of a row by few ranges, then by each plan for many, while ranges come and go."""
     ends, zero, tree = np.arange(2.0 * FEW), np.zeros(1), A2BTree().memory
     points = np.column_stack((ends, ends + 9, ends, ends + 9))
-    joins, row = StandingJoins(JoinLayout.of((0, 1), band=False, partitioned=False)), Arrivals(zero, zero, zero)
+    layout, row = JoinLayout.of((0, 1), band=False, partitioned=False), Arrivals(zero, zero, zero)
+    joins = StandingJoins(layout, at_once=False)
     joins.wanted_since(points)
-    for some in (points[:1], points[1:]):
+    for some in (points[:1], points[1:-1], points[-1:]):
         joins.add(some, 0)
-        joins.partners(0, tree, row, 1)
+        joins.partners(0, tree, row, 1)  # one by one, without plans, then with plans that are behind
+        upkeep = joins.upkeep()
+        if upkeep is not None:
+            finish(upkeep)
+            joins.partners(0, tree, row, 1)
     large_groups(ends, ends, 2)  # among intervals that have nothing in common
-    for plan in (Hotspot(), SelectFirst(), JoinFirst()):
+    for plan in (Hotspot(), Hotspot(0.5), SelectFirst(), JoinFirst()):
         plan.add(np.arange(len(points)), points)
         plan.spans(tree, row)
         plan.remove(np.arange(2))
-        plan.spans(tree, row)
+        found = plan.spans(tree, row)
+        plan.add(np.arange(2), points[:2])
+        amended(*found, points[:1], points[1:2], tree, *row)
     joins.remove(points[:1])
     joins.partners(0, tree, row, 1)
 

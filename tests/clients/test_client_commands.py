@@ -396,7 +396,7 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
     plans = {"JoinFirst-E": 10, "JoinFirst-S": 0, "SelectFirst": 90, "Hotspot": 0}
     lately = {"JoinFirst-E": 0.002, "JoinFirst-S": 0.0, "SelectFirst": 0.998, "Hotspot": 0.0}
     chosen = {"chosen": plans, "chosen lately": lately, "joining rows": 1200.04, "ranges that hold x": 2.5}
-    left = side | chosen | {"looked at one by one": 1}
+    left = side | chosen | {"looked at one by one": 1, "without a plan": 2}
     known: dict[str, object] = {"ranges": 5000, "wanted by": 100_000, "left": left, "right": {}}
     facts = {
         "tables": ["SUPPLY", "DEMAND"], "rows": [1, 2], "answer": ["ID"], "seq": 3, "never": False, "ranges": [],
@@ -410,10 +410,10 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
         "cost nothing",
         "plans: SelectFirst: first the ranges that let the row pass, then its partners in each; JoinFirst-E: first "
         "the rows that it joins, then whether a range wants each",
-        "rows in SUPPLY: for 1 row each range was looked at, because there were few; plans chosen lately: SelectFirst "
-        "100% (90 in all), JoinFirst-E under 1% (10 in all); a row joins about 1,200.0 others, and about 2.5 ranges "
-        "let it pass; the ranges form 40 groups, each with a point in common, large ones (hotspots): 1, with 87% of "
-        "all ranges",
+        "rows in SUPPLY: for 1 row each range was looked at, because there were few; for 2 rows there was no plan yet, "
+        "because many ranges had just come or gone; plans chosen lately: SelectFirst 100% (90 in all), JoinFirst-E "
+        "under 1% (10 in all); a row joins about 1,200.0 others, and about 2.5 ranges let it pass; the ranges form 40 "
+        "groups, each with a point in common, large ones (hotspots): 1, with 87% of all ranges",
         "rows in DEMAND: none has arrived since the channel was opened",
     ]
 

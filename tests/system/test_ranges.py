@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,39 @@ async def change(client: Client, value: float) -> None:
     """One pair moves from nowhere to `value`, and away again."""
     await client.publish("L", [{"K": 1, "J": 1, "A": value, "W": ""}])
     await client.delete("L", [1])
+
+
+async def test_the_server_makes_plans_for_many_ranges_while_rows_are_answered_without() -> None:
+    """Rows that come before there are plans, with plans, and with plans that are behind: the same answers."""
+    lows = np.arange(400.0)
+    async with asyncio.timeout(PATIENCE_S), cluster(0) as c, rows(c) as publisher, c.client(SERVER) as client:
+        made = await client.subscribe_many(PAIRS, lows, lows + 1)
+        seen: list[dict[str, object]] = []
+
+        async def left() -> dict[str, Any]:
+            found: dict[str, Any] = (await client.explain(PAIRS, 0, 1))["join"]["left"]
+            seen.append(found)
+            return found
+
+        assert "chosen" not in await left()
+        number = 0
+        while "chosen" not in seen[-1]:
+            number += 1
+            await publisher.publish("L", [{"K": number, "J": 1, "A": number % 400 + 0.5, "W": ""}])
+            await left()
+        assert seen[-1]["without a plan"]
+        more = await client.subscribe_many(PAIRS, lows[:9] + 0.25, lows[:9] + 0.75)
+        for value in (3.5, 4.5):
+            number += 1
+            await publisher.publish("L", [{"K": number, "J": 1, "A": value, "W": ""}])
+        assert (await left())["changes behind"] == 9
+        await client.sync()
+        values = {k: k % 400 + 0.5 for k in range(1, number - 1)} | {number - 1: 3.5, number: 4.5}
+        for subscriptions, starts, ends in ((made, lows, lows + 1), (more, lows[:9] + 0.25, lows[:9] + 0.75)):
+            for i, (low, high) in enumerate(zip(starts, ends, strict=True)):
+                expected = sorted(k for k, value in values.items() if low <= value <= high)
+                assert sorted(row[0] for row in subscriptions[i].answer) == expected
+        assert (await client.status())["failed"] == 0
 
 
 async def test_the_server_follows_what_clients_subscribe_to_and_close() -> None:

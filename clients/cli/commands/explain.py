@@ -118,6 +118,9 @@ def _side(known: dict[str, Any]) -> list[str]:
     one_by_one = known.get("looked at one by one", 0)
     if one_by_one:
         said.append(f"for {_many(one_by_one, 'row')} each range was looked at, because there were few")
+    unplanned = known.get("without a plan", 0)
+    if unplanned:
+        said.append(f"for {_many(unplanned, 'row')} there was no plan yet, because many ranges had just come or gone")
     lately = {plan: share for plan, share in known.get("chosen lately", {}).items() if share}
     if lately:
         most = sorted(lately, key=lambda plan: -lately[plan])

@@ -20,10 +20,19 @@ from hullcast.broker.joins.ssi import Hotspot
 from hullcast.network.wire.arrays import Booleans, Floats
 from tests.support.standing import Pairs, affected_pairs, joining, tree_of, wanted_pairs
 
+
+class Either(JoinFirst):
+    """By rows or by ranges, whichever is less work."""
+
+    def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
+        return self.either(tree, arrivals)
+
+
 PLANS: dict[str, Callable[[], JoinPlan]] = {
     "naive": Naive,
     "join first, each row": JoinFirst,
     "join first, each range": JoinFirstEach,
+    "the less work": Either,
     "select first": SelectFirst,
     "hotspots": lambda: Hotspot(0.3, 0.5),
     "all groups": lambda: Hotspot(0.0, 0.5),
