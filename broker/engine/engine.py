@@ -23,7 +23,6 @@ from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.store import TableStore, Updates
 from hullcast.network.wire.errors import (
-    BadParameter,
     BadSetting,
     DuplicateTable,
     InvariantBroken,
@@ -173,8 +172,6 @@ class Engine:
         self._check_sound()
         query = self._parse(sql)
         predicates = query.bind_many(columns)
-        if not len(predicates.low):
-            raise BadParameter(0, "the columns are empty, and so there is nothing to subscribe to")
         with self._channel(query) as channel:
             listeners = channel.admit(predicates)
         return Subscriptions(

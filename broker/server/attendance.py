@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     Asked = Callable[[int, Floats], Booleans]
 
 
-#: Ranges of lost subscribers that are kept at once, in all channels; beyond it the oldest go. Clients that come and go
-#: in a hurry could leave any number behind.
+#: Ranges of lost subscribers that are kept at once, in all channels; beyond it a channel that loses more gives up its
+#: oldest. Clients that come and go in a hurry could leave any number behind.
 MOST_LINGERING = 1_000_000
 #: Ranges forgone in one go: a few milliseconds.
 FORGONE_AT_ONCE = 500

@@ -32,6 +32,7 @@ from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
+from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
@@ -151,6 +152,8 @@ def run_matching() -> None:
     edge = np.zeros(1)
     for _ in audience.inside(edge, edge, edge - 1, edge + 2, NO_PARTITIONS):
         pass
+    sides = (JoinSide([edge], [0], edge), JoinSide([], [], edge))  # first answers of joins, without their trees
+    pairs_in_boxes(sides, None, Boxes.of(np.zeros((1, 1)), np.ones((1, 1))), whole=True)
     run_newest()
     warm_node()
 

@@ -538,3 +538,12 @@ def test_statements_and_keys_that_are_wrong_are_told_with_what_helps(shell: Shel
     )
     shell("execute", "DROP TABLE IF EXISTS NUMBERED")
     shell("execute", "DROP TABLE IF EXISTS NUMBERED")
+
+
+@pytest.mark.parametrize("command", ["query", "subscribe", "explain"])
+def test_values_behind_the_statement_are_refused_with_how_they_are_given(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([command, "SELECT MIN(PER) FROM T WHERE RISK BETWEEN ? AND ?", "-5", "5", "--timeout", "1"])
+    assert "--param=-5 --param=5" in capsys.readouterr().err

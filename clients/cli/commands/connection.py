@@ -53,6 +53,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser, json_help: str = "
 def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
     """A SELECT and the values of its placeholders."""
     parser.add_argument("sql", metavar="SELECT", help="the statement, in quotes; `?` are placeholders")
+    parser.add_argument("misplaced", nargs="*", action=_Misplaced, help=argparse.SUPPRESS)
     parser.set_defaults(parameters=[])
     parser.add_argument(
         "--param",
@@ -69,6 +70,15 @@ def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="value of the next `?`: text, even if it looks like a number",
     )
+
+
+class _Misplaced(argparse.Action):
+    """Values behind the statement, where they seem to belong: say how they are given."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, *_: object) -> None:
+        if isinstance(values, list) and values:
+            flags = " ".join(f"--param={value}" for value in values)
+            parser.error(f"the values of `?` are given with --param, and the statement is in quotes; try {flags}")
 
 
 def parameter(text: str) -> int | float | str:

@@ -249,7 +249,7 @@ def _channels(now: StatusSample, before: StatusSample | None) -> Table:
         earlier = then.get(channel["number"])
         note = "  no subscriptions now" if channel["deserted"] else ""
         if (ranges := channel.get("ranges")) is not None:
-            note += f"  {ranges['distinct']:,} different ranges of {ranges['wanted']:,}"
+            note += f"  {ranges['wanted']:,} ranges, {ranges['distinct']:,} different ones"
             note += f", {ranges['lingering']:,} of lost clients" if ranges["lingering"] else ""
         table.add_row(
             Text(channel["name"]).append(note, "dim"),
