@@ -151,11 +151,12 @@ class ServedEngine(Engine):
             return self.tables_of(sql)
         return tuple(self._catalog[name].name for name in names_in(sql) if name in self._catalog)
 
-    def forsake(self, name: str) -> None:
-        """Nobody elsewhere listens to a channel any more."""
+    def forsake(self, name: str) -> bool:
+        """Nobody elsewhere listens to a channel any more; whether it stays open all the same."""
         channel = self._channels.named(name)
         channel.attended, channel.asked_elsewhere = False, None
         self._channels.close_if_unused(channel)
+        return self._channels.find(channel.shape) is channel
 
     def tidy(self) -> None:
         """Forget groups and texts that nothing refers to any more, also where no row changes for a while."""

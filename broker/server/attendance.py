@@ -160,8 +160,7 @@ class Attendance:
         while attending.lingering:
             self._end_lingering(attending)
         left = [points for one, points in self._leaving if one is attending]
-        if left:  # at once: whoever opens it again may find the same channel
-            attending.channel.forgo(np.concatenate(left))
-            self._leaving = deque((one, points) for one, points in self._leaving if one is not attending)
+        self._leaving = deque((one, points) for one, points in self._leaving if one is not attending)
         del self._by_name[attending.channel.name], self._by_number[attending.number]
-        self._engine.forsake(attending.channel.name)
+        if self._engine.forsake(attending.channel.name) and left:  # it is just being opened again, by another request
+            attending.channel.forgo(np.concatenate(left))

@@ -448,10 +448,11 @@ def test_ranges_of_lost_subscribers_linger_and_go(joining: Desk, monkeypatch: py
     attendance.forgo(channel, installs[3].points, 4.0)
     attendance.forgo_some()
     assert (ranges(joining), attendance.lingering) == ([(2, 2)], 2)  # the oldest made room
-    (attending,) = attendance
     attendance.close_deserted(set(), 0.0)
     attendance.close_deserted(set(), 100.0)
-    assert (attending.channel.ranges_known(), attendance.lingering) == ((0, 0), 0)
+    assert (ranges(joining), attendance.lingering) == ([], 0)
+    joining.subscribe(PEERS, 5, 10)
+    assert ranges(joining) == [(1, 1)]  # a new channel
 
 
 def test_many_ranges_come_and_go_in_slices(joining: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -780,3 +781,24 @@ def test_texts_that_only_questions_had_are_forgotten_though_no_row_changes(desk:
     assert len(desk.engine._interner) > 5000
     desk.brain.tidy()
     assert len(desk.engine._interner) < 100
+
+
+@pytest.mark.parametrize("opening", [False, True])
+def test_a_channel_that_closes_does_not_forget_its_ranges_one_by_one(opening: bool) -> None:
+    """That would take long for many, and be in vain; unless another request is just opening the same channel."""
+    engine = ServedEngine()
+    for table in ("L", "R"):
+        engine.execute(f"CREATE TABLE {table} (K INTEGER PRIMARY KEY, J INTEGER, A REAL)")
+    attendance = Attendance(engine, 0.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
+    sql = "SELECT L.K, R.K FROM L JOIN R ON L.J = R.J WHERE L.A BETWEEN ? AND ?"
+    found = engine.attend(sql, [np.arange(5.0), np.arange(5.0) + 1])
+    channel = found.channel
+    attending, _ = attendance.attend(channel)
+    attendance.forgo(attending.number, channel.points_elsewhere(found.predicates), until=1.0)
+    channel.holders += opening
+    assert attendance.close_deserted(set(), 1.0) == []
+    assert channel.ranges_known() == (5, 5)
+    assert attendance.close_deserted(set(), 2.0) == [attending]
+    assert channel.ranges_known() == ((0, 0) if opening else (5, 5))
+    assert (engine.described(sql, [[0.0], [1.0]])[2] is channel) is opening
+    assert not attendance.forgo_some()
