@@ -27,6 +27,7 @@ from hullcast.broker.index.nodes import (
     FREE_NODES,
     GROUP,
     HEIGHT,
+    LEAF,
     NEXT,
     NODE_GREATEST,
     NODE_LEAST,
@@ -53,7 +54,7 @@ from hullcast.broker.joins.plan import (
     has_partners,
     is_met,
 )
-from hullcast.network.compiled import kernel, part
+from hullcast.network.compiled import kernel, part, prefetch
 from hullcast.network.matching import search
 from hullcast.network.matching.index import PointIndex
 from hullcast.network.matching.search import STACK
@@ -72,6 +73,8 @@ LIMITED, GROUPS, TAU, LOST, MORE, TABLE = 0, 1, 2, 3, 4, 5
 # and before the next one, and its witness (-1: gone).
 MEET_LOW, MEET_HIGH, RUN, BEGIN_THERE, WITNESS = 5, 6, 7, 8, 9
 WIDTH = 5
+#: Removals ahead whose leaves are asked for; the ranges, and where their leaves are, twice as far ahead.
+AHEAD = 4
 
 
 class _Ranges(RectangleTable):
@@ -680,6 +683,19 @@ def _take(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, one: int) -> None:
     remove(m, leaf_of, one)
 
 
+@part
+def _look_ahead(m: Floats, leaf_of: Ints, rows: Floats, ids: Ints, k: int) -> None:
+    """Ask for what the removals after the k-th will read: waiting for memory is most of what they cost."""
+    if k + 2 * AHEAD < len(ids):
+        prefetch(leaf_of, ids[k + 2 * AHEAD])
+        prefetch(rows, 4 * ids[k + 2 * AHEAD])
+    if k + AHEAD < len(ids):
+        leaf = leaf_of[ids[k + AHEAD]]
+        prefetch(m, leaf)
+        for i in range(0, LEAF, 8):
+            prefetch(m, leaf + ROW + i)
+
+
 @kernel
 def put_in_order(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints, rectangles: Floats, start: int) -> int:
     """Take in ranges, from `start` on, as long as there is room; up to where that was."""
@@ -693,6 +709,7 @@ def put_in_order(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints, r
 def take_out(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints) -> None:
     """Forget ranges."""
     for k in range(len(ids)):
+        _look_ahead(m, leaf_of, rows, ids, k)
         _take(m, leaf_of, rows, p, ids[k])
 
 
@@ -758,13 +775,14 @@ def put_and_stab(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints, r
 def take_out_stabbed(m: Floats, leaf_of: Ints, rows: Floats, p: Floats, ids: Ints) -> bool:
     """As `take_out`; whether the groups must be computed again."""
     for k in range(len(ids)):
-        one = ids[k]
-        at = WIDTH * _run_at(p, rows[one, Y_LOW])
+        _look_ahead(m, leaf_of, rows, ids, k)
+        one, low = ids[k], rows[ids[k], Y_LOW]
+        _take(m, leaf_of, rows, p, one)
+        at = WIDTH * _run_at(p, low)
         p[BEGIN_THERE + at] -= 1
         if p[WITNESS + at] == one:
             p[WITNESS + at] = -1
             p[LOST] += 1
-        _take(m, leaf_of, rows, p, one)
     return _too_many(p)
 
 

@@ -440,7 +440,8 @@ class CollectedIds:
         """All ids, rising; none are left."""
         if not self._batches:
             return np.empty(0, np.int64)
-        ids = distinct(np.concatenate(self._batches), below)
+        # one id, as after a single change: to sort it would take longer than the change did
+        ids = self._batches[0] if self._count == 1 else distinct(np.concatenate(self._batches), below)
         self._batches, self._count = [], 0
         return ids
 

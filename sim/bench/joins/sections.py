@@ -334,7 +334,7 @@ class UpkeepSection:
 
 
 #: Changes to a call, where a call has many; changes in a round.
-BATCH, ROUND = 1_000, 1_000
+BATCH, ROUND = 1_000, 2_000
 EPSILON = 3.0
 ENVELOPES = "groups as the server keeps them"
 
@@ -385,8 +385,8 @@ def upkeep(settings: JoinSettings, tick: Tick) -> UpkeepSection:
             plan.remove(np.array([2 * n]))
         random = generator(settings.seed, "upkeep", size)
         present, free = list(range(n)), list(range(2 * n, n - 1, -1))
-        total = min(settings.changes, n) if size > 1 else min(settings.changes, n) // 5
-        at, seen, order = 0, 0, list(plans)
+        total = min(settings.changes, n)
+        at, seen = 0, 0
         while seen < total:
             calls, turn = [], min(ROUND, total - seen)
             for _ in range(max(1, turn // size)):
@@ -398,8 +398,7 @@ def upkeep(settings: JoinSettings, tick: Tick) -> UpkeepSection:
                 present += coming
                 free = going + free
                 calls.append((np.array(coming, np.int64), rectangles, np.array(going, np.int64)))
-            order.append(order.pop(0))  # who comes first finds the changes in no cache
-            for name in order:
+            for name in random.permutation(list(plans)).tolist():  # who comes first finds the changes in no cache
                 plan, began = plans[name], thread_time()
                 for coming_ids, rectangles, going_ids in calls:
                     if len(coming_ids):
