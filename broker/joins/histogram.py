@@ -36,6 +36,9 @@ SIDE_PLACES, ALL_PLACES, PROPOSED, GROUPS_PER_BUCKET = 64, 256, 4, 1
 #: Rebuilt when more than this share of the intervals changed, and at least so many.
 REBUILD_SHARE, REBUILD_LEAST = 0.25, 16
 
+#: Ends beyond this are as good as infinite: widths stay finite.
+FARTHEST = 1e300
+
 
 class Density(NamedTuple):
     """Where x is expected, by density: between edges[i] and edges[i + 1], `masses[i]` of the whole, evenly."""
@@ -294,9 +297,9 @@ class IntervalHistogram:
 
 
 def _between(lows: Floats, highs: Floats) -> Density:
-    """Even from the lowest to the highest end."""
+    """Even from the lowest to the highest end, but for ends so far out that no float is much further."""
     ends = np.concatenate((lows, highs))
-    ends = ends[np.isfinite(ends)]
+    ends = ends[np.abs(ends) <= FARTHEST]
     low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 0.0)
     return Density.uniform(low, high if high > low else float(np.nextafter(low, np.inf)))
 

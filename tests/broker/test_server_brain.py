@@ -800,5 +800,5 @@ def test_a_channel_that_closes_does_not_forget_its_ranges_one_by_one(opening: bo
     assert channel.ranges_known() == (5, 5)
     assert attendance.close_deserted(set(), 2.0) == [attending]
     assert channel.ranges_known() == ((0, 0) if opening else (5, 5))
-    assert (engine.described(sql, [[0.0], [1.0]])[2] is channel) is opening
+    assert (engine.described(sql, [0.0, 1.0])[2] is channel) is opening
     assert not attendance.forgo_some()

@@ -112,6 +112,13 @@ def test_what_is_not_there_cannot_be_removed() -> None:
         histogram.check()
 
 
+@pytest.mark.parametrize("far", [1e300, 1.7976931348623157e308, np.inf])
+def test_intervals_may_end_as_far_out_as_floats_go(far: float) -> None:
+    histogram = IntervalHistogram(8)
+    histogram.add(np.array([-far, far, -far, 0.0]), np.array([far, far, -far, 1.0]))
+    assert histogram.estimate(np.array([0.5, 2.0])).tolist() == pytest.approx([2.0, 1.0], abs=1.0)
+
+
 def test_without_intervals_everything_is_estimated_as_nothing() -> None:
     assert IntervalHistogram().estimate(np.array([-np.inf, 0, 1, np.inf])).tolist() == [0, 0, 0, 0]
 
