@@ -97,9 +97,9 @@ def test_budgets_are_multiples_of_what_the_machine_takes() -> None:
 
 def test_the_machine_is_measured_with_messages_of_the_same_bytes(report: HopReport) -> None:
     floor = report.floor
-    sizes = {one.rows: one.bytes for one in report.stages if one.process == "node, down"}
-    carried = {rows: one.bytes for rows, one in floor.carried.items()}
-    assert carried == pytest.approx(sizes, abs=1)  # a mean: a number that grew takes a byte more
+    # the mean of a stage need not be whole: numbers in its frames grow
+    sizes = {one.rows: round(one.bytes) for one in report.stages if one.process == "node, down"}
+    assert {rows: one.bytes for rows, one in floor.carried.items()} == sizes
     assert all(one.bare_receive_us > 0 and one.receive_us > 0 for one in floor.carried.values())
     assert floor.log_us > 0
     assert floor.sync_us > 0
