@@ -119,7 +119,7 @@ class Hotspot:
         self.envelopes.charge(tests)
 
     def affected(self, tree: Floats, arrivals: Arrivals) -> tuple[Ints, Ints]:
-        """Rectangles with a partner in them: SJ-SSI. (BJ-SSI, for bands without bounds on x, is in band.py.)"""
+        """Rectangles with a partner in them: SJ-SSI. (BJ-SSI, for bands without bounds on x, is in band_groups.py.)"""
         self.follow()
         if self._probes is None:
             self._probes = _Probes(self._tracker, self.rectangles.rows)

@@ -10,7 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter
+from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
+from hullcast.broker.joins.band_groups import BandGroups
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.naive import Naive
 from hullcast.broker.joins.select_first import SelectFirst

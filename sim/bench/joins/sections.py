@@ -15,7 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter
+from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
+from hullcast.broker.joins.band_groups import BandGroups
 from hullcast.broker.joins.costs import DEFAULTS, PLANS, Coefficients, Facts, fit
 from hullcast.broker.joins.histogram import Counts, Density, Steps, by_groups, equal_width, optimal
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hullcast.broker.joins.band import BandDataOuter, BandGroups, BandMerge, BandQueryOuter
+from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
+from hullcast.broker.joins.band_groups import BandGroups
 from hullcast.broker.joins.plan import Arrivals
 from hullcast.network.wire.arrays import Floats, Ints
 
