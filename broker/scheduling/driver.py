@@ -122,6 +122,11 @@ class Driver:
         """Whether there is nothing to do at the moment."""
         return not self._ready
 
+    @property
+    def away(self) -> int:
+        """Steps that are being done elsewhere, those of withdrawn items among them."""
+        return len(self._away)
+
     def put(
         self, owner: str, work: Work, done: WhenDone, size_bytes: int = 0, yielded: float | Elsewhere | None = None
     ) -> Item:

@@ -97,8 +97,9 @@ class Working:
                 await asyncio.sleep(0)
         finally:
             self._driver.withdraw_all()
-            # what is being computed there is no longer needed, and touches no shared state: do not wait for it
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            # what is being computed there is no longer needed, and touches no shared state: do not wait for it;
+            # threads without work end at once
+            self._threads.shutdown(wait=not self._driver.away, cancel_futures=True)
 
     def statistics(self) -> DriverStatistics:
         """A snapshot."""
