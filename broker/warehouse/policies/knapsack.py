@@ -8,27 +8,30 @@ scheduling for real-time data warehouses, 2009, section 3.2: a knapsack problem 
     position          4      3      2      1
     query             q1     q2     q3     q4       update with cost 5 and profit 10
     depends on it     yes    no     yes    no
-    cost, profit    20, 20    -   10, 10    -       positions 3 and 1 are dominated: position 2 or 0 brings as much for less
+    cost, profit    20, 20    -   10, 10    -       3 and 1 are dominated: 2 and 0 bring as much for less
 
 The paper fills a table with a row for each item and a column for each unit of time: 100,000 items and half a billion
-milliseconds for 1,000 queries and 1,000 updates. Nearly all of that table is far from any good answer. So we look at it
-from the relaxed problem (D. Pisinger: A minimal algorithm for the multiple-choice knapsack problem, 1995):
+milliseconds for 1,000 queries and 1,000 updates. Nearly all of that table is far from any good answer. So we look at
+it from the relaxed problem (D. Pisinger: A minimal algorithm for the multiple-choice knapsack problem, 1995):
 
-1 At a price of num / den profit for a unit of time each class has a best item, its *base*; any other item has a *loss*,
-  what it brings less than the base at that price. Profit of a choice = bound - its losses - price * unused time.
-  So no choice brings more than the bound, and none that is better than one we have has losses above what it lacks.
+1 At a price of num / den profit for a unit of time each class has a best item, its *base*; any other item has a
+  *loss*, what it brings less than the base at that price. For every choice
+
+      profit = bound - losses - price * time of the slot that is not used
+
+  So no choice brings more than the bound, and one that is better than the best so far has small losses.
 2 Dynamic programming over the classes that remain, those with the cheapest changes first. A state is a choice for the
-  classes so far, base for the others: a complete answer. Of two states the one that costs no less and brings no more is
-  dropped, and so is any that cannot become better than the best so far: by its losses, and by what the remaining classes
-  charge at least to bring its cost back to the slot. Usually a few dozen classes are enough to prove the answer.
+  classes so far, base for the others: a complete answer. A state that costs no less than another and brings no more
+  is dropped, and so is any that cannot become better than the best so far: by its losses, and by what the remaining
+  classes charge at least to bring its cost back to the slot. Usually a few dozen classes prove the answer.
 
-The answer is exact: the most profit, and of the choices with that profit one of least cost (the paper's walk back keeps
-the first it meets, which may cost more than needed, and then is not Pareto-efficient). If there are more than `limit`
-states, the least promising are dropped: `lost_profit` and `lost_cost` bound what that may have cost. The same holds for a
-coarser `unit`: costs are rounded up to it, the slot down, so the answer fits, and the bound is that of the exact costs.
+The answer is exact: the most profit, and of the choices with that profit one of least cost. (The paper's walk back
+keeps the first it meets, which may cost more than needed, and then is not Pareto-efficient.) Two things make it less
+than exact, and then `lost_profit` and `lost_cost` bound what that may have cost: more states than there is room or
+`effort` for, and a coarser `unit` (costs are rounded up to it and the slot down, so the answer still fits).
 
-Cost for N items, C classes and S states: O(N log N + sum of S times items left of a class); memory N items, and one node
-(8 bytes) for each state that was kept, to walk back.
+Cost for N items: O(N log N), and for each class that is looked at O(S m log m) with S states and m items that are left
+of it; memory for N items and S states, and one node (8 bytes) for each state that was kept, to walk back.
 """
 
 from __future__ import annotations
@@ -362,9 +365,8 @@ def _improve(first: Integers, cost: Integers, profit: Integers, slot: int, chose
 @kernel
 def _gap(best: Integers, slack: int, num: int, den: int) -> int:
     """The largest loss with which a choice can still bring more than the best, or as much for less."""
-    more = num * slack - (best[PROFIT] + 1) * den
-    same = num * (best[COST] - 1) - best[PROFIT] * den
-    return max(more, same)
+    profit, cost = int(best[PROFIT]), int(best[COST])
+    return max(num * slack - (profit + 1) * den, num * (cost - 1) - profit * den)
 
 
 @part
@@ -384,7 +386,7 @@ def _hopeful(
         return True
     off = best[COST] - 1 - cost
     back = off * dearer * 0.999999 if off > 0 else (-off * cheaper * 0.999999 if off < 0 else 0.0)
-    return loss + back <= num * (best[COST] - 1) - best[PROFIT] * den
+    return bool(loss + back <= num * (best[COST] - 1) - best[PROFIT] * den)
 
 
 @part
