@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 UNIT_S = 1e-4
 #: A question goes before one that takes a second less if it has waited so many seconds longer.
 PATIENCE = 10.0
-#: A plan has at most so many questions and updates, and looks at so many states: some milliseconds.
-MOST_QUESTIONS, MOST_UPDATES, PLAN_EFFORT = 512, 256, 1 << 17
+#: A plan has at most so many questions and updates, and looks at so many states: some milliseconds. If there are more,
+#: the first questions and the updates that bring most for their time are planned, and that plan serves for some tasks.
+MOST_QUESTIONS, MOST_UPDATES, PLAN_EFFORT = 256, 128, 1 << 16
+PLAN_TASKS = 16
 
 
 def turn(question: Question) -> tuple[int, float, int]:
@@ -107,14 +109,14 @@ class Pareto(WarehousePolicy):
         self._eager = self._patient = 0  # how many of them have qos = 1, and qos = 0
         self._place: dict[str, int] = {}  # by table with pending updates; 0 if it is not here
         self._stale = True  # whether a new plan is due
+        self._off = 0  # for how many tasks it is put off
         self._rows: dict[Feed, int] = {}  # pending; the board would have to add them up
         self._timer = timer
         self._made = self._kept = self._cut = self._inexact = self._lost = self._work = 0
         self._moved, self._compared, self._seconds = 0.0, 0, 0.0
 
     def next(self, board: Board, now: float) -> Task | None:
-        if self._stale or len(self._order) != len(board.waiting):
-            self._plan(board)
+        self._look(board)
         loadable = sorted(board.loadable(), key=lambda feed: feed.pending[0].at)
         count = len(self._order)
         latest = max(map(self._due, loadable), default=0)
@@ -128,8 +130,7 @@ class Pareto(WarehousePolicy):
 
     def planned(self, board: Board) -> list[str | int]:
         """What it would do if nothing else happened: tables to load and numbers of questions, in order."""
-        if self._stale or len(self._order) != len(board.waiting):
-            self._plan(board)
+        self._look(board)
         left = [feed for feed in board.feeds.values() if feed.pending and feed.loading is None]
         left.sort(key=lambda feed: feed.pending[0].at)
         found: list[str | int] = []
@@ -146,12 +147,10 @@ class Pareto(WarehousePolicy):
 
     def asked(self, question: Question, board: Board, now: float) -> None:
         pure = self._pure()
-        if self._touched(_depends(question, board)):
-            return
         insort(self._order, question, key=turn)
         self._count(question, 1)
         self._shift(question, 1)
-        self._stale = pure != self._pure()
+        self._touched(_depends(question, board) or pure != self._pure())
 
     def withdrawn(self, question: Question, board: Board, now: float) -> None:
         if question in self._order:
@@ -194,6 +193,7 @@ class Pareto(WarehousePolicy):
 
     def _begun(self, task: Task, board: Board) -> Task:
         """What is begun leaves the plan."""
+        self._off -= 1
         if isinstance(task, Answer):
             self._left(task.question, board)
         else:
@@ -219,14 +219,20 @@ class Pareto(WarehousePolicy):
         for table, place in self._place.items():
             self._place[table] = place + change * (place > behind)
 
+    def _look(self, board: Board) -> None:
+        """Make a plan if one is due; on a board too large for a whole plan only after some tasks."""
+        if len(self._order) != len(board.waiting) or (self._stale and self._off <= 0):
+            self._plan(board)
+
     def _plan(self, board: Board) -> None:
         began = self._timer() if self._timer else 0.0
-        self._stale = False
-        self._order = sorted(board.waiting, key=turn)
-        self._eager = self._patient = 0
-        self._readers.clear()
-        for question in self._order:
-            self._count(question, 1)
+        self._stale, self._off = False, 0
+        if len(self._order) != len(board.waiting):  # it is new to this board
+            self._order = sorted(board.waiting, key=turn)
+            self._eager = self._patient = 0
+            self._readers.clear()
+            for question in self._order:
+                self._count(question, 1)
         before = self._place
         pending = [feed for feed in board.feeds.values() if feed.pending and feed.loading is None]
         if (pure := self._pure()) is not None:
@@ -234,7 +240,8 @@ class Pareto(WarehousePolicy):
         else:
             self._rows = {feed: self._rows.get(feed) or feed.pending_rows for feed in pending}
             self._position(self._order[:MOST_QUESTIONS], nlargest(MOST_UPDATES, pending, key=self._worth), board)
-            self._cut += len(self._order) > MOST_QUESTIONS or len(pending) > MOST_UPDATES
+            if len(self._order) > MOST_QUESTIONS or len(pending) > MOST_UPDATES:
+                self._cut, self._off = self._cut + 1, PLAN_TASKS
         self._made += 1
         if common := before.keys() & self._place.keys():
             self._moved += sum(abs(before[table] - self._place[table]) for table in common) / len(common)
@@ -247,7 +254,7 @@ class Pareto(WarehousePolicy):
         least = np.zeros(len(pending), dtype=np.int64)
         for column, question in enumerate(planned):
             depends[[row[table] for table in question.tables if table in row], column] = True
-            for load in board.missing(question):
+            for load in board.missing(question) if question.needs_all or question.consistent else ():
                 if load.table in row:
                     least[row[load.table]] = max(least[row[load.table]], len(planned) - column)
         plan = positioned(
