@@ -118,11 +118,14 @@ def packed(positions: UpdatePositions, slot: int, unit: int = 1, effort: int = E
     """The most profitable positions whose costs together are within the slot, and of these the cheapest."""
     if slot < 0 or unit < 1:
         raise ValueError(f"the slot must be 0 or more and the unit 1 or more, got {slot} and {unit}")
-    cost = positions.cost if unit == 1 else -(-positions.cost // unit)
-    task = _Packing(positions.first, cost, positions.profit, slot // unit, effort)
+    cost, profit, room = positions.cost, positions.profit, slot // unit
+    if unit > 1:
+        cost = -(-cost // unit)
+    step, gain = (max(1, int(np.gcd.reduce(each))) if len(each) else 1 for each in (cost, profit))
+    task = _Packing(positions.first, cost // step, profit // gain, room // step, effort)
     chosen = task.solve()
     found, paid = int(positions.profit[chosen].sum()), int(positions.cost[chosen].sum())
-    lost_profit, lost_cost = task.lost
+    lost_profit, lost_cost = task.lost[0] * gain, task.lost[1] * step
     if unit > 1:
         exactly = _Relaxed.of(positions.first, positions.cost, positions.profit, slot)
         lost_profit, lost_cost = exactly.short_of(found, paid)
@@ -139,6 +142,7 @@ class _Relaxed:
     den: int
     slot: int
     base: Integers  # by class the item that is best at this price
+    steps: Integers  # of the hulls, the steepest first, from the one on that does not fit
     base_cost: int
     base_profit: int
 
@@ -159,7 +163,7 @@ class _Relaxed:
         base = first[:-1].copy()
         np.maximum.at(base, steps[2, order[:breaks]], steps[3, order[:breaks]])
         _bases(first, cost, profit, num, den, base)
-        return cls(num, den, slot, base, int(cost[base].sum()), int(profit[base].sum()))
+        return cls(num, den, slot, base, steps[:, order[breaks:]], int(cost[base].sum()), int(profit[base].sum()))
 
     def short_of(self, profit: int, cost: int) -> tuple[int, int]:
         """How much more profit there may be in the slot, and how much less the same profit may cost."""
@@ -177,7 +181,7 @@ class _Packing:
     def __init__(self, first: Integers, cost: Integers, profit: Integers, slot: int, effort: int) -> None:
         self._first, self._cost, self._profit, self._slot, self._effort = first, cost, profit, slot, effort
         self.work = self.states = 0
-        self.size_bytes = first.nbytes + 4 * cost.nbytes
+        self.size_bytes = first.nbytes + 9 * cost.nbytes  # with what the relaxed problem and the core take for a while
         self.lost = 0, 0
 
     def solve(self) -> Integers:
@@ -188,14 +192,18 @@ class _Packing:
             return chosen  # everything fits: the base is each class's most profitable item
         if relaxed.base_cost > self._slot:  # by rounding of slopes; the guess begins with nothing
             chosen[:] = self._first[:-1]
+        _fill(relaxed.steps, self._cost, self._slot, chosen)
         for _ in range(GUESSES):
             if not _improve(self._first, self._cost, self._profit, self._slot, chosen):
                 break
-        core = _Core(relaxed, self._first, self._cost, self._profit, chosen, self._effort)
-        core.run()
-        self.work, self.states = core.work, core.most
+        for room in (FEW, STATES):  # what the first finds makes the second short, if it is needed at all
+            core = _Core(relaxed, self._first, self._cost, self._profit, chosen)
+            core.run(room, self._effort - self.work)
+            self.work, self.states = self.work + core.work, max(self.states, core.most)
+            chosen = core.chosen()
+            if not core.cut:
+                break
         self.size_bytes += core.size_bytes
-        chosen = core.chosen()
         if core.cut:
             self.lost = relaxed.short_of(int(self._profit[chosen].sum()), int(self._cost[chosen].sum()))
         return chosen
@@ -207,10 +215,8 @@ class _Core:
     Invariant K1: states are in increasing order of cost, and of profit.
     """
 
-    def __init__(
-        self, relaxed: _Relaxed, first: Integers, cost: Integers, profit: Integers, guess: Integers, effort: int
-    ) -> None:
-        self._relaxed, self._first, self._guess, self._effort = relaxed, first, guess, effort
+    def __init__(self, relaxed: _Relaxed, first: Integers, cost: Integers, profit: Integers, guess: Integers) -> None:
+        self._relaxed, self._first, self._guess = relaxed, first, guess
         owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
         base = relaxed.base[owner]
         changed_cost, changed_profit = cost - cost[base], profit - profit[base]
@@ -254,20 +260,20 @@ class _Core:
     @property
     def size_bytes(self) -> int:
         """Of all that is here."""
-        return 5 * self._item.nbytes + 2 * self._states.nbytes + self._nodes.nbytes
+        return 4 * self._item.nbytes + 2 * self._states.nbytes + self._nodes.nbytes
 
-    def run(self) -> None:
+    def run(self, room: int, effort: int) -> None:
         """Go through the classes until none of those left can make the best better."""
         count, cap = 1, ROOM
         for turn in range(len(self._begin) - 1):
             low, high = int(self._begin[turn]), int(self._begin[turn + 1])
             if self._loss[low:high].min() > self._gap():
                 continue  # it stays at its base in any better choice
-            while (grown := self._expand(turn, low, high, count, cap)) == NO_ROOM:
-                if self._states.shape[1] < STATES:
+            while (grown := self._expand(turn, low, high, count, cap, effort)) == NO_ROOM:
+                if self._states.shape[1] < room:
                     self._states, self._grown = _doubled(self._states), _doubled(self._grown)
                 else:
-                    self.cut, cap = True, min(cap, self._gap()) // 2
+                    self.cut, cap = True, min(cap, self._gap()) * 4 // 5
             if grown == TOO_LONG:
                 self.cut = True
                 break
@@ -299,10 +305,10 @@ class _Core:
         """No choice with larger losses is better than the best: brings more, or as much for less."""
         return int(_gap(self._best, self._slack, self._relaxed.num, self._relaxed.den))
 
-    def _expand(self, turn: int, low: int, high: int, count: int, cap: int) -> int:
+    def _expand(self, turn: int, low: int, high: int, count: int, cap: int, effort: int) -> int:
         """Let the states differ in one more class; how many there are then (in `_grown`), NO_ROOM or TOO_LONG."""
         rates = min(float(self._dearer[turn + 1]), float(self._relaxed.num)), float(self._cheaper[turn + 1])
-        terms = self._slack, self._relaxed.num, self._relaxed.den, cap, self._effort
+        terms = self._slack, self._relaxed.num, self._relaxed.den, cap, effort
         items = self._dc, self._dp, self._loss, low, high
         return int(_expand(self._states, count, self._grown, *items, self._heap, *terms, *rates, self._best))
 
@@ -342,6 +348,19 @@ def _bases(first: Integers, cost: Integers, profit: Integers, num: int, den: int
 
 
 @kernel
+def _fill(steps: Integers, cost: Integers, slot: int, chosen: Integers) -> None:
+    """Take further steps of the hulls, where they begin at what is chosen and still fit."""
+    left = slot
+    for each in range(len(chosen)):
+        left -= cost[chosen[each]]
+    for step in range(steps.shape[1]):
+        each, item = steps[2, step], steps[3, step]
+        if steps[0, step] <= left and cost[chosen[each]] + steps[0, step] == cost[item]:
+            chosen[each] = item
+            left -= steps[0, step]
+
+
+@kernel
 def _improve(first: Integers, cost: Integers, profit: Integers, slot: int, chosen: Integers) -> bool:
     """Change the choice in the one class where that helps most; whether there was one."""
     used = 0
@@ -371,22 +390,21 @@ def _gap(best: Integers, slack: int, num: int, den: int) -> int:
 
 @part
 def _hopeful(
-    cost: int, loss: int, gap: int, best: Integers, slack: int, num: int, den: int, dearer: float, cheaper: float
+    cost: int, loss: int, cap: int, best: Integers, slack: int, num: int, den: int, dearer: float, cheaper: float
 ) -> bool:
     """Whether a state can become better than the best: its losses, and what it takes at least to bring its cost to the
-    slot (or, to be as good for less, to just below the best's), leave room for it.
+    slot (or, to be as good for less, to just below the best's), leave room for it. `cap`: the most these may be, where
+    there are too many states.
 
     The rates are taken a little lower than they are, for rounding: a state too many does no harm.
     """
-    if loss > gap:
-        return False
     off = slack - cost
     back = off * dearer * 0.999999 if off > 0 else (-off * cheaper * 0.999999 if off < 0 else 0.0)
-    if loss + back <= num * slack - (best[PROFIT] + 1) * den:
+    if loss + back <= min(cap, num * slack - (best[PROFIT] + 1) * den):
         return True
     off = best[COST] - 1 - cost
     back = off * dearer * 0.999999 if off > 0 else (-off * cheaper * 0.999999 if off < 0 else 0.0)
-    return bool(loss + back <= num * (best[COST] - 1) - best[PROFIT] * den)
+    return bool(loss + back <= min(cap, num * (best[COST] - 1) - best[PROFIT] * den))
 
 
 @part
@@ -476,7 +494,7 @@ def _expand(
             best[PROFIT], best[COST], best[NODE], best[ITEM] = profit, cost, node, item
             gap = min(cap, _gap(best, slack, num, den))
         lost = num * cost - den * profit
-        if not _hopeful(cost, lost, gap, best, slack, num, den, dearer, cheaper):
+        if not _hopeful(cost, lost, cap, best, slack, num, den, dearer, cheaper):
             continue
         if kept == grown.shape[1]:
             return -1
