@@ -163,7 +163,15 @@ class _Relaxed:
         base = first[:-1].copy()
         np.maximum.at(base, steps[2, order[:breaks]], steps[3, order[:breaks]])
         _bases(first, cost, profit, num, den, base)
-        return cls(num, den, slot, base, steps[:, order[breaks:]], int(cost[base].sum()), int(profit[base].sum()))
+        return cls(
+            num,
+            den,
+            slot,
+            base,
+            np.ascontiguousarray(steps[:, order[breaks:]]),
+            int(cost[base].sum()),
+            int(profit[base].sum()),
+        )
 
     def short_of(self, profit: int, cost: int) -> tuple[int, int]:
         """How much more profit there may be in the slot, and how much less the same profit may cost."""
