@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.errors import (
+        AnswerGone,
         BadBatch,
         BadDirectory,
         BadFrame,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         CheckpointFailed,
         ClientClosed,
         ConnectionLost,
+        DeadlineMissed,
         DirectoryInUse,
         DuplicateTable,
         HistoryGone,
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnswerGone",
     "BadBatch",
     "BadDirectory",
     "BadFrame",
@@ -101,6 +104,7 @@ __all__ = [
     "Column",
     "ColumnType",
     "ConnectionLost",
+    "DeadlineMissed",
     "DialerStatistics",
     "DirectoryInUse",
     "DuplicateTable",

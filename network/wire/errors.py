@@ -22,8 +22,10 @@ The branch tells the caller what to do::
     │   ├── Superseded            a change arrived after a later one of the same client was applied
     │   ├── NoHistory             the server keeps no change history: it has no data directory
     │   ├── HistoryGone           part of the change history is no longer there: says from where on it is
+    │   ├── AnswerGone            the rest of a large answer is no longer kept: run the query again
     │   └── TooLarge              larger than any receiver accepts
     ├── NotPermitted (PermissionError)   the server's rights do not allow it: ask its operator
+    ├── DeadlineMissed (TimeoutError)    a query was aborted at its deadline: give it longer, or accept older rows
     ├── PeerError                 the other side broke the protocol: that link is closed
     │   ├── BadFrame              bytes that are not a frame, or a frame beyond the limits
     │   ├── VersionMismatch       the other side has another version of the protocol
@@ -303,6 +305,17 @@ class HistoryGone(UsageError):
         )
 
 
+class AnswerGone(UsageError):
+    """The rest of a large answer is no longer kept. `part` is the portion that was asked for."""
+
+    def __init__(self, part: int, reason: str) -> None:
+        super().__init__(part, reason)
+        self.part, self.reason = part, reason
+
+    def __str__(self) -> str:
+        return f"portion {self.part} of this answer is no longer there ({self.reason}); run the query again"
+
+
 class TooLarge(UsageError):
     """The request or reply is larger than any receiver accepts; nothing was sent."""
 
@@ -326,6 +339,32 @@ class NotPermitted(HullcastError, PermissionError):
     def __str__(self) -> str:
         on = f" on {self.table}" if self.table else ""
         return f"{self.who} does not have the right `{self.action}`{on}; ask the server's operator for it"
+
+
+class DeadlineMissed(HullcastError, TimeoutError):
+    """A query was aborted at its deadline. It `waited_s` for its turn and for rows to be loaded, and then `ran_s`."""
+
+    def __init__(self, deadline_s: float, waited_s: float, ran_s: float) -> None:
+        super().__init__(deadline_s, waited_s, ran_s)
+        self.args = (deadline_s, waited_s, ran_s)  # OSError reads a number and a text into its own, and cuts these
+        self.errno = self.strerror = self.filename = None
+        self.deadline_s, self.waited_s, self.ran_s = deadline_s, waited_s, ran_s
+
+    def __str__(self) -> str:
+        waited = f"it waited {_seconds(self.waited_s)} for its turn and for rows to be loaded"
+        if self.ran_s <= 0:
+            then, help = ", and did not begin", ", a higher priority or a freshness below 1"
+        else:
+            then, help = f" and ran for {_seconds(self.ran_s)}", " or a SELECT that reads less"
+        return (
+            f"the query was aborted at its deadline of {_seconds(self.deadline_s)}: {waited}{then}. Use a later "
+            f"deadline{help}"
+        )
+
+
+def _seconds(seconds: float) -> str:
+    """A time as people read it."""
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
 class PeerError(HullcastError):
