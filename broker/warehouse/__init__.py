@@ -1,1 +1,1 @@
-"""One-time queries on SQLite files that are loaded from the commit log (WAREHOUSE.md)."""
+"""The warehouse: SQLite files behind the commit log, one-time queries over them, and policies that say what is next."""
