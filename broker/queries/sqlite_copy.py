@@ -144,23 +144,23 @@ class SqliteCopy:
 
     def create(self, table: Table) -> None:
         """A new table, without rows."""
-        columns = [f"{_quoted(column.name)} {_affinity(column)}" for column in table.columns]
+        columns = [f"{quoted(column.name)} {affinity(column)}" for column in table.columns]
         columns[table.key] += " UNIQUE"  # an index; not PRIMARY KEY, which would make an INTEGER the rowid
-        self._database.execute(f"CREATE TABLE {_quoted(table.name)} ({', '.join(columns)})")
+        self._database.execute(f"CREATE TABLE {quoted(table.name)} ({', '.join(columns)})")
         self.tables[fold(table.name)] = table
 
     def drop(self, name: str) -> None:
         """Forget a table."""
         table = self.tables.pop(fold(name))
         self._keys.pop(fold(name), None)
-        self._database.execute(f"DROP TABLE {_quoted(table.name)}")
+        self._database.execute(f"DROP TABLE {quoted(table.name)}")
 
     def put(self, name: str, slots: Ints, alive: Booleans, cells: Sequence[StoredCells]) -> None:
         """What is in some slots now: `cells` are the columns of the rows alive, in the order of `slots[alive]`."""
         table = self.tables[fold(name)]
-        values = [_stored(column, cells[i]) for i, column in enumerate(table.columns)]
-        names = [_quoted(column.name) for column in table.columns]
-        rowid, quoted = _rowid(table), _quoted(table.name)
+        values = [stored_column(column, cells[i]) for i, column in enumerate(table.columns)]
+        names = [quoted(column.name) for column in table.columns]
+        rowid, into = _rowid(table), quoted(table.name)
         gone = slots[~alive].tolist()
         if rowid is not None:
             names.insert(0, rowid)
@@ -172,8 +172,8 @@ class SqliteCopy:
             rowid = names[table.key]
         marks = ", ".join("?" * len(names))
         self._database.execute("BEGIN")
-        self._database.executemany(f"DELETE FROM {quoted} WHERE {rowid} = ?", zip(gone, strict=True))
-        write = f"INSERT OR REPLACE INTO {quoted} ({', '.join(names)}) VALUES ({marks})"
+        self._database.executemany(f"DELETE FROM {into} WHERE {rowid} = ?", zip(gone, strict=True))
+        write = f"INSERT OR REPLACE INTO {into} ({', '.join(names)}) VALUES ({marks})"
         self._database.executemany(write, zip(*values, strict=True))
         self._database.execute("COMMIT")
 
@@ -240,7 +240,7 @@ class _Keys:
         self._slots.update(zip(keys, slots, strict=True))
 
 
-def _stored(column: Column, cells: StoredCells) -> list[Any]:
+def stored_column(column: Column, cells: StoredCells) -> list[Any]:
     """A column as SQLite keeps it."""
     if isinstance(cells, list):
         return cells
@@ -256,7 +256,8 @@ def _stored(column: Column, cells: StoredCells) -> list[Any]:
     return stored
 
 
-def _affinity(column: Column) -> str:
+def affinity(column: Column) -> str:
+    """The type of a column in SQLite."""
     return "TEXT" if column.type is ColumnType.TIMESTAMP else column.type.value
 
 
@@ -266,5 +267,6 @@ def _rowid(table: Table) -> str | None:
     return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), None)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL takes it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
