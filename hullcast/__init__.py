@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
     from hullcast.network.answers.answers import Overflow
     from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot
-    from hullcast.network.answers.named import QueryRows
+    from hullcast.network.answers.named import QueryRows, QueryWorth, TableWorth
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.errors import (
@@ -131,6 +131,7 @@ __all__ = [
     "Progress",
     "Publisher",
     "QueryRows",
+    "QueryWorth",
     "Receipt",
     "Resync",
     "RetryTooOld",
@@ -145,6 +146,7 @@ __all__ = [
     "Table",
     "TableInUse",
     "TablePart",
+    "TableWorth",
     "TimedOut",
     "TooLarge",
     "Unavailable",
@@ -190,6 +192,7 @@ _HOMES = {
     "Progress": "network.answers.events",
     "Publisher": "clients.sdk.publisher",
     "QueryRows": "network.answers.named",
+    "QueryWorth": "network.answers.named",
     "Receipt": "clients.sdk.client",
     "Resync": "network.answers.events",
     "RowsRefused": "clients.sdk.publisher",
@@ -198,6 +201,7 @@ _HOMES = {
     "Subscriptions": "broker.engine.subscriptions",
     "Table": "broker.tables.schema",
     "TablePart": "clients.sdk.history",
+    "TableWorth": "network.answers.named",
     "WindowFull": "clients.sdk.publisher",
     "blocking": "clients.sdk.blocking:",
     "connect": "clients.sdk.client",

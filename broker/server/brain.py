@@ -190,6 +190,7 @@ class Brain:
                     "rows": self.engine.rows(table.name),
                     "key": table.key_column.name,
                     "columns": {column.name: column.type.value for column in table.columns},
+                    **({} if table.feed is None else {"period_s": table.feed.period_s, "weight": table.feed.weight}),
                 }
                 for table in self.engine.tables.values()
                 if _may_see(sender, table.name)
