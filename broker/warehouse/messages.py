@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
     from hullcast.broker.tables.schema import Table
 
@@ -26,13 +27,20 @@ _SIZE = struct.Struct("<Q")
 # -- from the server to the process ------------------------------------------------------------------------
 
 
+class Begin(NamedTuple):
+    """The first message: whose files, how many workers, what a query may take, and who decides."""
+
+    directory: str
+    places: int
+    limits: QueryLimits
+    policy: str
+
+
 class Known(NamedTuple):
-    """A table (folded name) as of now, the sequence number at which it was created, and about how many rows it has;
-    without a table: it is gone."""
+    """A table (folded name) as it is now, and about how many rows it has; without a life: it is gone."""
 
     name: str
-    table: Table | None
-    created: int = 0
+    life: Life | None
     rows: int = 0
 
 
@@ -120,6 +128,7 @@ class Refused(NamedTuple):
     number: int
     code: str
     arguments: tuple[Any, ...]
+    ran_s: float = 0.0
 
 
 class Report(NamedTuple):
@@ -141,10 +150,17 @@ class ReadText(NamedTuple):
 class FileOf(NamedTuple):
     """A table's file. It may be read if it is current up to a number from `least` to `most`."""
 
-    table: Table
+    life: Life
     path: str
     least: int
     most: float
+
+
+class LoadTable(NamedTuple):
+    """Bring a table's file to a sequence number."""
+
+    life: Life
+    through: int
 
 
 class Select(NamedTuple):
@@ -184,7 +200,7 @@ class Pinned(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A file was not as it had to be: nothing was read."""
+    """A file was loaded further than it may be for this question, and nothing was read."""
 
 
 class FirstRows(NamedTuple):
@@ -230,15 +246,20 @@ class BlockingEnd:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._source = connection.makefile("rb", buffering=1 << 16)
 
     def read(self) -> Any:
-        """The next message; EOFError if there is none any more."""
-        header = self._source.read(_SIZE.size)
-        if len(header) < _SIZE.size:
-            raise EOFError
-        content = self._source.read(_SIZE.unpack(header)[0])
-        return pickle.loads(content)
+        """The next message, and no byte behind it; EOFError if there is none any more."""
+        return pickle.loads(self._exactly(_SIZE.unpack(self._exactly(_SIZE.size))[0]))
+
+    def _exactly(self, size: int) -> bytearray:
+        content = bytearray(size)
+        left = memoryview(content)
+        while left:
+            came = self._connection.recv_into(left)
+            if not came:
+                raise EOFError
+            left = left[came:]
+        return content
 
     def write(self, message: object) -> None:
         """Send a message."""
