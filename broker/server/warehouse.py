@@ -437,7 +437,11 @@ class Warehouse:
 
     # -- for people ------------------------------------------------------------------------------------------
 
+    def reported(self, counter: str) -> int:
+        """A counter of the process, as of half a second ago at most."""
+        return int(self._report.get(counter, 0)) if self.running else 0
+
     def status(self) -> dict[str, Any]:
         """Policy, tables and counters, as of half a second ago at most."""
         empty = {"counters": {}, "tables": {}, "missed": 0, "load_failures": 0, "worker_restarts": 0}
-        return {**empty, **self._report, "policy": self.policy, "running": self.running, "processes": self.processes}
+        return {**empty, **self._report, "policy": self.policy, "started": self.running, "processes": self.processes}
