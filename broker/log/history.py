@@ -327,7 +327,7 @@ class _Segment:
 
     def records(self, table: str, after: int, through: int) -> Iterator[_Logged]:
         """The records here with updates behind `after` up to `through`, which are on disk; or LogDamaged."""
-        place = bisect_right(self._seqs, after) - 1
+        place = max(0, bisect_right(self._seqs, after) - 1)  # 0: all of this segment is behind `after`
         at, seq = self._offsets[place], self._seqs[place]
         with self.path.open("rb", buffering=0) as file:
             block = _Block(file.fileno())
