@@ -36,6 +36,7 @@ The branch tells the caller what to do::
     │   ├── SubscriptionOverflow  a subscription's events came faster than they were taken
     │   ├── CheckpointFailed      a checkpoint could not be written; nothing is lost
     │   └── LogBroken             the commit log cannot be written: the server must be restarted
+    ├── QueriesFailed             one-time queries cannot be answered: the disk refuses their files. All else goes on
     ├── LogDamaged                data on disk is not what was written: restore it
     └── InvariantBroken           a bug in this code: stop and report it
 
@@ -462,6 +463,20 @@ class CheckpointFailed(Unavailable):
         return (
             f"a checkpoint could not be written in {self.directory} ({self.reason}); nothing is lost, but the log "
             "grows. Free disk space"
+        )
+
+
+class QueriesFailed(HullcastError):
+    """The server cannot write the files that one-time queries read; everything else goes on."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(directory, reason)
+        self.directory, self.reason = directory, reason
+
+    def __str__(self) -> str:
+        return (
+            f"one-time queries cannot be answered: the server cannot write their files in {self.directory} "
+            f"({self.reason}). Free disk space there; everything else goes on"
         )
 
 
