@@ -376,7 +376,7 @@ def test_a_large_segment_behind_another_is_read_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that has places of its records in mind begins at one of them only if what is asked for is behind it."""
-    monkeypatch.setattr(history_module, "_BOOKMARK_BYTES", 500)
+    monkeypatch.setattr("hullcast.broker.log.changes._BOOKMARK_BYTES", 500)
     ledger = Ledger(tmp_path)
     for i in range(60):
         ledger.publish([{"K": f"k{i}", "I": i, "S": "x" * 40}])
