@@ -51,6 +51,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self, cast
 
+from hullcast.network.wire.durations import time_shown
+
 
 class HullcastError(Exception):
     """Base of every error raised on purpose."""
@@ -351,20 +353,15 @@ class DeadlineMissed(HullcastError, TimeoutError):
         self.deadline_s, self.waited_s, self.ran_s = deadline_s, waited_s, ran_s
 
     def __str__(self) -> str:
-        waited = f"it waited {_seconds(self.waited_s)} for its turn and for rows to be loaded"
+        waited = f"it waited {time_shown(self.waited_s)} for its turn and for rows to be loaded"
         if self.ran_s <= 0:
             then, help = ", and did not begin", ", a higher priority or a freshness below 1"
         else:
-            then, help = f" and ran for {_seconds(self.ran_s)}", " or a SELECT that reads less"
+            then, help = f" and ran for {time_shown(self.ran_s)}", " or a SELECT that reads less"
         return (
-            f"the query was aborted at its deadline of {_seconds(self.deadline_s)}: {waited}{then}. Use a later "
+            f"the query was aborted at its deadline of {time_shown(self.deadline_s)}: {waited}{then}. Use a later "
             f"deadline{help}"
         )
-
-
-def _seconds(seconds: float) -> str:
-    """A time as people read it."""
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
 class PeerError(HullcastError):

@@ -16,6 +16,7 @@ from rich.tree import Tree
 
 from hullcast.clients.cli.commands.arguments import seconds
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
+from hullcast.network.wire.durations import time_shown
 
 if TYPE_CHECKING:
     import argparse
@@ -140,7 +141,7 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
     text = Text.assemble(
         (f"server {status['name']}", "bold"),
         (f"  {status['endpoint']}", "cyan"),
-        f"  up {duration(status['uptime_s'])}, seq {status['seq']:,}",
+        f"  up {time_shown(int(status['uptime_s']))}, seq {status['seq']:,}",
         _rate(", {} updates/s", now, before, status["seq"], None if before is None else before.status["seq"]),
     )
     text.append("\n" + _children(status["children"]))
@@ -269,12 +270,3 @@ def size(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
         count /= 1000
     raise AssertionError
-
-
-def duration(seconds_up: float) -> str:
-    """A time span in its two largest units."""
-    whole = int(seconds_up)
-    for unit, name, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= unit:
-            return f"{whole // unit} {name} {whole % unit // below} {smaller}"
-    return f"{whole} s"
