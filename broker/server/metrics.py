@@ -39,7 +39,7 @@ def server_metrics(server: Server) -> list[Metric]:
         Counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
         Gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
         Gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
-        Counter("hullcast_query_processes_total", "Query processes started.", queries.processes),
+        Counter("hullcast_warehouse_processes_total", "Warehouse processes started.", server.warehouse.processes),
         Gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
         Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
         each(

@@ -20,12 +20,14 @@ from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.broker.server.queries import Queries
-from hullcast.broker.server.query_process import QueryLimits
 from hullcast.broker.server.receipts import OwedReceipts
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.working import Working
+from hullcast.broker.warehouse.messages import QueryLimits
+from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
@@ -40,6 +42,8 @@ from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import zmq
 
     from hullcast.broker.log.checkpoint import CapturedState
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Request
+    from hullcast.network.wire.frames import Origin, Request
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,8 @@ MOST_NODES = 10_000
 LONGEST_TEXT = 256
 #: Bytes of ranges handed to a channel at once, about.
 RANGES_BYTES = 1 << 20
+#: Rows and bytes of the answer to one query.
+ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
 HISTORY = 600
 
@@ -135,13 +141,21 @@ class Server:
             ),
         )
         self.working = Working()
+        self.warehouse = Warehouse(
+            self.engine,
+            self.log,
+            self._files_for_queries,
+            places=settings.warehouse_processes,
+            limits=QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES),
+            policy=settings.warehouse_policy,
+        )
         self.queries = Queries(
             self.engine,
-            self.working,
-            QueryLimits(settings.query_s, settings.query_memory_bytes, settings.query_processes),
+            self.warehouse,
             lambda origin, tables: self.brain.check(origin, "query", tables),
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
+            self._answer_at_once,
         )
         self.history = HistoryReads(
             settings.name,
@@ -249,6 +263,10 @@ class Server:
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
                 self.queries.put(request, body, owner)
+            elif isinstance(body, bodies.FetchRows):
+                self.queries.fetch(request, body, owner)
+            elif isinstance(body, bodies.SetPolicy):
+                self._put(request, Outcome(self._policy(body.name, origin)))
             elif isinstance(body, bodies.AskHistory):
                 self._put(request, Outcome(self.history.span(body, origin)))
             elif isinstance(body, bodies.ReadChanges | bodies.ReadTable):
@@ -321,9 +339,29 @@ class Server:
         return reply if isinstance(reply, bytes) else bodies.encode(reply)
 
     def _answer_at_once(self, request: Request, body: bytes) -> None:
-        """Answer a read of the history: all in it is on disk, so it need not wait behind what is not."""
+        """Answer with rows that are on disk: they need not wait behind what is not."""
         self.children.answer(Reply(request.id, request.route, (), body))
         self.listener.flush()
+
+    def _policy(self, name: str, origin: Origin) -> bodies.Information:
+        """Switch the warehouse's policy, if one is named; which one decides, and which there are."""
+        if name:
+            self.brain.check(origin, "admin")
+            self.warehouse.switch(name)
+        status = self.warehouse.status()
+        policies = {policy.name: policy.about for policy in POLICIES.values()}
+        return bodies.Information(
+            {
+                "policy": status["policy"],
+                "counters": status["counters"],
+                "policies": sorted(policies),
+                "about": policies,
+            }
+        )
+
+    async def _files_for_queries(self) -> Path:
+        assert self.directory is not None
+        return self.directory.path
 
     def on_children_changed(self) -> None:
         """Somebody came, or left; nodes report by themselves."""
@@ -402,6 +440,7 @@ class Server:
         self.receipts.settle()
         self._forgo_withdrawn()
         self.listener.flush()
+        self.warehouse.on_release()
 
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
@@ -445,6 +484,8 @@ class Server:
                 self.retention.close(attending.number)
             self._tell_directory()
             self._keep_up()
+            self.queries.expire(now)
+            self.warehouse.watch(now)
             self._checkpoint_if_due(now)
 
     def _keep_up(self) -> None:

@@ -37,6 +37,7 @@ The branch tells the caller what to do::
     │   ├── OutOfTurn             an earlier change of the same client has not been applied yet
     │   ├── SubscriptionOverflow  a subscription's events came faster than they were taken
     │   ├── CheckpointFailed      a checkpoint could not be written; nothing is lost
+    │   ├── LoadFailed            a table could not be brought up to date for queries; nothing is lost
     │   └── LogBroken             the commit log cannot be written: the server must be restarted
     ├── LogDamaged                data on disk is not what was written: restore it
     └── InvariantBroken           a bug in this code: stop and report it
@@ -498,6 +499,21 @@ class CheckpointFailed(Unavailable):
         return (
             f"a checkpoint could not be written in {self.directory} ({self.reason}); nothing is lost, but the log "
             "grows. Free disk space"
+        )
+
+
+class LoadFailed(Unavailable):
+    """A table could not be brought up to date for queries; nothing is lost, and it is tried again."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(table, reason)
+        self.table, self.reason = table, reason
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table} cannot be loaded for queries ({self.reason}); no update is lost. Check that the "
+            "server's data directory has free space and can be written to, then ask again; freshness=0 answers from "
+            "what is loaded"
         )
 
 

@@ -1,4 +1,4 @@
-"""One-time queries in their process: bounded in time and memory, killed without harm, and nobody keeps others out."""
+"""One-time queries in the warehouse: bounded in time and memory, killed without harm, and nobody keeps others out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 import pytest
 
-from hullcast.broker.queries.process import message_bytes
-from hullcast.broker.server.query_process import QueryProcess
 from hullcast.broker.server.service import Server
+from hullcast.broker.server.warehouse import Warehouse
+from hullcast.broker.warehouse.messages import message_bytes
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
 from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
@@ -34,9 +34,9 @@ def server_of(member: object) -> Server:
     return member.service
 
 
-def query_process() -> psutil.Process:
+def warehouse_process() -> psutil.Process:
     (found,) = [
-        one for one in psutil.Process().children() if "hullcast.broker.queries.process" in " ".join(one.cmdline())
+        one for one in psutil.Process().children() if "hullcast.broker.warehouse.process" in " ".join(one.cmdline())
     ]
     return found
 
@@ -86,14 +86,14 @@ async def test_when_the_query_process_is_killed_the_next_query_finds_another() -
         await hc.publish("T", {"K": np.arange(1000), "X": np.arange(1000) / 2})
         assert await hc.query("SELECT max(X) FROM T") == [(499.5,)]
         for _ in range(2):
-            os.kill(query_process().pid, signal.SIGKILL)
+            os.kill(warehouse_process().pid, signal.SIGKILL)
             await hc.publish("T", [{"K": 1, "X": 1000.0}])
             assert await hc.query("SELECT max(X) FROM T") == [(1000.0,)]  # retried by the client, if need be
         waiting = asyncio.create_task(hc.query("SELECT count(*) FROM T a, T b, T c WHERE a.X < b.X AND b.X < c.X"))
         server = server_of(made.server)
-        await wait_for(lambda: query_process().children(), "the query runs")
-        os.kill(query_process().pid, signal.SIGKILL)
-        await wait_for(lambda: server.queries.processes == 4, "it is tried again in another process")
+        await wait_for(lambda: warehouse_process().children(), "the query runs")
+        os.kill(warehouse_process().pid, signal.SIGKILL)
+        await wait_for(lambda: server.warehouse.processes == 4, "it is tried again in another process")
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
@@ -157,7 +157,7 @@ async def test_a_query_reads_no_table_that_was_made_after_its_rights_were_checke
 
 
 async def test_one_client_with_many_slow_queries_does_not_keep_another_out() -> None:
-    limits: dict[str, Any] = {"query_s": 2.0, "query_processes": 2}
+    limits: dict[str, Any] = {"query_s": 2.0, "warehouse_processes": 2}
     async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, **limits) as made, made.client() as greedy:
         await greedy.execute(CREATE)
         slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
@@ -202,7 +202,7 @@ async def test_a_query_needs_a_right_and_errors_tell_nothing_without_one(tmp_pat
             for sql in (ENDLESS, "SELECT 1", "SELECT * FROM STOCK"):
                 with pytest.raises(NotPermitted):
                     await ticker.query(sql)
-            assert made.server.queries.processes == 0, "nothing was read for somebody who may not ask"
+            assert made.server.warehouse.processes == 0, "nothing was read for somebody who may not ask"
             with pytest.raises(NotPermitted):
                 await ticker.subscribe("SELECT NOPE FROM SECRET")
             with pytest.raises(NotPermitted):
@@ -230,7 +230,7 @@ def _opened(client: Client) -> Any:
 async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING_PER_OWNER", 3)
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, warehouse_processes=1) as made, made.client() as hc:
         tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
         server = server_of(made.server)
         await wait_for(lambda: server.queries.waiting == 3, "three wait")
@@ -241,7 +241,7 @@ async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: p
 async def test_queries_that_wait_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, warehouse_processes=1) as made, made.client() as hc:
         tasks = [asyncio.create_task(hc.query(f"{ENDLESS} WHERE x = ?", "x" * 60_000, timeout=2.0)) for _ in range(8)]
         server = server_of(made.server)
         await wait_for(lambda: server.queries.running + server.queries.waiting == 3, "one runs and two wait")
@@ -298,7 +298,7 @@ async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(monkeyp
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING", 5)
     async with (
         asyncio.timeout(PATIENCE_S),
-        cluster(0, link=PATIENT, query_processes=2) as made,
+        cluster(0, link=PATIENT, warehouse_processes=2) as made,
         made.client() as greedy,
     ):
         await greedy.execute(CREATE)
@@ -313,7 +313,7 @@ async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(monkeyp
 
 
 async def test_queries_of_a_client_that_is_gone_wait_no_longer() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=2) as made:
+    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, warehouse_processes=2) as made:
         server = server_of(made.server)
         async with made.client() as gone:
             slow = [asyncio.create_task(gone.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
