@@ -139,6 +139,7 @@ class Server:
                 settings.max_channels,
                 settings.link.queue_bytes,
             ),
+            feeds=lambda: self.warehouse.status()["tables"],
         )
         self.working = Working()
         self.warehouse = Warehouse(
@@ -354,8 +355,7 @@ class Server:
             {
                 "policy": status["policy"],
                 "counters": status["counters"],
-                "policies": sorted(policies),
-                "about": policies,
+                "policies": policies,
             }
         )
 

@@ -459,9 +459,11 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
     facts = {
         "tables": ["SUPPLY", "DEMAND"], "rows": [1, 2], "answer": ["ID"], "seq": 3, "never": False, "ranges": [],
         "low": [], "high": [], "partitions": [], "form": "places", "channel": "C", "kind": "JOIN", "channel_open": True,
-        "join": known,
+        "join": known, "loaded": {"SUPPLY": {"loaded": 3, "unapplied": 2, "staleness_s": 0.5}},
     }  # fmt: skip
     told = in_words(facts)
+    loaded = "a one-time query finds it loaded up to update 3: 2 changes behind, the oldest 500 ms old"
+    assert ("query SUPPLY", loaded) in told
     words = [f"{about}: {text}" for about, text in told[[about for about, _ in told].index("ranges") :]]
     assert words == [
         "ranges: 5,000 different ranges, asked for by 100,000 subscriptions; pairs of rows that none of them wants "
@@ -516,7 +518,10 @@ def test_rates_and_lag_come_from_two_samples() -> None:
         status: dict[str, Any] = {"name": "main", "id": "s", "endpoint": "tcp://a:1", "uptime_s": 90_061.0, "seq": seq}
         status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
         status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel], "failed": 3}
-        status |= {"recent_pause_s": 0.0421, "queries": {"answered": 12, "failed": 1, "running": 2, "waiting": 0}}
+        loaded = {"loaded": 480, "unapplied": 20, "staleness_s": 1.25, "stretch": 1.5, "period_s": 60.0, "weight": 3.0}
+        queries = {"answered": 12, "failed": 1, "running": 2, "waiting": 0, "missed": 4, "policy": "myopic"}
+        queries |= {"counters": {"loads": 7}, "tables": {"T": loaded}}
+        status |= {"recent_pause_s": 0.0421, "queries": queries}
         return StatusSample(
             at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]}
         )
@@ -529,7 +534,10 @@ def test_rates_and_lag_come_from_two_samples() -> None:
     assert "3.0 MB queued; 1,000 messages: 500 sent on, 500 filtered out (400 messages/s)" in text
     assert "1,000" in text.splitlines()[-2]
     assert "3 failed by a fault of the server" in text
-    assert "last minute 42 ms; 12 queries answered, 2 running" in text
+    assert "last minute 42 ms" in text
+    assert "queries 12 answered, 2 running, 0 waiting, 1 failed, 4 past their deadline; policy myopic (loads 7)" in text
+    (line,) = (line for line in text.splitlines() if line.strip().startswith("T  "))
+    assert line.split() == ["T", "480", "20", "1.25", "s", "1.50", "1m", "3"]
 
 
 def test_a_synthetic_market_is_replayed_at_its_rate(shell: Shell) -> None:

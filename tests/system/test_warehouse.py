@@ -230,7 +230,11 @@ def _opened(client: Client) -> Any:
 async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING_PER_OWNER", 3)
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, warehouse_processes=1) as made, made.client() as hc:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, link=PATIENT, warehouse_processes=1) as made,
+        made.client() as hc,
+    ):
         tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
         server = server_of(made.server)
         await wait_for(lambda: server.queries.waiting == 3, "three wait")
@@ -241,7 +245,11 @@ async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: p
 async def test_queries_that_wait_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, warehouse_processes=1) as made, made.client() as hc:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, link=PATIENT, warehouse_processes=1) as made,
+        made.client() as hc,
+    ):
         tasks = [asyncio.create_task(hc.query(f"{ENDLESS} WHERE x = ?", "x" * 60_000, timeout=2.0)) for _ in range(8)]
         server = server_of(made.server)
         await wait_for(lambda: server.queries.running + server.queries.waiting == 3, "one runs and two wait")
