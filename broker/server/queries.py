@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 #: Queries that may wait, of all and of one owner; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 200
-#: Bytes of such queries, with their parameters (a query that waits alone may exceed them).
+#: Bytes of queries, with their parameters, until they are answered (one that is alone may exceed them).
 WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
 #: Queries that the warehouse process has at once, of all and of one owner: among these its policy chooses.
 ADMITTED, ADMITTED_PER_OWNER = 64, 32
@@ -118,11 +118,16 @@ class Queries:
 
     @property
     def waiting(self) -> int:
-        """Queries whose turn has not come."""
-        return len(self._waiting)
+        """Queries whose turn has not come, here or in the warehouse (of that as of half a second ago)."""
+        return len(self._waiting) + min(len(self._running), self.warehouse.reported("waiting"))
 
     @property
     def running(self) -> int:
+        """Queries being answered, as of half a second ago."""
+        return min(len(self._running), self.warehouse.reported("running"))
+
+    @property
+    def admitted(self) -> int:
         """Queries that the warehouse has."""
         return len(self._running)
 
@@ -149,16 +154,20 @@ class Queries:
         mine = [other for other in self._waiting if other.owner == owner]
         if len(mine) >= WAITING_PER_OWNER:
             raise Overloaded("queries waiting", WAITING_PER_OWNER)
-        if mine and _bytes(mine) + item.size_bytes > WAITING_BYTES_PER_OWNER:
+        held = [other for other in (*self._waiting, *self._running.values()) if other.owner == owner]
+        if held and _bytes(held) + item.size_bytes > WAITING_BYTES_PER_OWNER:
             raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
         while len(self._waiting) >= WAITING:
             self._make_room(Overloaded("queries waiting", WAITING), [*mine, item], len)
-        while self._waiting and _bytes(self._waiting) + item.size_bytes > WAITING_BYTES:
+        while self._held_bytes() and self._held_bytes() + item.size_bytes > WAITING_BYTES:
             self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
         self._waiting.append(item)
         self._something.set()
         if query.deadline_s is not None:
             asyncio.get_running_loop().call_later(query.deadline_s, self._something.set)
+
+    def _held_bytes(self) -> int:
+        return _bytes(self._waiting) + _bytes(list(self._running.values()))
 
     def _make_room(
         self, refusal: Overloaded, mine: list[_WaitingQuery], weight: Callable[[list[_WaitingQuery]], int]
@@ -167,7 +176,7 @@ class Queries:
         by_owner: dict[str, list[_WaitingQuery]] = {}
         for item in self._waiting:
             by_owner.setdefault(item.owner, []).append(item)
-        most = max(by_owner.values(), key=weight)
+        most = max(by_owner.values(), key=weight, default=[])
         if weight(most) <= weight(mine):
             raise refusal
         self._waiting.remove(most[-1])

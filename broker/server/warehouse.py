@@ -437,10 +437,14 @@ class Warehouse:
 
     # -- for people ------------------------------------------------------------------------------------------
 
+    def reported(self, counter: str) -> int:
+        """A counter of the process, as of half a second ago at most."""
+        return int(self._report.get(counter, 0)) if self.running else 0
+
     def status(self) -> dict[str, Any]:
         """Policy, tables and counters, as of half a second ago at most."""
         empty = {"counters": {}, "tables": {}, "missed": 0, "load_failures": 0, "worker_restarts": 0}
-        known = {**empty, **self._report, "running": self.running, "processes": self.processes}
+        known = {**empty, **self._report, "started": self.running, "processes": self.processes}
         if known.get("policy") != self.policy:  # switched since: the counters were the other one's
             known |= {"policy": self.policy, "counters": {}}
         return known

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from hullcast.broker.log.private import make_private
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.scheduling.places import TaskPlaces
+from hullcast.broker.scheduling.policy import FairShare, Item
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.answering import with_worth
@@ -143,6 +144,7 @@ class LiveWarehouse:
         self._places: TaskPlaces[Task | _Reading] = TaskPlaces(begin.places, self._choose, self._begin)
         self._most_answers = self._most_loads = max(1, begin.places - 1)
         self._most_of_one = max(1, self._most_answers - 1)
+        self._shares = FairShare()
         self._hands: list[_Hand] = []
         self._hiring: set[asyncio.Task[None]] = set()
         self._dying: list[int] = []
@@ -337,10 +339,11 @@ class LiveWarehouse:
             return None
         running = self._places.busy
         owners = Counter(_owner(task) for task in running if not isinstance(task, Load))
-        free = sum(owners.values()) < self._most_answers
+        free = self._most_answers - sum(owners.values())
+        last = self._least_served(owners, now) if free == 1 else None
 
         def may(owner: str) -> bool:
-            return free and owners[owner] < self._most_of_one
+            return free > 0 and owners[owner] < self._most_of_one and last in (None, owner)
 
         for reading in self._texts:
             if may(reading.ask.owner):
@@ -355,6 +358,14 @@ class LiveWarehouse:
         return next(
             (Answer(one) for one in in_turn(self.board.waiting) if may(one.owner) and self.board.ready(one)), None
         )
+
+    def _least_served(self, owners: Counter[str], now: float) -> str | None:
+        """Who gets the last free place of queries: of the owners that have something for it, the one that was served
+        least of late. With one place for all, nobody waits behind all that somebody else has asked before."""
+        waiting = {question.owner for question in self.board.waiting if self.board.ready(question)}
+        waiting |= {reading.ask.owner for reading in self._texts}
+        may = [owner for owner in waiting if owners[owner] < self._most_of_one]
+        return min(may, key=lambda owner: self._shares.given(owner, now)) if len(may) > 1 else None
 
     def _chosen(self, may: Callable[[str], bool], now: float) -> Task | None:
         """What the policy chooses. It does not see questions that could be answered but may not: it would choose one
@@ -580,6 +591,9 @@ class LiveWarehouse:
             hand.limit.cancel()
             hand.limit = None
         self._places.ended(task)
+        if not isinstance(task, Load):
+            now = time.monotonic()
+            self._shares.served(Item(_owner(task), now), now - hand.began, now)
         if not isinstance(task, _Reading):
             self.board.end(task, time.monotonic(), done=done)
 
@@ -668,6 +682,9 @@ class LiveWarehouse:
                 "policy": self.policy.name,
                 "counters": self.policy.counters(),
                 "tables": tables,
+                "waiting": len(self.board.waiting) + len(self._texts),
+                "running": sum(not isinstance(task, Load) for task in self._places.busy),
+                "loading": sum(isinstance(task, Load) for task in self._places.busy),
                 "missed": self.counts["missed"],
                 "load_failures": self.counts["load_failures"],
                 "worker_restarts": self.counts["restarts"],
