@@ -114,13 +114,16 @@ async def test_policies_are_shown_switched_and_refused(tmp_path: Path) -> None:
             await admin.policy("best")
 
 
-async def test_what_a_table_declares_is_shown_and_survives_a_restart(tmp_path: Path) -> None:
+async def test_what_a_table_declares_is_shown_survives_a_restart_and_leaves_answers_right(tmp_path: Path) -> None:
     terms = " WITH (period = '1m', weight = 3)"
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as c, c.client() as hc:
         await hc.execute(CREATE.format("T") + terms)
+        await publish(hc, "T", 10)  # before the process, which is started for such a table, knows of it
+        assert await hc.query("SELECT COUNT(*) FROM T") == [(10,)]
         await hc.execute(CREATE.format("U"))
         await c.stop_server()
         await c.restart_server()
+        assert await hc.query("SELECT COUNT(*) FROM T") == [(10,)]
         tables = await hc.tables()
         assert (tables["T"]["period_s"], tables["T"]["weight"]) == (60.0, 3.0)
         assert "period_s" not in tables["U"]
