@@ -140,7 +140,7 @@ class _SegmentReader:
     def records(self, table: str, after: int, through: int) -> Iterator[tuple[LoggedChange | None, LogPosition]]:
         """The records here with updates behind `after` up to `through`, which are on disk, and where to go on; or
         LogDamaged."""
-        place = bisect_right(self._seqs, after) - 1
+        place = max(0, bisect_right(self._seqs, after) - 1)  # 0: all of this segment is behind `after`
         at, seq = self._offsets[place], self._seqs[place]
         with self.path.open("rb", buffering=0) as file:
             block = _Block(file.fileno())

@@ -66,7 +66,7 @@ def server_metrics(server: Server) -> list[Metric]:
         Gauge("hullcast_log_broken", "1 when the log can no longer be written.", log.broken),
         Counter("hullcast_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
         Counter("hullcast_log_groups_total", "Groups of records synced together.", log.groups),
-        Counter("hullcast_checkpoints_total", "Checkpoints written.", server.checkpoints),
+        Counter("hullcast_checkpoints_total", "Checkpoints written.", server.storage.checkpoints),
         _nodes(server),
         *shared_metrics(server.children, server.pauses),
     ]

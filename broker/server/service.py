@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.calibration import stored_coefficients
-from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived, apply_record
+from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived
 from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
@@ -23,6 +22,7 @@ from hullcast.broker.server.queries import Queries
 from hullcast.broker.server.receipts import OwedReceipts
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
+from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.working import Working
@@ -42,11 +42,8 @@ from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import zmq
 
-    from hullcast.broker.log.checkpoint import CapturedState
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.settings import ServerSettings
@@ -93,17 +90,10 @@ class Server:
         self.id = os.urandom(16)
         self.epoch = os.urandom(16)
         self.started = time.monotonic()
-        self.directory: DataDirectory | None = None
-        if settings.data is None:
-            self.engine, publishers, self.log = open_memory()
-        else:
-            self.directory = data = open_directory(
-                settings.data,
-                apply_record,
-                segment_bytes=settings.segment_bytes,
-                history_bytes=settings.history_bytes,
-            )
-            self.engine, publishers, self.log = data.engine, data.publishers, data.log
+        self.working = Working()
+        self.storage = Storage(settings, self.working)
+        self.engine, self.log = self.storage.engine, self.storage.log
+        if settings.data is not None:
             self.engine.plan_with(stored_coefficients(settings.data))
         self.engine.leave_upkeep()
         try:
@@ -116,7 +106,7 @@ class Server:
                 context=context,
             )
         except BaseException:
-            self._close()
+            self.storage.close()
             raise
         router = Router(settings.cover_budget, everything=not settings.prune, tells=False)
         self.children = Children(self.listener, router, rights, self)
@@ -126,7 +116,7 @@ class Server:
         self.brain = Brain(
             self.engine,
             self.epoch,
-            publishers,
+            self.storage.publishers,
             lambda: self.children.rights,
             self.attendance,
             self.retention,
@@ -141,11 +131,9 @@ class Server:
             ),
             feeds=lambda: self.warehouse.status()["tables"],
         )
-        self.working = Working()
         self.warehouse = Warehouse(
             self.engine,
-            self.log,
-            self._files_for_queries,
+            self.storage.for_queries,
             places=settings.warehouse_processes,
             limits=QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES),
             policy=settings.warehouse_policy,
@@ -161,7 +149,7 @@ class Server:
         self.history = HistoryReads(
             settings.name,
             self.engine,
-            self.directory,
+            self.storage.directory,
             self.log,
             lambda origin, tables: self.brain.check(origin, "query", tables),
             self._refused_query,
@@ -172,13 +160,11 @@ class Server:
         self._arrived: list[Arrived] = []  # publishes that have been read in this turn of the loop
         self._arrived_rows = 0
         self.pipeline: Pipeline | None = None
-        self.requests = self.checkpoints = 0
+        self.requests = 0
         self._stopping = False
         self._ranges_left = asyncio.Event()
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
         self._reports: dict[str, tuple[float, dict[str, object]]] = {}
-        self._checkpointed = (self.engine.seq, time.monotonic())
-        self._checkpointing: asyncio.Task[None] | None = None
         self._nodes: tuple[NodeEntry, ...] = ()
 
     @property
@@ -218,17 +204,17 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if self._checkpointing is not None:
-                await asyncio.gather(self._checkpointing, return_exceptions=True)
+            await self.storage.stop()
             self._publish_arrived()
             await self.pipeline.stop()
             self.receipts.close()
             await self.listener.stop()
-            self._close()
+            self.storage.close()
 
-    def _close(self) -> None:
-        """Write what is pending, and let others have the directory."""
-        (self.directory or self.log).close()
+    async def directory_for_queries(self) -> DataDirectory:
+        """The files to read rows from: its `path`, its `identity`, and `log.synced_seq`, which is how far the log there
+        can be read. All that was acknowledged before the call is in them."""
+        return await self.storage.for_queries()
 
     def ready(self) -> str | None:
         """Why the server cannot serve, if it cannot."""
@@ -359,10 +345,6 @@ class Server:
             }
         )
 
-    async def _files_for_queries(self) -> Path:
-        assert self.directory is not None
-        return self.directory.path
-
     def on_children_changed(self) -> None:
         """Somebody came, or left; nodes report by themselves."""
         self.queries.stay_with(self.children.peers)
@@ -486,7 +468,7 @@ class Server:
             self._keep_up()
             self.queries.expire(now)
             self.warehouse.watch(now)
-            self._checkpoint_if_due(now)
+            self.storage.keep_up(now)
 
     def _keep_up(self) -> None:
         """Let channels do what makes changes cheaper, and would take too long while one is applied."""
@@ -534,26 +516,6 @@ class Server:
         if places != known or not self.children.has_directory:
             self._nodes = nodes
             self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
-
-    def _checkpoint_if_due(self, now: float) -> None:
-        directory = self.directory
-        if directory is None or (self._checkpointing is not None and not self._checkpointing.done()):
-            return
-        seq, at = self._checkpointed
-        updates = self.engine.seq - seq
-        if updates >= self.settings.checkpoint_updates or (updates and now - at >= self.settings.checkpoint_s):
-            self._checkpointed = (self.engine.seq, now)
-            self._checkpointing = asyncio.create_task(self._checkpoint(directory), name="server.checkpoint")
-
-    async def _checkpoint(self, directory: DataDirectory) -> None:
-        try:
-            captured: CapturedState = await self.working.do("checkpoint", directory.capturing())
-            written = await asyncio.to_thread(directory.write_checkpoint, captured)
-        except Unavailable as error:
-            log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything
-            return
-        self.checkpoints += 1
-        log.info("checkpoint written", extra={"seq": written.seq, "rows": written.rows, "bytes": written.size_bytes})
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:

@@ -41,10 +41,9 @@ from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastErr
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.log.commit_log import CommitLog
+    from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.tables.feed import ChangeTally
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.messages import QueryLimits
@@ -147,20 +146,19 @@ class Warehouse:
     def __init__(
         self,
         engine: ServedEngine,
-        commit_log: CommitLog,
-        files: Callable[[], Awaitable[Path]],
+        files: Callable[[], Awaitable[DataDirectory]],
         *,
         places: int,
         limits: QueryLimits,
         policy: str,
     ) -> None:
-        """`files` gives the data directory that the process may read, with all that is acknowledged by then."""
-        self._engine, self._log, self._files = engine, commit_log, files
+        """`files` gives the directory that the process may read: all that was acknowledged before is in its log."""
+        self._engine, self._files = engine, files
         self._places, self._limits = places, limits
         self.policy = policy
         self._process: asyncio.subprocess.Process | None = None
         self._end: MessageEnd | None = None
-        self._directory: Path | None = None
+        self._directory: DataDirectory | None = None
         self._starting = asyncio.Lock()
         self._known: dict[str, Table] = {}
         self._definitions = -1  # up to which tables are known
@@ -189,14 +187,14 @@ class Warehouse:
         """Return when there is a process that knows all tables; ConnectionLost if there can be none."""
         directory = await self._files()
         async with self._starting:
-            if self._end is not None and directory != self._directory:
+            if self._end is not None and directory is not self._directory:
                 await self._stop()
             if self._end is None:
                 await self._start(directory)
             while self._definitions != self._engine.definitions:
                 await self._tell_tables()
 
-    async def _start(self, directory: Path) -> None:
+    async def _start(self, directory: DataDirectory) -> None:
         await self._stop()
         ours, theirs = socket.socketpair()
         try:
@@ -223,7 +221,7 @@ class Warehouse:
         self._known, self._definitions, self._through = {}, -1, -1
         self._heard_at = time.monotonic()
         self.processes += 1
-        self._end.write(Begin(str(directory), self._places, self._limits, self.policy))
+        self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy))
 
     def _on_end(self, process: asyncio.subprocess.Process) -> None:
         """The process is gone: what it owes is lost, and its workers are of no use."""
@@ -271,6 +269,7 @@ class Warehouse:
 
     def watch(self, now: float) -> None:
         """Called now and then: start the process if a table is declared a feed; kill one that hangs."""
+        self.on_release()  # files that replies do not wait for are written now and then
         if self._end is not None and (self._owed or self._large) and now - self._heard_at > SILENCE_S:
             log.error("warehouse process hangs", extra={"silent_s": now - self._heard_at})
             self._let_go()
@@ -312,8 +311,8 @@ class Warehouse:
 
     def on_release(self) -> None:
         """What was appended to the log is on disk; the process learns of it soon."""
-        if self._released:
-            synced = self._log.synced_seq
+        if self._released and self._directory is not None:
+            synced = self._directory.log.synced_seq
             for seq, waiting in self._released:
                 if seq <= synced and not waiting.done():
                     waiting.set_result(None)
@@ -327,9 +326,9 @@ class Warehouse:
         if self._release_due is not None:
             self._release_due.cancel()
             self._release_due = None
-        if self._tally is None or self._end is None:
+        if self._tally is None or self._end is None or self._directory is None:
             return
-        through, counts = self._tally.take(self._log.synced_seq)
+        through, counts = self._tally.take(self._directory.log.synced_seq)
         if through == self._through and not counts:
             return
         self._through, self._told_at = through, time.monotonic()
@@ -338,8 +337,8 @@ class Warehouse:
         self._end.write(Released(through, self._told_at, tables))
 
     async def wait_released(self, seq: int) -> None:
-        """Return when everything up to a sequence number is on disk."""
-        while self._log.synced_seq < seq:
+        """Return when the process can read everything up to a sequence number."""
+        while self._directory is not None and self._directory.log.synced_seq < seq:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._released.append((seq, waiting))
             await waiting

@@ -118,7 +118,7 @@ class Answering:
 
     def _run(self, select: Select, files: _OpenFiles, say: Say) -> None:
         tables = {fold(life.table.name): life.table for life in files.lives}
-        plan = select.plan or read_query(select.sql, tables)
+        plan = select.plan or read_query(select.sql, tables, attached=True)
         bound = bind(select.parameters)
         width = sum(len(table.columns) for table in tables.values())
         with files.guard.reading(plan, width):

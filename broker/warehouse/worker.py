@@ -69,7 +69,7 @@ class Worker:
                 case LoadTable():
                     return Finished(result=self._loader.load(task.life, task.through))
                 case ReadText():
-                    self._end.write(ReadPlan(read_query(task.sql, task.known)))
+                    self._end.write(ReadPlan(read_query(task.sql, task.known, attached=True)))
                     return Finished()
             raise InvariantBroken(f"a worker was given a {type(task).__name__}")
         except HullcastError as error:

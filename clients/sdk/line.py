@@ -27,6 +27,7 @@ from hullcast.network.link.endpoints import ways_in
 from hullcast.network.wire.errors import (
     ClientClosed,
     ConnectionLost,
+    DeadlineMissed,
     HullcastError,
     InvariantBroken,
     Overloaded,
@@ -298,6 +299,8 @@ class Line:
             self.regulate()
             async with asyncio.timeout_at(until):
                 return await future
+        except DeadlineMissed:  # a TimeoutError, too, but this is the reply
+            raise
         except TimeoutError:
             raise TimedOut(f"{what} ({self.why_waiting(number)})", timeout_s) from None
         finally:

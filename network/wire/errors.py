@@ -39,6 +39,7 @@ The branch tells the caller what to do::
     │   ├── CheckpointFailed      a checkpoint could not be written; nothing is lost
     │   ├── LoadFailed            a table could not be brought up to date for queries; nothing is lost
     │   └── LogBroken             the commit log cannot be written: the server must be restarted
+    ├── QueriesFailed             one-time queries cannot be answered: the disk refuses their files. All else goes on
     ├── LogDamaged                data on disk is not what was written: restore it
     └── InvariantBroken           a bug in this code: stop and report it
 
@@ -512,6 +513,20 @@ class LoadFailed(Unavailable):
             f"table {self.table} cannot be loaded for queries ({self.reason}); no update is lost. Check that the "
             "server's data directory has free space and can be written to, then ask again; freshness=0 answers from "
             "what is loaded"
+        )
+
+
+class QueriesFailed(HullcastError):
+    """The server cannot write the files that one-time queries read; everything else goes on."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(directory, reason)
+        self.directory, self.reason = directory, reason
+
+    def __str__(self) -> str:
+        return (
+            f"one-time queries cannot be answered: the server cannot write their files in {self.directory} "
+            f"({self.reason}). Free disk space there; everything else goes on"
         )
 
 

@@ -18,6 +18,7 @@ from hullcast.broker.log import history as history_module
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import ChangePortion, HistoryReader, Life, PortionLimits, readable_from
 from hullcast.broker.log.record import RecordKind
+from hullcast.broker.log.segment import segments
 from hullcast.broker.tables.store import TableStore
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LogDamaged
@@ -369,3 +370,18 @@ def test_a_change_without_its_rows_names_its_table() -> None:
         assert bodies.changed_table(bodies.encode(publish)) == name
         assert bodies.changed_table(memoryview(bodies.encode(replace(delete, number=2**40)))) == name
     assert bodies.changed_table(bodies.encode(bodies.Execute("DROP TABLE T", bytes(16), 1))) == ""
+
+
+def test_a_large_segment_behind_another_is_read_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that has places of its records in mind begins at one of them only if what is asked for is behind it."""
+    monkeypatch.setattr(history_module, "_BOOKMARK_BYTES", 500)
+    ledger = Ledger(tmp_path)
+    for i in range(60):
+        ledger.publish([{"K": f"k{i}", "I": i, "S": "x" * 40}])
+    assert len(segments(tmp_path / "log")) > 3
+    reader = one_reader(tmp_path)
+    for _ in range(2):
+        assert changes_of(reader, ledger.life, 0, ledger.seq, small(1000)) == ledger.changes
+    ledger.data.close()
