@@ -129,6 +129,7 @@ class Server:
                 settings.max_channels,
                 settings.link.queue_bytes,
             ),
+            feeds=lambda: self.warehouse.status()["tables"],
         )
         self.warehouse = Warehouse(
             self.engine,
@@ -340,8 +341,7 @@ class Server:
             {
                 "policy": status["policy"],
                 "counters": status["counters"],
-                "policies": sorted(policies),
-                "about": policies,
+                "policies": policies,
             }
         )
 

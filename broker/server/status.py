@@ -39,12 +39,7 @@ def server_status(server: Server) -> dict[str, object]:
         "failed": server.brain.failures,
         "longest_pause_s": server.pauses.longest_s,
         "recent_pause_s": server.pauses.recent_s,
-        "queries": {
-            "answered": server.queries.answered,
-            "failed": server.queries.failed,
-            "running": server.queries.running,
-            "waiting": server.queries.waiting,
-        },
+        "queries": server.queries.status(),
         "history": {
             "answered": server.history.answered,
             "failed": server.history.failed,

@@ -443,4 +443,7 @@ class Warehouse:
     def status(self) -> dict[str, Any]:
         """Policy, tables and counters, as of half a second ago at most."""
         empty = {"counters": {}, "tables": {}, "missed": 0, "load_failures": 0, "worker_restarts": 0}
-        return {**empty, **self._report, "policy": self.policy, "started": self.running, "processes": self.processes}
+        known = {**empty, **self._report, "started": self.running, "processes": self.processes}
+        if known.get("policy") != self.policy:  # switched since: the counters were the other one's
+            known |= {"policy": self.policy, "counters": {}}
+        return known

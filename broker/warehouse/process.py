@@ -210,7 +210,7 @@ class LiveWarehouse:
             remove(file_of(self._directory, old))
         if known.life is not None:
             self._lives[name], self._rows[name] = known.life, known.rows
-            if known.life.table.feed is not None:
+            if known.life.table.feed is not None and self._tidied:
                 self._feed(name)
 
     def _released(self, released: Released) -> None:
@@ -226,6 +226,9 @@ class LiveWarehouse:
         if not self._tidied:  # all tables are known now
             self._tidied = True
             remove_others(self._directory, self._lives.values())
+            for name, life in self._lives.items():  # not before: that rows were there already is known by the horizon
+                if life.table.feed is not None:
+                    self._feed(name)
 
     def _feed(self, name: str) -> Feed:
         """A table on the board; it comes there when a query first names it, or at once if it is declared a feed."""

@@ -66,3 +66,16 @@ def duration_text(seconds: float) -> str:
         if count == int(count) and seconds_of(text := f"{int(count)}{unit}") == seconds:
             return text
     return f"{seconds!r}s"
+
+
+def time_shown(seconds: float) -> str:
+    """A time as people read it, rounded: 12.3 ms, 1.5 s, 1 h 30 min."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for unit, name, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            return f"{whole // unit} {name} {whole % unit // below} {smaller}"
+    raise AssertionError

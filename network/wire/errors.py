@@ -25,7 +25,7 @@ The branch tells the caller what to do::
     │   ├── AnswerGone            the rest of a large answer is no longer kept: run the query again
     │   └── TooLarge              larger than any receiver accepts
     ├── NotPermitted (PermissionError)   the server's rights do not allow it: ask its operator
-    ├── DeadlineMissed (TimeoutError)    a query was aborted at its deadline: give it longer, or accept older rows
+    ├── DeadlineMissed            a query was aborted at its deadline: give it longer, or accept older rows
     ├── PeerError                 the other side broke the protocol: that link is closed
     │   ├── BadFrame              bytes that are not a frame, or a frame beyond the limits
     │   ├── VersionMismatch       the other side has another version of the protocol
@@ -52,6 +52,8 @@ from __future__ import annotations
 
 import inspect
 from typing import Any, Self, cast
+
+from hullcast.network.wire.durations import time_shown
 
 
 class HullcastError(Exception):
@@ -343,30 +345,23 @@ class NotPermitted(HullcastError, PermissionError):
         return f"{self.who} does not have the right `{self.action}`{on}; ask the server's operator for it"
 
 
-class DeadlineMissed(HullcastError, TimeoutError):
+class DeadlineMissed(HullcastError):
     """A query was aborted at its deadline. It `waited_s` for its turn and for rows to be loaded, and then `ran_s`."""
 
     def __init__(self, deadline_s: float, waited_s: float, ran_s: float) -> None:
         super().__init__(deadline_s, waited_s, ran_s)
-        self.args = (deadline_s, waited_s, ran_s)  # OSError reads a number and a text into its own, and cuts these
-        self.errno = self.strerror = self.filename = None
         self.deadline_s, self.waited_s, self.ran_s = deadline_s, waited_s, ran_s
 
     def __str__(self) -> str:
-        waited = f"it waited {_seconds(self.waited_s)} for its turn and for rows to be loaded"
+        waited = f"it waited {time_shown(self.waited_s)} for its turn and for rows to be loaded"
         if self.ran_s <= 0:
             then, help = ", and did not begin", ", a higher priority or a freshness below 1"
         else:
-            then, help = f" and ran for {_seconds(self.ran_s)}", " or a SELECT that reads less"
+            then, help = f" and ran for {time_shown(self.ran_s)}", " or a SELECT that reads less"
         return (
-            f"the query was aborted at its deadline of {_seconds(self.deadline_s)}: {waited}{then}. Use a later "
+            f"the query was aborted at its deadline of {time_shown(self.deadline_s)}: {waited}{then}. Use a later "
             f"deadline{help}"
         )
-
-
-def _seconds(seconds: float) -> str:
-    """A time as people read it."""
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
 class PeerError(HullcastError):

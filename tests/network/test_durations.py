@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.network.wire.durations import duration_text, seconds_of
+from hullcast.network.wire.durations import duration_text, seconds_of, time_shown
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,11 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 def test_durations_are_written_in_the_largest_whole_unit() -> None:
     assert [duration_text(seconds) for seconds in (86400.0, 5400.0, 60.0, 90.0, 0.2, 0.0005)] == [
         "1d", "90m", "1m", "90s", "200ms", "0.0005s",
+    ]  # fmt: skip
+
+
+def test_times_are_shown_rounded_in_the_unit_that_reads_best() -> None:
+    times = (0.0, 0.00123, 0.2, 1.5, 59.0, 61.2, 5400.0, 90_000.0)
+    assert [time_shown(seconds) for seconds in times] == [
+        "0 s", "1.23 ms", "200 ms", "1.5 s", "59 s", "1 min 1 s", "1 h 30 min", "1 d 1 h",
     ]  # fmt: skip
