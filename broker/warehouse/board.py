@@ -247,6 +247,8 @@ class Board:
         if isinstance(task, Answer):
             task.question.began = now
             self.waiting.remove(task.question)
+            if task.question.needs_common and task.question.target is None:
+                self._hold(task.question, self.common(task.question.tables))
             for table in task.question.tables:
                 self.feeds[table].reads += 1
         else:
@@ -364,9 +366,13 @@ class Board:
     def _aim(self, question: Question) -> None:
         """Decide the moment of a question that needs one, and hold its tables there."""
         if question.target is None and question.needs_common:
-            question.target = self._moment(question)
-            for table in question.tables:
-                self._held.setdefault(table, []).append(question)
+            self._hold(question, self._moment(question))
+
+    def _hold(self, question: Question, target: int | None) -> None:
+        """Load a question's tables no further until it has begun to read all of them."""
+        question.target = target
+        for table in question.tables:
+            self._held.setdefault(table, []).append(question)
 
     def _let_go(self, question: Question) -> None:
         for table in question.tables:

@@ -180,6 +180,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("PROTOCOL.md", r"that has passed (\d+) links", "network.wire.frames:LONGEST_ROUTE"),
     ("PROTOCOL.md", r"a publisher's last (\d+) changes", "broker.log.publishers:WINDOW"),
     ("SDK.md", r"portions of up to ([\d,]+) rows", "broker.log.history_process:PORTION_ROWS"),
+    ("PROTOCOL.md", r"float, 0 to ([\d,]+), or nil", "network.wire.bodies:MOST_DEADLINE_S"),
+    ("PROTOCOL.md", r"integer, at most ±([\d,]+)", "network.wire.bodies:MOST_PRIORITY"),
     ("PROTOCOL.md", r"divided into `parts` \(1 to ([\d,]+)\)", "network.wire.bodies:MOST_TABLE_PARTS"),
     ("PROTOCOL.md", r"by default ([\d,]+) subscriptions and", setting("subscribe_rows")),
     ("PROTOCOL.md", r"by default [\d,]+ subscriptions and ([\d,]+) groups", setting("subscribe_groups")),
