@@ -10,20 +10,28 @@ import os
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
 from hullcast.broker.log.directory import LOG
-from hullcast.broker.log.record import HEADER_BYTES, RecordKind, read_header
 from hullcast.broker.log.replay import HELP
 from hullcast.broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from hullcast.broker.log.segment import decode_header, segments
+from hullcast.broker.log.walk import (
+    BAD_HEADER,
+    BAD_PAYLOAD,
+    MORE,
+    NOTED,
+    join_texts,
+    read_rows,
+    table_of,
+    walk_records,
+)
 from hullcast.broker.tables.ingest import ingest, ingest_keys
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.values import texts_are_good, words_of
 from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import Delete, Publish, changed_table
+from hullcast.network.wire.bodies import Delete, Publish
 from hullcast.network.wire.errors import BadFrame, LogDamaged
 from hullcast.network.wire.limits import LOGGED
 from hullcast.network.wire.value_columns import is_values
@@ -33,11 +41,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from hullcast.broker.log.walk import Bytes
     from hullcast.broker.tables.interning import Interner
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.value_columns import Values
 
-_BLOCK_BYTES = 1 << 20
+#: Bytes that are read at once, and records that are noted.
+_BLOCK_BYTES, _RECORDS_AT_ONCE = 1 << 22, 1 << 15
+_NOT_THERE = "a record that was on disk is not there"
 #: Bytes of a segment between two places of records that are remembered.
 _BOOKMARK_BYTES = 1 << 18
 
@@ -45,19 +56,43 @@ _BOOKMARK_BYTES = 1 << 18
 
 
 class LoggedChange(NamedTuple):
-    """A record: its updates and, if it is about the table in question, what it says."""
+    """A record about a table: its updates and what it says; a payload of None only tells how far a reader is."""
 
     first: int
     last: int
-    payload: memoryview | None
+    payload: bytes | None
 
     def body(self) -> Publish | Delete:
         """What it says, decoded."""
-        assert self.payload is not None, "it is about another table"
-        body = bodies.decode(bytes(self.payload), LOGGED)
+        assert self.payload is not None, "it is not a record"
+        body = bodies.decode(self.payload, LOGGED)
         if not isinstance(body, Publish | Delete):
             raise BadFrame(f"a {type(body).__name__} in the log")
         return body
+
+
+class RecordRun(NamedTuple):
+    """Records about a table that follow each other, as bytes; all up to update `last` were looked at."""
+
+    content: Bytes
+    noted: Ints  # walk.NOTED; with room for more
+    records: int
+    last: int
+
+    def updates(self, after: int, through: int) -> int:
+        """How many updates behind `after` up to `through` they have."""
+        before, counts = self.noted[2, : self.records] - 1, self.noted[3, : self.records]
+        return int((np.minimum(before + counts, through) - np.maximum(before, after)).sum())
+
+    @property
+    def last_change(self) -> int:
+        """The last update of the last of them."""
+        return int(self.noted[2, self.records - 1] + self.noted[3, self.records - 1]) - 1
+
+    def change(self, place: int) -> LoggedChange:
+        """One of them, copied."""
+        start, size, first, updates = self.noted[:, place].tolist()
+        return LoggedChange(first, first + updates - 1, self.content[start : start + size].tobytes())
 
 
 class LogPosition(NamedTuple):
@@ -76,27 +111,38 @@ class LogReader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._segments: dict[int, _SegmentReader] = {}
-        #: Where the last iteration over `changes` ended: not behind the last record of which something was asked.
+        self._buffer = _Buffer()
+        #: Where the last iteration ended: before a record of which not all was asked for.
         self.position: LogPosition | None = None
 
-    def changes(self, table: str, after: int, through: int, start: LogPosition | None = None) -> Iterator[LoggedChange]:
-        """The records with updates behind `after` up to `through`, which is on disk; those of other tables (folded
-        name) without a payload. FileNotFoundError if the log does not reach back that far, or is cut meanwhile.
-        With `start`, a position whose `seq` is not behind `after`, what stands before it is not read."""
+    def runs(self, table: str, after: int, through: int, start: LogPosition | None = None) -> Iterator[RecordRun]:
+        """The records about a table (folded name) with updates behind `after` up to `through`, which is on disk: many
+        at a time, and a run after each stretch of the log, also an empty one. Valid until the next one is asked for.
+
+        FileNotFoundError if the log does not reach back that far, or is cut meanwhile; LogDamaged. With `start`, a
+        position whose `seq` is not behind `after`, what stands before it is not read.
+        """
         self.position = start
         if after >= through:
             return
-        found = self._from(after)
-        for segment, following in pairwise((*found, None)):
+        name = np.frombuffer(table.encode(errors="surrogatepass"), np.uint8).copy()
+        for segment, following in pairwise((*self._from(after), None)):
             assert segment is not None
             if start is not None:
                 segment.remember(start)
             end = through if following is None else min(through, following.seq)
-            for record, self.position in segment.records(table, after, end):
-                if record is not None:
-                    yield record
+            for run, position in segment.runs(name, after, end, self._buffer):
+                self.position = position
+                yield run
             if end == through:
                 return
+
+    def changes(self, table: str, after: int, through: int) -> Iterator[LoggedChange]:
+        """The same, record by record; after each stretch of the log there is one without a payload."""
+        for run in self.runs(table, after, through):
+            for place in range(run.records):
+                yield run.change(place)
+            yield LoggedChange(run.last, run.last, None)
 
     def _from(self, after: int) -> list[_SegmentReader]:
         """The segments from the one with the first update behind `after` on."""
@@ -137,47 +183,53 @@ class _SegmentReader:
                 self._offsets.insert(place, position.offset)
                 self._seqs.insert(place, position.seq)
 
-    def records(self, table: str, after: int, through: int) -> Iterator[tuple[LoggedChange | None, LogPosition]]:
-        """The records here with updates behind `after` up to `through`, which are on disk, and where to go on; or
-        LogDamaged."""
+    def runs(self, name: Bytes, after: int, through: int, buffer: _Buffer) -> Iterator[tuple[RecordRun, LogPosition]]:
+        """What `LogReader.runs` gives of this segment, and where to go on."""
         place = max(0, bisect_right(self._seqs, after) - 1)  # 0: all of this segment is behind `after`
-        at, seq = self._offsets[place], self._seqs[place]
+        at, seq = self._offsets[place], self._seqs[place]  # of the next record: `at` in the file, `here` in the buffer
         with self.path.open("rb", buffering=0) as file:
-            block = _Block(file.fileno())
+            here = size = 0
+            wanted = _BLOCK_BYTES
             while seq < through:
-                header = read_header(block.read(at, HEADER_BYTES), 0, self._seed)
-                if header is None or header.first != seq + 1:
-                    raise LogDamaged(str(self.path), at, "a record that was on disk is not there", HELP)
-                last, record = header.first + header.updates - 1, None
-                if last > after and header.kind is RecordKind.BATCH:
-                    payload = block.read(at + HEADER_BYTES, header.payload_bytes)
-                    if crc32(payload, self._seed) != header.payload_checksum:
-                        reason = f"the content of record {header.number} is not what was written"
-                        raise LogDamaged(str(self.path), at, reason, HELP)
-                    about = fold(changed_table(payload)) == table
-                    record = LoggedChange(header.first, last, payload if about else None)
-                before = at, seq
-                at, seq = at + HEADER_BYTES + header.payload_bytes, last
+                if here == size:
+                    size, here = buffer.read(file.fileno(), at, wanted), 0
+                moment = (here, seq, after, through)
+                ended, count, stands, seq, safe, safe_seq = walk_records(
+                    buffer.content, size, self._seed, moment, name, buffer.noted
+                )
+                if ended in (BAD_HEADER, BAD_PAYLOAD) or (ended == MORE and size < wanted):
+                    raise self._damaged(at + stands - here, content=ended == BAD_PAYLOAD)
+                if ended == MORE:  # a record is only partly there: the next block begins with it
+                    wanted = max(_BLOCK_BYTES, 2 * wanted if stands == here == 0 else 0)
+                position = LogPosition(self._number, self._seed, at + safe - here, safe_seq)
+                at, here = at + stands - here, size if ended == MORE else stands
                 if at >= self._offsets[-1] + _BOOKMARK_BYTES:
                     self._offsets.append(at)
                     self._seqs.append(seq)
-                yield record, LogPosition(self._number, self._seed, *((at, seq) if seq <= through else before))
+                yield RecordRun(buffer.content, buffer.noted, count, min(seq, through)), position
+
+    def _damaged(self, at: int, *, content: bool) -> LogDamaged:
+        reason = "the content of this record is not what was written" if content else _NOT_THERE
+        return LogDamaged(str(self.path), at, reason, HELP)
 
 
-class _Block:
-    """The part of a file that was read last."""
+class _Buffer:
+    """Where a reader puts the bytes of the log, and what is noted of records in them."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._start, self._content = 0, memoryview(b"")
+    def __init__(self) -> None:
+        self.content: Bytes = np.empty(0, np.uint8)
+        self.noted: Ints = np.empty((NOTED, 0), np.int64)
 
-    def read(self, at: int, size: int) -> memoryview:
-        """So many bytes; fewer at the end of the file."""
-        offset = at - self._start
-        if not 0 <= offset <= offset + size <= len(self._content):
-            content = os.pread(self._descriptor, max(size, _BLOCK_BYTES), at)
-            self._start, self._content, offset = at, memoryview(content), 0
-        return self._content[offset : offset + size]
+    def read(self, descriptor: int, at: int, size: int) -> int:
+        """Read up to so many bytes of a file; returns how many there are."""
+        if len(self.content) < size:
+            self.content = np.empty(size, np.uint8)
+        if not self.noted.shape[1]:
+            self.noted = np.empty((NOTED, _RECORDS_AT_ONCE), np.int64)
+        view, read = self.content[:size].data, 0
+        while read < size and (more := os.preadv(descriptor, [view[read:]], at + read)):
+            read += more
+        return read
 
 
 # -- changes -----------------------------------------------------------------------------------------------
@@ -199,6 +251,7 @@ class GatheredChanges:
     def __init__(self, table: Table, interner: Interner, after: int, through: int) -> None:
         self.table, self.interner = table, interner
         self._after, self._through = after, through
+        self._plain = table_of([(fold(column.name), column.type) for column in table.columns], table.key)
         self.rows = self.size_bytes = 0
         self._batches: list[ChangeBatch] = []
         self._single: list[dict[str, Any]] = []  # rows with the same columns, not coded yet
@@ -230,6 +283,48 @@ class GatheredChanges:
             seqs, cells = seqs[wanted], cells[:, wanted]
         self._batches.append(ChangeBatch(seqs, cells, isinstance(body, Delete), partial))
         self.rows += len(seqs)
+
+    def add_run(self, run: RecordRun) -> None:
+        """Many records at once: the plain ones among them by compiled code."""
+        place = 0
+        while place < run.records:
+            place += self._add_plain(run, place)
+            if place < run.records:
+                self.add(run.change(place))
+                place += 1
+
+    def _add_plain(self, run: RecordRun, place: int) -> int:
+        """The rows of records from `place` on that are one plain row each; how many there are."""
+        if run.noted[3, place] != 1:
+            return 0
+        most, width = run.records - place, len(self.table.columns)
+        cells, deleted = np.empty((width, most)), np.empty(most, np.bool_)
+        texts = np.empty((width, 2, most), np.int64)
+        rows = read_rows(run.content, run.noted, (place, run.records), self._plain, cells, deleted, texts)
+        if not rows:
+            return 0
+        self._settle()
+        cells, deleted, noted = cells[:, :rows], deleted[:rows], run.noted[:, place : place + rows]
+        for position, column in enumerate(self.table.columns):
+            if column.type is ColumnType.TEXT:
+                self._code_texts(run.content, texts[position, :, :rows], cells[position])
+        seqs = noted[2].copy()
+        ends = [0, *(np.flatnonzero(deleted[1:] != deleted[:-1]) + 1).tolist(), rows]
+        for start, stop in pairwise(ends):
+            part = ChangeBatch(seqs[start:stop], cells[:, start:stop], bool(deleted[start]), False)
+            self._batches.append(part)
+        self.rows += rows
+        self.size_bytes += int(noted[1].sum())
+        return rows
+
+    def _code_texts(self, content: Bytes, texts: Ints, codes: Floats) -> None:
+        """Put the codes of texts (where they begin and end) into a column of NULLs."""
+        given = np.flatnonzero(texts[0] >= 0)
+        if len(given):
+            texts = np.ascontiguousarray(texts[:, given])
+            joined = np.empty(int((texts[1] - texts[0] + 1).sum()), np.uint8)
+            join_texts(content, texts, joined)
+            codes[given] = self.interner.encode(joined.tobytes().decode().split("\0")[:-1])
 
     def settled(self) -> list[ChangeBatch]:
         """All that was added."""

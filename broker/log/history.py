@@ -185,7 +185,7 @@ class HistoryReader:
     # --- the log -----------------------------------------------------------------------------------------
 
     def _records(self, life: Life, after: int, through: int) -> Iterator[LoggedChange]:
-        """The records with updates behind `after` up to `through`; those of other tables without a body."""
+        """The records with updates behind `after` up to `through`, and now and then one without a payload."""
         try:
             yield from self._log.changes(fold(life.table.name), after, through)
         except FileNotFoundError:  # not there, or removed in this moment

@@ -32,6 +32,7 @@ from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
 from hullcast.network.answers.named import QueryRows
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
+from hullcast.network.wire.containers import with_holes
 from hullcast.network.wire.errors import BadParameter, SqlError
 
 STEPS_PER_CALL = 10_000  # SQLite's steps between two looks at the work done
@@ -246,14 +247,11 @@ def stored_column(column: Column, cells: StoredCells) -> list[Any]:
         return cells
     if column.type is not ColumnType.TIMESTAMP:
         return decode_column(column.type, cells, None)
-    if not len(cells):  # numpy.char cannot replace in nothing
-        return []
     null = np.isnan(cells)
     instants = np.where(null, 0.0, cells).astype(np.int64).astype("datetime64[us]")
-    texts = np.char.replace(np.datetime_as_string(instants, unit="us"), "T", " ").astype(object)
-    texts[null] = None
-    stored: list[Any] = texts.tolist()
-    return stored
+    texts = np.datetime_as_string(instants, unit="us").astype("U26")  # years of four digits: all are as long
+    texts.view(np.uint32).reshape(-1, 26)[:, 10] = ord(" ")  # a T before
+    return with_holes(texts.tolist(), null)
 
 
 def affinity(column: Column) -> str:

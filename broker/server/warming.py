@@ -32,6 +32,7 @@ from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
+from hullcast.broker.log.walk import NOTED, join_texts, read_rows, walk_records
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
 from hullcast.network import compiled
@@ -125,6 +126,7 @@ def run_everything() -> None:
     run_standing_joins()
     run_planner()
     run_newest()
+    run_log()
     warm_node()
 
 
@@ -155,6 +157,7 @@ def run_matching() -> None:
     sides = (JoinSide([edge], [0], edge), JoinSide([], [], edge))  # first answers of joins, without their trees
     pairs_in_boxes(sides, None, Boxes.of(np.zeros((1, 1)), np.ones((1, 1))), whole=True)
     run_newest()
+    run_log()
     warm_node()
 
 
@@ -207,6 +210,15 @@ def run_newest() -> None:
     news, told = settle(seqs, seqs, latest, fresh), np.zeros(1)
     take_newest(news, *answers_of(COUNT, np.zeros((1, 4)), news), told, told.copy(), fresh, latest, seqs)
     same(0.0, 0.0, 0.0, 0.0)
+
+
+def run_log() -> None:
+    """Records of the log, read by the warehouse and for the change history."""
+    no_bytes, noted, nothing = np.zeros(1, np.uint8), np.zeros((NOTED, 1), np.int64), np.zeros(1, np.int64)
+    walk_records(no_bytes, 0, 0, (0, 0, 0, 0), no_bytes, noted)
+    table = (no_bytes, nothing, nothing, 0)
+    read_rows(no_bytes, noted, (0, 0), table, np.zeros((1, 1)), np.zeros(1, np.bool_), np.zeros((1, 2, 1), np.int64))
+    join_texts(no_bytes, np.zeros((2, 0), np.int64), no_bytes)
 
 
 PARTS = (run_trees, run_matching)

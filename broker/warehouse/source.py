@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hullcast.broker.log.changes import ChangeBatch, LoggedChange
+    from hullcast.broker.log.changes import ChangeBatch
     from hullcast.broker.log.history import Life
     from hullcast.network.wire.arrays import Floats
 
@@ -55,13 +55,21 @@ class TableSource:
 
     def changes(self, life: Life, after: int, through: int, start: LogPosition | None) -> Iterator[ChangeBlock]:
         """The changes behind `after` up to `through`; FileNotFoundError if the log does not reach back that far."""
-        records = self._log.changes(fold(life.table.name), after, through, start)
-        return _blocks(records, life, after, through)
+        gathered, updates, last = GatheredChanges(life.table, Interner(), after, through), 0, 0
+        for run in self._log.runs(fold(life.table.name), after, through, start):
+            if run.records:
+                gathered.add_run(run)
+                updates += run.updates(after, through)
+                last = min(run.last_change, through)
+            if updates >= _ROWS_AT_ONCE or gathered.size_bytes >= _BYTES_AT_ONCE:
+                yield ChangeBlock(gathered.settled(), gathered.interner, updates, last)
+                gathered, updates = GatheredChanges(life.table, Interner(), after, through), 0
+        if updates:
+            yield ChangeBlock(gathered.settled(), gathered.interner, updates, last)
 
     def count(self, life: Life, after: int, through: int, start: LogPosition | None) -> int:
         """How many updates of the table there are behind `after` up to `through`; FileNotFoundError as above."""
-        records = self._log.changes(fold(life.table.name), after, through, start)
-        return sum(_updates(record, after, through) for record in records if record.payload is not None)
+        return sum(run.updates(after, through) for run in self._log.runs(fold(life.table.name), after, through, start))
 
     def bases(self, life: Life, through: int) -> Iterator[Base]:
         """The checkpoints with which a load up to `through` can begin, the newest first; those that are damaged, or
@@ -82,22 +90,3 @@ class TableSource:
             for rows in stored_rows(database, life.table, life.created):
                 interner = Interner()
                 yield ingest(life.table, rows, None, interner).cells, interner
-
-
-def _blocks(records: Iterator[LoggedChange], life: Life, after: int, through: int) -> Iterator[ChangeBlock]:
-    gathered, updates, last = GatheredChanges(life.table, Interner(), after, through), 0, 0
-    for record in records:
-        if record.payload is None:
-            continue
-        gathered.add(record)
-        updates += _updates(record, after, through)
-        last = min(record.last, through)
-        if updates >= _ROWS_AT_ONCE or gathered.size_bytes >= _BYTES_AT_ONCE:
-            yield ChangeBlock(gathered.settled(), gathered.interner, updates, last)
-            gathered, updates = GatheredChanges(life.table, Interner(), after, through), 0
-    if updates:
-        yield ChangeBlock(gathered.settled(), gathered.interner, updates, last)
-
-
-def _updates(record: LoggedChange, after: int, through: int) -> int:
-    return min(record.last, through) - max(record.first - 1, after)

@@ -27,7 +27,6 @@ from hullcast.network.link.endpoints import ways_in
 from hullcast.network.wire.errors import (
     ClientClosed,
     ConnectionLost,
-    DeadlineMissed,
     HullcastError,
     InvariantBroken,
     Overloaded,
@@ -299,8 +298,6 @@ class Line:
             self.regulate()
             async with asyncio.timeout_at(until):
                 return await future
-        except DeadlineMissed:  # a TimeoutError, too, but this is the reply
-            raise
         except TimeoutError:
             raise TimedOut(f"{what} ({self.why_waiting(number)})", timeout_s) from None
         finally:

@@ -275,15 +275,15 @@ def test_a_range_at_the_end_reads_only_the_segments_that_hold_it(
     batches(ledger, 30)
     assert len(list((ledger.path / "log").glob("*.log"))) > 10
     read = 0
-    pread = os.pread
+    preadv = os.preadv
 
-    def counted(descriptor: int, size: int, offset: int) -> bytes:
+    def counted(descriptor: int, buffers: list[memoryview], offset: int) -> int:
         nonlocal read
-        content = pread(descriptor, size, offset)
-        read += len(content)
-        return content
+        more = preadv(descriptor, buffers, offset)
+        read += more
+        return more
 
-    monkeypatch.setattr(os, "pread", counted)
+    monkeypatch.setattr(os, "preadv", counted)
     portion = HistoryReader(ledger.path).changes(ledger.life, ledger.seq - 5, ledger.seq, small(100))
     assert portion.seq.tolist() == list(range(ledger.seq - 4, ledger.seq + 1))
     assert 0 < read < 10_000
@@ -376,7 +376,7 @@ def test_a_large_segment_behind_another_is_read_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that has places of its records in mind begins at one of them only if what is asked for is behind it."""
-    monkeypatch.setattr(history_module, "_BOOKMARK_BYTES", 500)
+    monkeypatch.setattr("hullcast.broker.log.changes._BOOKMARK_BYTES", 500)
     ledger = Ledger(tmp_path)
     for i in range(60):
         ledger.publish([{"K": f"k{i}", "I": i, "S": "x" * 40}])

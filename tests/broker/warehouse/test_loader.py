@@ -57,7 +57,7 @@ def expected(ledger: Ledger, seq: int) -> list[Row]:
 
 
 @given(st.lists(steps, max_size=20), st.sampled_from([0, 1 << 40]))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 def test_after_a_load_the_file_is_the_table_as_of_its_sequence_number(
     history: list[tuple[Any, ...]], history_bytes: int
 ) -> None:
