@@ -18,6 +18,7 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.clients.cli import main as cli
 from hullcast.clients.sdk.client import Client
+from hullcast.network.wire.bodies import Body, FetchRows
 from hullcast.network.wire.errors import BadSetting, DeadlineMissed, DuplicateTable, NotPermitted
 from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
 from tests.system.test_security import secured
@@ -75,6 +76,19 @@ async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_lo
         assert samples(server, "hullcast_warehouse_rows")[("T",)] == 10
 
 
+def lose_the_link_at_a_fetch(client: Client) -> None:
+    """The next portion that is asked for is asked for on a link that is about to go; once."""
+    ask = client._line.ask
+
+    async def asked(body: Body, *rest: Any) -> Body:
+        if isinstance(body, FetchRows):
+            client._line.ask = ask  # type: ignore[method-assign]
+            client._line.dialer.redial(why="test")
+        return await ask(body, *rest)
+
+    client._line.ask = asked  # type: ignore[method-assign, assignment]
+
+
 async def test_a_large_answer_comes_in_portions(tmp_path: Path) -> None:
     count = 60_000
     async with asyncio.timeout(PATIENCE_S), cluster(1, tmp_path / "data", link=PATIENT) as c, c.client() as hc:
@@ -90,6 +104,10 @@ async def test_a_large_answer_comes_in_portions(tmp_path: Path) -> None:
         assert rows == flat
         assert rows.worth is not None
         assert rows.worth.seq == seq
+        lose_the_link_at_a_fetch(hc)
+        before = server_of(c.server).queries.answered
+        assert await hc.query("SELECT K, V FROM T ORDER BY K DESC") == flat
+        assert server_of(c.server).queries.answered == before + 2  # the link was another one: it ran again
         async for _ in hc.query_portions("SELECT K, V FROM T"):
             break  # nobody fetches the rest, which is in nobody's way
         assert await hc.query("SELECT COUNT(*) FROM T") == [(count,)]
