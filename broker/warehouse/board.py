@@ -1,0 +1,377 @@
+"""The board of the warehouse: what waits, what runs, how far each table is loaded, and what that amounts to. Pure.
+
+Drivers change it (`broker/warehouse/process.py` live, `broker/warehouse/simulated.py` by a simulated clock), policies
+read it. Whatever must not get lost is here, never in a policy: a policy can be exchanged at any moment.
+
+    released       updates of a table are acknowledged: they wait in `Feed.pending`
+    asked          a question waits in `Board.waiting`
+    begun, ended   a load or an answer has a place
+
+A file is its table as of `Feed.loaded`, a sequence number. It stays valid until the table's next update: the interval
+from `Feed.version` to `Feed.valid_until`. Several files show the tables of one moment if their intervals have a
+sequence number in common. A question that needs that gets it by a *hold*: its tables are loaded through one sequence
+number, and no further until its reader has begun to read all of them.
+
+Loads go to a sequence number that once was the `horizon`: no release lies across it (unless very many wait, and were
+made one).
+
+Of feeds we speak as Bateni et al. (2009) do. A release covers the time since the one before (`since`, `at`], its
+length. Staleness is the time since the release up to which a table is current. A load takes all that is pending as one
+batch; its flow time is from the beginning of the time it covers to its end, and stretch is flow time by length.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Releases that wait for one table; beyond, a new one is added to the one before.
+MOST_PENDING = 4096
+
+
+class Release(NamedTuple):
+    """Updates `first` to `through` of one table (not all between them are its own), acknowledged at `at`."""
+
+    first: int
+    through: int
+    rows: int
+    at: float
+    since: float
+
+    @property
+    def length(self) -> float:
+        """The time it covers."""
+        return self.at - self.since
+
+
+@dataclass(eq=False, slots=True)
+class Load:
+    """Bring a table's file to a sequence number. `question`: the one it is done for, if it is on demand."""
+
+    table: str
+    through: int
+    question: Question | None = None
+    batch: tuple[Release, ...] = ()  # set when it begins
+
+
+@dataclass(eq=False, slots=True)
+class Answer:
+    """Run a question."""
+
+    question: Question
+
+
+Task = Load | Answer
+
+
+@dataclass(eq=False, slots=True)
+class Question:
+    """A one-time query. `seq`: all up to there was acknowledged when it was asked."""
+
+    number: int
+    owner: str
+    tables: tuple[str, ...]
+    arrived: float
+    deadline: float = inf  # a moment
+    priority: int = 0
+    freshness: float = 1.0
+    consistent: bool = False
+    expected_s: float = 0.0
+    seq: int = 0
+    target: int | None = None  # the sequence number that its tables are held at, once that is decided
+    began: float | None = None
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether everything acknowledged before must be loaded."""
+        return self.freshness >= 1.0
+
+    @property
+    def needs_common(self) -> bool:
+        """Whether its tables must be of one moment."""
+        return len(self.tables) > 1 and (self.consistent or self.needs_all)
+
+
+class LoadCost:
+    """What loads take: fixed + per row, fitted to those seen; early ones are forgotten."""
+
+    #: How much a load counts after one more.
+    MEMORY = 0.9
+
+    def __init__(self, fixed_s: float = 0.002, row_s: float = 1e-5) -> None:
+        self._guess = (fixed_s, row_s)
+        self._sums = [0.0] * 5  # 1, rows, rows^2, seconds, rows * seconds
+
+    def learn(self, rows: int, took_s: float) -> None:
+        """A load of so many rows took so long."""
+        seen = (1.0, rows, rows * rows, took_s, rows * took_s)
+        self._sums = [self.MEMORY * kept + new for kept, new in zip(self._sums, seen, strict=True)]
+
+    def of(self, rows: int) -> float:
+        """What a load of so many rows would take."""
+        fixed_s, row_s = self.fitted
+        return fixed_s + row_s * rows
+
+    @property
+    def fitted(self) -> tuple[float, float]:
+        """Seconds per load, and per row; neither is negative."""
+        n, x, xx, y, xy = self._sums
+        if not n:
+            return self._guess
+        spread = n * xx - x * x
+        row_s = max(0.0, (n * xy - x * y) / spread) if spread > 1e-9 * n * xx else min(self._guess[1], y / max(x, 1.0))
+        fixed_s = (y - row_s * x) / n
+        return (fixed_s, row_s) if fixed_s >= 0 else (0.0, y / max(x, 1e-9))
+
+
+@dataclass(eq=False, slots=True)
+class Feed:
+    """A table in the warehouse."""
+
+    name: str
+    began: float = 0.0  # what was released up to then is in the file
+    loaded: int = 0  # the file is the table as of this sequence number
+    version: int = 0  # the last update in it
+    period_s: float | None = None  # as declared
+    weight: float = 1.0
+    pending: deque[Release] = field(default_factory=deque)
+    loading: Load | None = None
+    cost: LoadCost = field(default_factory=LoadCost)
+    reads: int = 0
+
+    current_at: float = field(init=False)  # the release up to which it is current
+    released_at: float = field(init=False)  # the last release
+
+    # what it amounted to
+    loads: int = 0
+    loaded_rows: int = 0
+    stretch: float = 0.0  # the largest
+    penalty: float = 0.0  # sum of squared flow times of batches
+    low: float = 0.0  # sum of squared lengths of releases: half of it is the least that staleness can sum up to
+    _staleness: float = 0.0  # summed up to `_summed_at`
+    _summed_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.current_at = self.released_at = self._summed_at = self.began
+
+    @property
+    def pending_rows(self) -> int:
+        """Updates not applied."""
+        return sum(release.rows for release in self.pending)
+
+    def staleness(self, now: float) -> float:
+        """Seconds since the release up to which it is current."""
+        return now - self.current_at
+
+    def lag(self, now: float) -> float:
+        """Seconds since the oldest update that is not applied was acknowledged; 0 if there is none."""
+        return now - self.pending[0].at if self.pending else 0.0
+
+    def total_staleness(self, now: float) -> float:
+        """Staleness summed over time, from the beginning to now."""
+        return self._staleness + _area(self._summed_at - self.current_at, now - self.current_at)
+
+    def typical_period(self) -> float | None:
+        """The period as declared, or as seen lately; None if nothing is known."""
+        if self.period_s is not None:
+            return self.period_s
+        return self.pending[-1].length if self.pending else None
+
+    def _sum_up(self, now: float) -> None:
+        self._staleness, self._summed_at = self.total_staleness(now), now
+
+
+def _area(before: float, after: float) -> float:
+    """Under staleness as it grows from one value to another."""
+    return (after * after - before * before) / 2
+
+
+class Board:
+    """All of it. `horizon`: releases are known up to this sequence number."""
+
+    def __init__(self, places: int = 1) -> None:
+        self.places = places
+        self.horizon = 0
+        self.feeds: dict[str, Feed] = {}
+        self.waiting: list[Question] = []  # in order of arrival
+        self.running: list[Task] = []
+        self._held: dict[str, list[Question]] = {}  # tables that are not loaded beyond a question's target
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def add(self, feed: Feed) -> None:
+        """One more table."""
+        self.feeds[feed.name] = feed
+
+    def remove(self, table: str) -> None:
+        """A table was dropped."""
+        del self.feeds[table]
+
+    def advance(self, seq: int) -> None:
+        """All releases up to a sequence number are known."""
+        self.horizon = max(self.horizon, seq)
+
+    def release(self, table: str, first: int, through: int, rows: int, at: float) -> Release:
+        """Updates of a table were acknowledged."""
+        feed = self.feeds[table]
+        release = Release(first, through, rows, at, feed.released_at)
+        feed.released_at = at
+        feed.low += release.length**2
+        if len(feed.pending) < MOST_PENDING:
+            feed.pending.append(release)
+        else:
+            last = feed.pending[-1]
+            feed.pending[-1] = Release(last.first, through, last.rows + rows, at, last.since)
+        self.advance(through)
+        return release
+
+    def ask(self, question: Question) -> None:
+        """A question waits from now on."""
+        question.seq = self.horizon
+        self.waiting.append(question)
+
+    def withdraw(self, question: Question) -> None:
+        """A question needs no answer any more; its task, if it has begun, is ended by `end`."""
+        if question in self.waiting:
+            self.waiting.remove(question)
+        self._let_go(question)
+
+    def begin(self, task: Task, now: float) -> None:
+        """A place begins with a task that a policy chose."""
+        self.running.append(task)
+        if isinstance(task, Answer):
+            task.question.began = now
+            self.waiting.remove(task.question)
+            for table in task.question.tables:
+                self.feeds[table].reads += 1
+        else:
+            if task.question is not None:
+                self._aim(task.question)
+            feed = self.feeds[task.table]
+            assert feed.loading is None, "one load of a table at a time"
+            assert task.through <= self.reach(feed), "not beyond a hold"
+            task.batch = tuple(release for release in feed.pending if release.through <= task.through)
+            feed.loading = task
+
+    def pinned(self, question: Question) -> None:
+        """A question has begun to read all its tables: they may change."""
+        self._let_go(question)
+
+    def end(self, task: Task, now: float, *, done: bool = True) -> None:
+        """A task is over. A load that was not done (its worker died) leaves everything as it was."""
+        self.running.remove(task)
+        if isinstance(task, Answer):
+            self._let_go(task.question)
+            return
+        feed = self.feeds.get(task.table)
+        if feed is None or feed.loading is not task:  # dropped meanwhile
+            return
+        feed.loading = None
+        if done:
+            self._loaded(feed, task, now)
+
+    def _loaded(self, feed: Feed, load: Load, now: float) -> None:
+        feed.loaded = max(feed.loaded, load.through)
+        for _ in load.batch:
+            feed.pending.popleft()
+        if feed.pending and feed.pending[0].first <= load.through:  # a part of it
+            feed.version = load.through
+        elif load.batch:
+            feed.version = load.batch[-1].through
+        if not load.batch:
+            return
+        feed._sum_up(now)
+        feed.current_at = load.batch[-1].at
+        feed.loads += 1
+        feed.loaded_rows += sum(release.rows for release in load.batch)
+        feed.penalty += (now - load.batch[0].since) ** 2
+        feed.stretch = max(feed.stretch, *((now - each.since) / each.length for each in load.batch if each.length), 0.0)
+
+    # -- what policies ask ---------------------------------------------------------------------------------
+
+    def loadable(self) -> list[Feed]:
+        """Tables with updates that a load could apply now."""
+        return [
+            feed
+            for feed in self.feeds.values()
+            if feed.pending and feed.loading is None and feed.pending[0].through <= self.reach(feed)
+        ]
+
+    def reach(self, feed: Feed) -> int:
+        """How far a load of a table may go now."""
+        targets = (question.target for question in self._held.get(feed.name, ()))
+        return min((target for target in targets if target is not None), default=self.horizon)
+
+    def load(self, feed: Feed, question: Question | None = None) -> Load:
+        """Load all that a table may have now."""
+        return Load(feed.name, self.reach(feed), question)
+
+    def valid_until(self, feed: Feed) -> int:
+        """The last sequence number for which a table's file is right."""
+        return max(feed.loaded, feed.pending[0].first - 1 if feed.pending else self.horizon)
+
+    def common(self, tables: Iterable[str]) -> int | None:
+        """The last sequence number of which all these files are the tables; None if there is none."""
+        feeds = [self.feeds[table] for table in tables]
+        latest = min((self.valid_until(feed) for feed in feeds), default=self.horizon)
+        return latest if all(feed.version <= latest for feed in feeds) else None
+
+    def ready(self, question: Question) -> bool:
+        """Whether a question can run now."""
+        least = self._least(question)
+        if any(self.valid_until(self.feeds[table]) < least for table in question.tables):
+            return False
+        return not question.needs_common or self.common(question.tables) is not None
+
+    def missing(self, question: Question) -> list[Load]:
+        """Loads that must still begin before a question can run, as far as they can begin now.
+
+        A question that needs one moment for several tables is given that moment when the first of them begins.
+        """
+        if self.ready(question):
+            return []
+        least = self._moment(question) if question.needs_common else self._least(question)
+        loads = []
+        for table in question.tables:
+            feed = self.feeds[table]
+            if feed.loading is None and self.valid_until(feed) < least:
+                through = min(least if question.needs_common else self.horizon, self.reach(feed))
+                if through > feed.loaded:
+                    loads.append(Load(table, through, question))
+        return loads
+
+    def _least(self, question: Question) -> int:
+        """The sequence number for which all its tables must be right, at least."""
+        if question.target is not None:
+            return question.target
+        return question.seq if question.needs_all else 0
+
+    def _moment(self, question: Question) -> int:
+        """The sequence number that a question's tables would be brought to: with everything if it must be, else as
+        little as possible."""
+        if question.target is not None:
+            return question.target
+        if question.needs_all:
+            return self.horizon
+        feeds = [self.feeds[table] for table in question.tables]
+        return max(max(feed.loaded, feed.loading.through if feed.loading else 0) for feed in feeds)
+
+    def _aim(self, question: Question) -> None:
+        """Decide the moment of a question that needs one, and hold its tables there."""
+        if question.target is None and question.needs_common:
+            question.target = self._moment(question)
+            for table in question.tables:
+                self._held.setdefault(table, []).append(question)
+
+    def _let_go(self, question: Question) -> None:
+        for table in question.tables:
+            held = self._held.get(table)
+            if held and question in held:
+                held.remove(question)
+                if not held:
+                    del self._held[table]
