@@ -222,10 +222,10 @@ class Board:
         release = Release(first, through, rows, at, feed.released_at)
         feed.released_at = at
         feed.low += release.length**2
-        if len(feed.pending) < MOST_PENDING:
-            feed.pending.append(release)
+        last = feed.pending[-1] if feed.pending else release
+        if len(feed.pending) < MOST_PENDING or (feed.loading is not None and last.through <= feed.loading.through):
+            feed.pending.append(release)  # the last one is being loaded: what is added to it would be taken as loaded
         else:
-            last = feed.pending[-1]
             feed.pending[-1] = Release(last.first, through, last.rows + rows, at, last.since)
         self.advance(through)
         return release
