@@ -321,7 +321,10 @@ class Board:
 
     def reach(self, feed: Feed) -> int:
         """How far a load of a table may go now."""
-        targets = (question.target for question in self._held.get(feed.name, ()))
+        held = self._held.get(feed.name)
+        if held is None:  # nearly always, and asked for every table before each load
+            return self.horizon
+        targets = (question.target for question in held)
         return min((target for target in targets if target is not None), default=self.horizon)
 
     def load(self, feed: Feed, question: Question | None = None) -> Load:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RANGE = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LoadGroup:
     """Tables with periods from `shortest` to twice that, and how many of them may be loaded at the same time."""
 
