@@ -173,7 +173,7 @@ def drawn(case: str, size: float, ratio: float, seed: int) -> list[DrawnFeed]:
         return [DrawnFeed(np.cumsum(of), float(of.mean()), weight) for of, weight in zip(lengths, weights, strict=True)]
     found: list[DrawnFeed] = []
     for place, period in enumerate(PERIODS):
-        together = np.cumsum(chance.uniform(0.5, 1.0, int(1.4 * size / period) + 8) * 0.998 * period)
+        together = np.cumsum(chance.uniform(0.501, 0.999, int(2 * size / period) + 1) * period)
         for n in range(tables // len(PERIODS)):
             released = together[together <= size] + 1e-5 * period * (n + 1 + place / 4)  # no two at once
             found.append(DrawnFeed(released, 0.75 * period, weights[len(found)]))
