@@ -93,7 +93,8 @@ class Versions(Generic[Id]):
       V3  a base object whose last version is not applied is in `unapplied`, in the order of arrival
       V4  VI(T) of an active reader is what all that it has read have in common (with `earliest`), and not empty
       V5  all that an active reader has read is still there
-      V6  `held` counts all versions; those that have ended, and only those, wait in `_ended` to be forgotten
+      V6  `held` counts all versions; those that have ended, and only those, wait in `_ended` to be forgotten, or are the
+          latest of a view, `_spared` until there is a later one: the next computation starts from it
     V4 and V5 are promised by rules whose readers look at intervals at all.
     """
 
@@ -109,6 +110,7 @@ class Versions(Generic[Id]):
         self._versions: dict[Id, list[Version]] = {}
         self._derived: dict[Id, list[Id]] = {}  # views, by base object
         self._ended: list[tuple[float, int, Id, Version]] = []  # a heap
+        self._spared: dict[Id, Version] = {}
         self._order = count()
 
     def __len__(self) -> int:
@@ -192,7 +194,7 @@ class Versions(Generic[Id]):
 
     def changed(self, reader: Reader[Id], view: Id) -> list[Id]:
         """The parents that a reader would see otherwise than the latest version of a view did."""
-        made_at = versions[-1].begins if (versions := self._versions[view]) else -inf
+        made_at = self._versions[view][-1].begins
         found = []
         for parent in self.parents[view]:
             version = reader.reads.get(parent) or self.rule.choose(self._versions[parent], reader).version
@@ -211,8 +213,12 @@ class Versions(Generic[Id]):
         before = self.held
         while self._ended and self._ended[0][0] <= horizon:
             _, _, object_id, version = heappop(self._ended)
-            self._versions[object_id].remove(version)
-            self.held -= 1
+            versions = self._versions[object_id]
+            if version is versions[-1]:  # of a view: by V1 that of a base object is open
+                self._spared[object_id] = version
+            else:
+                versions.remove(version)
+                self.held -= 1
         return before - self.held
 
     # -- inside --------------------------------------------------------------------------------------------
@@ -223,7 +229,7 @@ class Versions(Generic[Id]):
 
     def _end(self, object_id: Id, version: Version, instant: float) -> None:
         version.ends = instant
-        heappush(self._ended, (instant, next(self._order), object_id, version))
+        self._forget_later(object_id, version)
         for reader in self.readers:
             if reader.reads.get(object_id) is version:
                 reader.ends = min(reader.ends, instant)
@@ -234,7 +240,12 @@ class Versions(Generic[Id]):
         if version.ends == inf:
             self.outdated.pop(view, None)
         else:
-            heappush(self._ended, (version.ends, next(self._order), view, version))
+            self._forget_later(view, version)
+        if (spared := self._spared.pop(view, None)) is not None:
+            self._forget_later(view, spared)
+
+    def _forget_later(self, object_id: Id, version: Version) -> None:
+        heappush(self._ended, (version.ends, next(self._order), object_id, version))
 
     def check(self) -> None:
         """AssertionError if an invariant does not hold."""
@@ -258,7 +269,9 @@ class Versions(Generic[Id]):
                 assert any(each is version for each in self._versions[object_id]), (object_id, "V5")
         held = [version for versions in self._versions.values() for version in versions]
         assert self.held == len(held), "V6"
-        assert {id(each) for *_, each in self._ended} == {id(each) for each in held if each.ends < inf}, "V6"
+        waiting = [*(each for *_, each in self._ended), *self._spared.values()]
+        assert sorted(map(id, waiting)) == sorted(id(each) for each in held if each.ends < inf), "V6"
+        assert all(self._versions[view][-1] is version for view, version in self._spared.items()), "V6"
 
 
 class ClockCache(Generic[Id]):
