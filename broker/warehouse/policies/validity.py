@@ -93,8 +93,8 @@ class Versions(Generic[Id]):
       V3  a base object whose last version is not applied is in `unapplied`, in the order of arrival
       V4  VI(T) of an active reader is what all that it has read have in common (with `earliest`), and not empty
       V5  all that an active reader has read is still there
-      V6  `held` counts all versions; those that have ended, and only those, wait in `_ended` to be forgotten, or are the
-          latest of a view, `_spared` until there is a later one: the next computation starts from it
+      V6  `held` counts all versions; those that have ended, and only those, wait in `_ended` to be forgotten, or are
+          the latest of a view, `_spared` until there is a later one: the next computation starts from it
     V4 and V5 are promised by rules whose readers look at intervals at all.
     """
 
