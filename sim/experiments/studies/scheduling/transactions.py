@@ -152,7 +152,7 @@ def reading_policy(name: str, cached: int) -> ReadingPolicy:
 
 
 @dataclass(eq=False, slots=True)
-class Job:
+class Activity:
     """A transaction, an update or the computation of a view: operations one by one, each says what it takes. What an
     operation brings about (`result`) is there when it ends, not only when the job goes on."""
 
@@ -166,12 +166,12 @@ class Job:
     fresh: bool = True  # it read the latest versions only
     recent: bool = True  # it read only what was right at its start, or later
 
-    def __lt__(self, other: Job) -> bool:
+    def __lt__(self, other: Activity) -> bool:
         return self.key < other.key
 
 
 @dataclass(slots=True)
-class Tally:
+class DeadlineTally:
     """What is counted."""
 
     transactions: int = 0
@@ -191,7 +191,7 @@ class Simulation:
 
     def __init__(self, policy: str, setting: Table2, load: Workload2) -> None:
         self.now = 0.0
-        self.tally = Tally()
+        self.tally = DeadlineTally()
         self._setting, self._load = setting, load
         self._rule = reading_policy(policy, max(1, round(setting.cached * load.objects / 2)))
         self._in_place = isinstance(self._rule, InPlace)
@@ -201,14 +201,14 @@ class Simulation:
             self.store.add(base, -1.0)
         for view, parents in enumerate(load.parents, load.objects):
             self.store.add(view, -1.0, parents)
-        self._ready: list[Job] = []  # transactions that have no place: a heap
-        self._paused: list[Job] = []  # work of idle time that was interrupted
+        self._ready: list[Activity] = []  # transactions that have no place: a heap
+        self._paused: list[Activity] = []  # work of idle time that was interrupted
         self._in_work: set[int] = set()  # objects that idle time is busy with
         self._free = list(range(setting.places))
-        self._events: list[tuple[float, int, int, Job | None]] = []
+        self._events: list[tuple[float, int, int, Activity | None]] = []
         self._order = count()
 
-    def run(self) -> Tally:
+    def run(self) -> DeadlineTally:
         """Let everything happen, until the last transaction has ended."""
         updates, asked = iter(self._load.updates), iter(self._load.asked)
         update, ask = next(updates, None), next(asked, None)
@@ -233,12 +233,12 @@ class Simulation:
         return self.tally
 
     def _arrive(self, arrived: float, deadline: float, reads: list[int]) -> None:
-        job = Job(deadline, iter(()), counted=arrived >= self._setting.warm_s)
+        job = Activity(deadline, iter(()), counted=arrived >= self._setting.warm_s)
         job.key = urgency(0, deadline, arrived, arrived), next(self._order)
         job.operations = self._transaction(job, reads)
         heappush(self._ready, job)
 
-    def _done(self, place: int, job: Job) -> int:
+    def _done(self, place: int, job: Activity) -> int:
         """An operation is over: whether a transaction ended with it."""
         self._free.append(place)
         if self.now >= job.deadline:
@@ -272,10 +272,10 @@ class Simulation:
                 self._in_work.discard(job.object_id)
         return ended
 
-    def _urgent(self) -> Job | None:
+    def _urgent(self) -> Activity | None:
         return heappop(self._ready) if self._ready else None
 
-    def _idle(self) -> Job | None:
+    def _idle(self) -> Activity | None:
         """Updates first, then views; what was interrupted goes on, unless it is outdated by now."""
         while self._paused:
             job = self._paused.pop()
@@ -288,14 +288,14 @@ class Simulation:
             if left:
                 chosen = self._rule.first_of(left)
                 self._in_work.add(chosen)
-                job = Job(inf, iter(()), object_id=chosen)
+                job = Activity(inf, iter(()), object_id=chosen)
                 job.operations = operations(job)
                 return job
         return None
 
     # -- what is done, operation by operation --------------------------------------------------------------
 
-    def _transaction(self, job: Job, reads: list[int]) -> Iterator[float]:
+    def _transaction(self, job: Activity, reads: list[int]) -> Iterator[float]:
         reader = job.reader = self.store.begin(self.now)
         self._prune()
         for object_id in reads:
@@ -317,7 +317,7 @@ class Simulation:
             job.recent &= version.ends > reader.start
             yield OPERATION_S + look.looked * self._setting.version_s
 
-    def _compute(self, job: Job, reader: Reader[int], view: int) -> Iterator[float]:
+    def _compute(self, job: Activity, reader: Reader[int], view: int) -> Iterator[float]:
         """Read the parents (those that did not change are known from the version before), write the view."""
         parents = self.store.parents[view]
         changed = parents if self._setting.whole else self.store.changed(reader, view)
@@ -334,11 +334,11 @@ class Simulation:
         job.result = partial(self.store.compute, reader, view)
         yield OPERATION_S
 
-    def _apply(self, job: Job) -> Iterator[float]:
+    def _apply(self, job: Activity) -> Iterator[float]:
         job.result = partial(self.store.applied, job.object_id, self.store.unapplied[job.object_id])
         yield OPERATION_S
 
-    def _refresh(self, job: Job) -> Iterator[float]:
+    def _refresh(self, job: Activity) -> Iterator[float]:
         job.reader = self.store.begin(self.now)
         yield from self._compute(job, job.reader, job.object_id)
         self.store.end(job.reader)
@@ -346,7 +346,7 @@ class Simulation:
 
     # -- how it ends ---------------------------------------------------------------------------------------
 
-    def _commit(self, job: Job) -> int:
+    def _commit(self, job: Activity) -> int:
         reader = job.reader
         assert reader is not None
         self._rule.committed(reader.reads)
@@ -360,7 +360,7 @@ class Simulation:
         self._prune()
         return 1
 
-    def _abort(self, job: Job) -> int:
+    def _abort(self, job: Activity) -> int:
         if job.reader is not None:
             self.store.end(job.reader)
             self._prune()
