@@ -14,6 +14,5 @@ from hullcast.broker.warehouse.policies.updates_first import UpdatesFirst
 
 #: All policies by name.
 POLICIES: dict[str, type[WarehousePolicy]] = {
-    policy.name: policy
-    for policy in (Fifo, QueriesFirst, UpdatesFirst, Myopic, GroupAndRun, Pareto, Orad, Odrtb)
+    policy.name: policy for policy in (Fifo, QueriesFirst, UpdatesFirst, Myopic, GroupAndRun, Pareto, Orad, Odrtb)
 }
