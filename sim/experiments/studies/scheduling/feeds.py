@@ -261,7 +261,7 @@ def _any(found: Sweep, picture: Path) -> Section:
         notes=[
             "Which table is loaded next hardly matters for total staleness: what waits for a table is loaded at once, "
             "and costs it no more than one update of the same length. The constant of the theorem is far from what is "
-            "measured, and nothing breaks where the theorem ends. From a load of 1 on the places cannot keep up: "
+            "measured, and nothing breaks where the theorem ends. Above a load of 1 the places cannot keep up: "
             "batches, and with them staleness, grow for as long as updates come. Stretch is another matter (see "
             "below).",
         ],
@@ -320,6 +320,8 @@ def _groups(found: Sweep, picture: Path) -> Section:
     )  # fmt: skip
     places, tables, groups = PLACES["groups"], TABLES["groups"], len(PERIODS)
     used = groups * -(-(places - groups) // groups)
+    stretch = {load: found.middle("stretch", policy="group-and-run", load=load) for load in found.all_of("load")}
+    kept = max((load for load in stretch if stretch[load] < STRETCH), default=0.0)
     return Section(
         "feeds-stretch",
         "Feeds: stretch and weighted staleness of quasiperiodic tables",
@@ -339,9 +341,9 @@ def _groups(found: Sweep, picture: Path) -> Section:
             f"{WEIGHTED_BY_WAIT:.2f}.",
             "Myopic lets short loads wait for long ones: its stretch exceeds 3 at a load where the theorems still hold "
             "for GroupAndRun. Its weighted staleness is lower all the same, because all places are open to all tables. "
-            f"GroupAndRun keeps its stretch far beyond the condition, but it uses only {used} of the {places} places "
-            f"(the rest is lost by rounding, (p - g) T / t rounded up for each group): from a load of "
-            f"{used / places:g} on it falls behind.",
+            f"GroupAndRun has a stretch below 3 up to a load of {kept:.2g} here, far beyond the condition. But its "
+            "formula keeps g places back for rounding up, whether they are needed or not: of the "
+            f"{places} places {used} are used, and above a load of {used / places:g} it falls behind.",
         ],
         cited=CITED,
     )
@@ -370,7 +372,7 @@ def _judge_groups(found: Sweep) -> list[Claim]:
     for policy in GROUPED:
         mine = found.where(policy=policy)
         keeps, grows = mine.middle("growth", load=0.9), mine.middle("growth", load=1.2)
-        idle = "places that rounding gives to no group are idle"
+        idle = "its formula leaves some places to no group"
         judged += [
             replace(each, unknown=too_short)
             for each in (
