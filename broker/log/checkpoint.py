@@ -338,10 +338,18 @@ def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], lis
 
 def stored_rows(database: sqlite3.Connection, table: Table, created: int) -> Iterator[ValueColumns]:
     """The rows of one table, some at a time; none if that table (created then) is not in the checkpoint."""
+    stored = stored_name(database, table, created)
+    if stored is not None:
+        yield from _blocks(database, stored, table)
+
+
+def stored_name(database: sqlite3.Connection, table: Table, created: int) -> str | None:
+    """The name that one table has in the checkpoint; None if that table (created then) is not in it."""
     text = create_text(table)
-    for name, create, *when in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall():
+    for name, create, *when in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid"):
         if create == text and (not when or when[0] == created):
-            yield from _blocks(database, name, table)
+            return str(name)
+    return None
 
 
 def _blocks(database: sqlite3.Connection, stored: str, table: Table) -> Iterator[ValueColumns]:

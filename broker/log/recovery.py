@@ -9,8 +9,10 @@ DIR/lock  identity  checkpoint-<record>.sqlite  log/<record>.log
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +40,7 @@ from hullcast.broker.log.segment import SegmentWriter, sync_directory
 from hullcast.network.wire.errors import (
     BadDirectory,
     CheckpointFailed,
+    DirectoryInUse,
     HullcastError,
     InvariantBroken,
     LogBroken,
@@ -327,14 +330,24 @@ class TemporaryFolder(NamedTuple):
 
     @classmethod
     def make(cls) -> TemporaryFolder:
-        """A new one. Blocks; OSError if there is no place for it."""
-        path = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
+        """A new one; those of servers that were killed are removed. Blocks; OSError if there is no place for it.
+
+        It gets its name when it is locked: so a folder of that name whose lock is free has no owner any more.
+        """
+        made = Path(tempfile.mkdtemp(prefix=f"new-{TEMPORARY_PREFIX}"))
+        path = made.with_name(made.name.removeprefix("new-"))
+        _remove_ownerless(path.parent)
+        lock: DirectoryLock | None = None
         try:
-            lock = DirectoryLock(path)
+            lock = DirectoryLock(made)
+            made.rename(path)
             make_private(path / LOG)
             return cls(path, found_identity(path, durable=False), lock)
         except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
+            if lock is not None:
+                lock.release()
+            for left in (made, path):
+                shutil.rmtree(left, ignore_errors=True)
             raise
 
     def begin(
@@ -360,3 +373,16 @@ class TemporaryFolder(NamedTuple):
         )
         log.copy_to(copy)
         return directory
+
+
+def _remove_ownerless(parent: Path) -> None:
+    """Remove temporary folders of ours whose server was killed; its lock ended with it."""
+    for path in parent.glob(f"{TEMPORARY_PREFIX}*"):
+        with suppress(OSError, DirectoryInUse):
+            found = path.lstat()  # a link, or a folder of somebody else, is left alone
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+                lock = DirectoryLock(path)
+                try:
+                    shutil.rmtree(path, ignore_errors=True)
+                finally:
+                    lock.release()

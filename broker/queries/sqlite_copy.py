@@ -161,7 +161,7 @@ class SqliteCopy:
         table = self.tables[fold(name)]
         values = [stored_column(column, cells[i]) for i, column in enumerate(table.columns)]
         names = [quoted(column.name) for column in table.columns]
-        rowid, into = _rowid(table), quoted(table.name)
+        rowid, into = rowid_name(table), quoted(table.name)
         gone = slots[~alive].tolist()
         if rowid is not None:
             names.insert(0, rowid)
@@ -259,7 +259,7 @@ def affinity(column: Column) -> str:
     return "TEXT" if column.type is ColumnType.TIMESTAMP else column.type.value
 
 
-def _rowid(table: Table) -> str | None:
+def rowid_name(table: Table) -> str | None:
     """A name of SQLite's rowid that no column hides."""
     taken = {column.name.lower() for column in table.columns}
     return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), None)

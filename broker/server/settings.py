@@ -125,7 +125,7 @@ class ServerSettings(ProcessSettings):
         most=1000,
     )
     warehouse_policy: str = option(
-        "fifo",
+        "orad",
         "what decides which query runs and which table is loaded next; `hullcast policy` shows and switches it",
         choices=tuple(POLICIES),
     )

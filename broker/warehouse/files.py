@@ -17,22 +17,24 @@ import os
 import re
 import sqlite3
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.changes import LogPosition
 from hullcast.broker.log.private import make_private, open_private
 from hullcast.broker.log.segment import sync_directory
-from hullcast.broker.queries.sqlite_copy import affinity, quoted
+from hullcast.broker.queries.sqlite_copy import affinity, quoted, rowid_name
 from hullcast.broker.sql.create import MAXIMUM_NAME, create_text
-from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
+    from hullcast.broker.warehouse.source import Base
 
 FOLDER = "warehouse"
 _FORMAT = 1
@@ -40,11 +42,12 @@ _APPLICATION_ID = 0x48756C57  # "HulW"
 #: Our own table. A table of a user has a shorter name, so this one is found by no statement of theirs.
 OWN = "hullcast_file".ljust(MAXIMUM_NAME + 1, "_")
 _PAGE_BYTES = 8192
-_CACHE_BYTES = 64 << 20  # of a load: pages that are not written to the WAL before its end
+_CACHE_BYTES = 32 << 20  # of a load: pages that are not written to the WAL before its end
 _BUSY_S = 5.0  # how long a load waits for another of the same table; there should be none
 #: Bytes of a WAL from which a load moves it into the file; and from which it waits for readers to make room for that.
 WAL_BYTES, LONG_WAL_BYTES = 4 << 20, 256 << 20
-_ROOM_WAIT_S = 0.2
+_ROOM_WAIT_S = 1.0
+_ROWS_COPIED = 100_000  # from a checkpoint, in one statement
 
 
 class FileState(NamedTuple):
@@ -62,6 +65,7 @@ class TableFile:
         self.path, self.life = path, life
         self._identity, self._database = identity, database
         self._inode = path.stat().st_ino
+        self._waited_bytes = 0  # the WAL when readers were waited for
         names = [quoted(column.name) for column in life.table.columns]
         marks = ", ".join("?" * len(names))
         table, key = quoted(life.table.name), names[life.table.key]
@@ -85,6 +89,39 @@ class TableFile:
     def begin(self) -> None:
         """Begin a load."""
         self._database.execute("BEGIN IMMEDIATE")
+
+    def attach(self, base: Base) -> None:
+        """Open a checkpoint beside the file, before a load begins; FileNotFoundError if it is not there."""
+        uri = f"{base.path.absolute().as_uri()}?mode=ro&immutable=1"
+        try:
+            self._database.execute("ATTACH ? AS base", (uri,))
+        except sqlite3.OperationalError as error:
+            if base.path.exists():
+                raise
+            raise FileNotFoundError(f"{base.path} is not there") from error
+
+    def copy(self, base: Base) -> Iterator[int]:
+        """Copy the rows of a checkpoint that was attached into the table, which has none, some at a time; gives how
+        many were copied each time."""
+        if base.stored is None:
+            return
+        table, source = self.life.table, f"base.{quoted(base.stored)}"
+        columns = ", ".join(_copied(column) for column in table.columns)
+        copy = f"INSERT INTO main.{quoted(table.name)} SELECT {columns} FROM {source}"
+        order = f" ORDER BY {quoted(table.key_column.name)}"
+        rowid = rowid_name(table)
+        if rowid is None:  # columns hide all its names
+            yield self._database.execute(copy + order).rowcount
+            return
+        (last,) = self._database.execute(f"SELECT max({rowid}) FROM {source}").fetchone()
+        for start in range(0, last or 0, _ROWS_COPIED):
+            some = f"{copy} WHERE {rowid} > ? AND {rowid} <= ?{order}"
+            yield self._database.execute(some, (start, start + _ROWS_COPIED)).rowcount
+
+    def detach(self) -> None:
+        """Close the checkpoint, after a load."""
+        with suppress(sqlite3.Error):
+            self._database.execute("DETACH base")
 
     def clear(self) -> None:
         """Remove all rows, within a load."""
@@ -120,20 +157,25 @@ class TableFile:
     def tidy(self) -> None:
         """Move what loads have written from the WAL into the file, as far as readers allow it. Readers never do this.
 
-        A reader keeps the WAL from being used again from its start; where readers follow each other without a gap, a
-        load waits for a moment in which all of them see the newest rows, since otherwise the WAL grows without end.
+        The WAL is used again from its start if nobody reads from it when a load begins. Where readers overlap there is
+        no such moment, and it would grow without end. So if it is long, this waits for those that read from it now:
+        others that begin meanwhile find all rows in the file.
         """
         size_bytes = 0
         with suppress(FileNotFoundError):
             size_bytes = self.path.with_name(self.path.name + "-wal").stat().st_size
         if size_bytes < WAL_BYTES:
             return
-        if size_bytes < LONG_WAL_BYTES:
+        with suppress(sqlite3.OperationalError):  # the load is done; if the disk is full, the next one tries again
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            return
-        self._database.execute(f"PRAGMA busy_timeout = {int(_ROOM_WAIT_S * 1000)}")
-        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if size_bytes < LONG_WAL_BYTES:
+                self._waited_bytes = 0
+            elif size_bytes >= self._waited_bytes + LONG_WAL_BYTES // 4:  # not each time, if one reads for long
+                self._waited_bytes = size_bytes
+                self._database.execute(f"PRAGMA busy_timeout = {int(_ROOM_WAIT_S * 1000)}")
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._database.execute(f"PRAGMA busy_timeout = {int(_BUSY_S * 1000)}")
+        self._database.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
         """Close it; the last one to close it moves the WAL into the file."""
@@ -174,51 +216,48 @@ class NewFile:
     killed meanwhile leaves a file that `remove_unfinished` removes.
     """
 
-    def __init__(self, directory: Path, identity: bytes, life: Life) -> None:
-        self.path, self.life, self._identity = file_of(directory, life), life, identity
+    def __init__(self, directory: Path, identity: bytes, life: Life, base: Base | None) -> None:
+        self.path, self.life = file_of(directory, life), life
         make_private(directory / FOLDER)
         remove_unfinished(self.path)
         self._temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         os.close(open_private(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        database = _connect(self._temporary, "rw")
+        self._database = _connect(self._temporary, "rw")
+        try:
+            self.table = TableFile(self._temporary, life, identity, self._database)
+            self._begin(identity, base)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _begin(self, identity: bytes, base: Base | None) -> None:
+        database, life = self._database, self.life
         database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA journal_mode = OFF").fetchall()
         database.execute("PRAGMA synchronous = OFF")
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        database.execute("PRAGMA temp_store = MEMORY")
         database.execute(f"PRAGMA cache_size = {-_CACHE_BYTES // 1024}")
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        if base is not None:
+            self.table.attach(base)
         database.execute("BEGIN")
         database.execute(
             f'CREATE TABLE {OWN} (format INTEGER, identity BLOB, "create" TEXT, created INTEGER, current INTEGER, '
             "last INTEGER, segment INTEGER, seed INTEGER, offset INTEGER, before INTEGER)"
         )
-        own = (_FORMAT, identity, create_text(life.table), life.created, life.created, life.created)
+        own = (_FORMAT, identity, _text(life.table), life.created, life.created, life.created)
         database.execute(f"INSERT INTO {OWN} VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)", own)
         database.execute(create_sql(life.table))
-        self._database = database
-        self._insert = f"INSERT INTO {quoted(life.table.name)} VALUES ({', '.join('?' * len(life.table.columns))})"
 
-    def add(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Rows with keys that are all distinct, as SQLite keeps them; before `index`."""
-        self._database.executemany(self._insert, zip(*columns, strict=True))
-
-    def index(self) -> TableFile:
-        """The table with an index of its keys, to put rows into and remove some."""
+    def index(self) -> None:
+        """Make the index of the keys: now rows can be put and removed."""
         if self.life.table.key_column.type is not ColumnType.INTEGER:
             key = quoted(self.life.table.key_column.name)
             self._database.execute(f"CREATE UNIQUE INDEX {OWN}key ON {quoted(self.life.table.name)} ({key})")
-        return TableFile(self._temporary, self.life, self._identity, self._database)
 
     def finish(self, state: FileState) -> None:
         """Give the file its name: it is the table as of `state.current`, and on disk."""
-        position = (None,) * 4 if state.position is None else state.position
-        self._database.execute(
-            f"UPDATE {OWN} SET current = ?, last = ?, segment = ?, seed = ?, offset = ?, before = ?",
-            (state.current, state.last, *position),
-        )
-        self._database.execute("COMMIT")
-        self._database.execute("PRAGMA locking_mode = NORMAL")
+        self.table.end(state)
+        self.table.detach()
         self._database.execute("PRAGMA journal_mode = WAL").fetchall()
         self._database.close()
         descriptor = os.open(self._temporary, os.O_RDWR)
@@ -226,9 +265,13 @@ class NewFile:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        with suppress(FileExistsError):  # another process was faster; then theirs is as good
+        try:
             os.link(self._temporary, self.path)
-        self._temporary.unlink()
+        except FileExistsError:  # another process was faster; then theirs is as good
+            pass
+        except OSError:  # a file system without links
+            os.replace(self._temporary, self.path)
+        self._temporary.unlink(missing_ok=True)
         sync_directory(self.path.parent)
 
     def give_up(self) -> None:
@@ -248,6 +291,16 @@ def create_sql(table: Table) -> str:
     return f"CREATE TABLE {quoted(table.name)} ({', '.join(columns)})"
 
 
+def _copied(column: Column) -> str:
+    """A column of a checkpoint as it is stored here: there a TIMESTAMP is microseconds, here it is text."""
+    name = quoted(column.name)
+    if column.type is not ColumnType.TIMESTAMP:
+        return name
+    rest = f"(({name} % 1000000 + 1000000) % 1000000)"
+    seconds = f"({name} - {rest}) / 1000000"
+    return f"strftime('%Y-%m-%d %H:%M:%S', {seconds}, 'unixepoch') || printf('.%06d', {rest})"
+
+
 def remove(path: Path) -> None:
     """Remove a file and what SQLite keeps beside it. A reader that has it open goes on with what it has."""
     for suffix in ("", "-journal", "-wal", "-shm"):
@@ -257,8 +310,7 @@ def remove(path: Path) -> None:
 def remove_unfinished(path: Path) -> None:
     """Remove what killed processes left of this file on its way."""
     for left in path.parent.glob(f"{path.stem}.*.tmp*"):
-        owner = left.name.removeprefix(path.stem + ".").partition(".")[0]
-        if not owner.isdigit() or int(owner) == os.getpid() or not _is_running(int(owner)):
+        if _is_left(left):
             left.unlink(missing_ok=True)
 
 
@@ -267,9 +319,10 @@ def remove_others(directory: Path, lives: Iterable[Life]) -> int:
     kept = {file_of(directory, life).name for life in lives}
     removed = 0
     for path in (directory / FOLDER).glob("*"):
-        if path.name.partition(".sqlite")[0] + ".sqlite" not in kept:
+        unfinished = ".tmp" in path.suffix
+        if _is_left(path) if unfinished else path.name.partition(".sqlite")[0] + ".sqlite" not in kept:
             path.unlink(missing_ok=True)
-            removed += path.suffix == ".sqlite"
+            removed += not unfinished and path.suffix == ".sqlite"
     return removed
 
 
@@ -310,7 +363,7 @@ def pin(database: sqlite3.Connection, lives: Sequence[Life], identity: bytes) ->
 def state_of(database: sqlite3.Connection, schema: str, life: Life, identity: bytes) -> FileState:
     """What a file says of itself; sqlite3.DatabaseError if it is damaged, or of another table or data directory."""
     rows = database.execute(f"SELECT * FROM {schema}.{OWN}").fetchall()
-    expected = (_FORMAT, identity, create_text(life.table), life.created)
+    expected = (_FORMAT, identity, _text(life.table), life.created)
     if len(rows) != 1 or rows[0][:4] != expected:
         raise sqlite3.DatabaseError("the file belongs to another table, data directory or version")
     current, last, *position = rows[0][4:]
@@ -354,18 +407,28 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA cache_size = {-_CACHE_BYTES // 1024}")
 
 
+@lru_cache(1024)
+def _text(table: Table) -> str:
+    return create_text(table)
+
+
+@lru_cache(1024)
 def _stem(life: Life) -> str:
     name = fold(life.table.name)
-    life_text = f"{name}\n{create_text(life.table)}\n{life.created}"
+    life_text = f"{name}\n{_text(life.table)}\n{life.created}"
     digest = blake2b(life_text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
     return f"{re.sub('[^a-z0-9_]', '_', name)[:40]}-{digest}"
 
 
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
+def _is_left(unfinished: Path) -> bool:
+    """Whether the process that was writing an unfinished file is gone, or is this one."""
+    owner = unfinished.name.split(".")[1]
+    if not owner.isdigit() or int(owner) == os.getpid():
         return True
-    return True
+    try:
+        os.kill(int(owner), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is another user's
+        return False
+    return False

@@ -38,13 +38,15 @@ if TYPE_CHECKING:
     from hullcast.broker.log.history import Life
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.warehouse.source import ChangeBlock
+    from hullcast.broker.warehouse.source import Base, ChangeBlock
     from hullcast.network.wire.arrays import Floats
 
 #: Files that stay open between loads.
-_FILES_OPEN = 16
+_FILES_OPEN = 8
 #: How often a load begins again because the log or a checkpoint was cut under its hands.
 _ATTEMPTS = 5
+#: Rows that are made Python objects at once.
+_ROWS_PUT = 1 << 15
 
 
 class Loaded(NamedTuple):
@@ -77,7 +79,7 @@ class Loader:
                 return None
             found = file.state()
             if newest is not None and found.current > newest:
-                self._discard(file)
+                self.discard(life)
                 return None
             return found
 
@@ -95,7 +97,7 @@ class Loader:
                 self._forget(life)
                 if is_transient(error):
                     raise
-                remove(file_of(self._directory, life))  # damaged: once more, from the beginning
+                self.discard(life)  # damaged: once more, from the beginning
                 found = self._load(life, through, progress or _silent)
             except BaseException:
                 self._forget(life)
@@ -111,6 +113,11 @@ class Loader:
             return self._source.count(life, after, through, start)
         except FileNotFoundError:
             raise gone(life, after + 1, readable_from(self._directory)) from None
+
+    def discard(self, life: Life) -> None:
+        """Remove the file of a table, which a reader found damaged: the next load makes it again."""
+        self._forget(life)
+        remove(file_of(self._directory, life))
 
     def close(self) -> None:
         """Close all files."""
@@ -138,10 +145,6 @@ class Loader:
             file.undo()
             file.close()
 
-    def _discard(self, file: TableFile) -> None:
-        self._forget(file.life)
-        remove(file.path)
-
     # -- a load ------------------------------------------------------------------------------------------------
 
     def _load(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
@@ -150,23 +153,20 @@ class Loader:
             try:
                 if file is None:
                     return self._make(life, through, progress)
-                return self._go_on(file, through, progress, anew=attempt > 0)
+                return (self._renew if attempt else self._go_on)(file, through, progress)
             except FileNotFoundError:  # the log or a checkpoint was cut, before or under way
                 continue
         raise gone(life, life.created + 1, readable_from(self._directory))
 
     def _make(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         """A file that is not there."""
-        new = NewFile(self._directory, self._identity, life)
+        base = next(self._source.bases(life, through), None)
+        new = NewFile(self._directory, self._identity, life, base)
         try:
-            base = next(self._source.bases(life, through), None)
-            tally = _Tally(progress, life.created if base is None else base.seq)
-            if base is not None:
-                for cells, interner in self._source.rows(life, base):
-                    new.add(_stored(life.table, cells, interner))
-                    tally.add(cells.shape[1], cells.shape[1])
-            table = new.index()
-            self._apply(table, tally.last, through, None, tally)
+            tally = _Tally(progress, life.created)
+            self._begin_with(new.table, base, tally)
+            new.index()
+            self._apply(new.table, tally.last, through, None, tally)
             loaded = tally.loaded(through, self._source.position)
             new.finish(FileState(through, loaded.last, loaded.position))
         except BaseException:
@@ -174,25 +174,16 @@ class Loader:
             raise
         return loaded
 
-    def _go_on(self, file: TableFile, through: int, progress: Callable[[int], None], *, anew: bool) -> Loaded:
-        """A file that is there; `anew`: without what it holds, since the log does not go back to that."""
+    def _go_on(self, file: TableFile, through: int, progress: Callable[[int], None]) -> Loaded:
+        """A file that is there, from what it has."""
         file.begin()
         try:
-            after, last, start = file.state()
-            if after >= through:
+            current, last, start = file.state()
+            if current >= through:
                 file.undo()
-                return Loaded(after, last, 0, 0, 0.0, start)
+                return Loaded(current, last, 0, 0, 0.0, start)
             tally = _Tally(progress, last)
-            if anew:
-                file.clear()
-                base = next(self._source.bases(file.life, through), None)
-                after, start = file.life.created if base is None else base.seq, None
-                tally = _Tally(progress, after)
-                if base is not None:
-                    for cells, interner in self._source.rows(file.life, base):
-                        file.put(_stored(file.life.table, cells, interner))
-                        tally.add(cells.shape[1], cells.shape[1])
-            self._apply(file, after, through, start, tally)
+            self._apply(file, current, through, start, tally)
             loaded = tally.loaded(through, self._source.position)
             file.end(FileState(through, loaded.last, loaded.position))
         except BaseException:
@@ -200,6 +191,36 @@ class Loader:
             raise
         file.tidy()
         return loaded
+
+    def _renew(self, file: TableFile, through: int, progress: Callable[[int], None]) -> Loaded:
+        """A file that is there, without what it has: the log does not reach back to that. Readers have the old rows
+        until the load ends."""
+        base = next(self._source.bases(file.life, through), None)
+        if base is not None:
+            file.attach(base)
+        try:
+            file.begin()
+            file.clear()
+            tally = _Tally(progress, file.life.created)
+            self._begin_with(file, base, tally)
+            self._apply(file, tally.last, through, None, tally)
+            loaded = tally.loaded(through, self._source.position)
+            file.end(FileState(through, loaded.last, loaded.position))
+        except BaseException:
+            file.undo()
+            raise
+        finally:
+            file.detach()
+        file.tidy()
+        return loaded
+
+    def _begin_with(self, file: TableFile, base: Base | None, tally: _Tally) -> None:
+        """The rows of a checkpoint. When the last update of the table before it was is not known: at its end at the
+        latest, which is what is noted."""
+        if base is not None:
+            for rows in file.copy(base):
+                tally.add(rows, rows)
+            tally.last = base.seq
 
     def _apply(self, file: TableFile, after: int, through: int, start: LogPosition | None, tally: _Tally) -> None:
         """Apply the changes behind `after`."""
@@ -246,12 +267,21 @@ def _failing(life: Life) -> Iterator[None]:
 
 
 def _apply_whole(file: TableFile, block: ChangeBlock) -> int:
-    """Write the last word on each key."""
+    """Write the last word on each key, in the order of the keys: then rows that stand together are written together."""
     table = file.life.table
     rows, gone_keys = coalesced(block.batches, table.key)
-    file.remove(_column(table, table.key, gone_keys, block.interner))
-    file.put(_stored(table, rows, block.interner))
+    file.remove(sorted(_column(table, table.key, gone_keys, block.interner)))
+    if table.key_column.type is ColumnType.TEXT:  # codes of texts have an order of their own
+        texts = _column(table, table.key, rows[table.key], block.interner)
+        rows = rows[:, sorted(range(len(texts)), key=texts.__getitem__)]
+    _put(file, rows, block.interner)
     return int(rows.shape[1] + len(gone_keys))
+
+
+def _put(file: TableFile, rows: Floats, interner: Interner) -> None:
+    for start in range(0, rows.shape[1], _ROWS_PUT):
+        some = rows[:, start : start + _ROWS_PUT]
+        file.put([_column(file.life.table, position, codes, interner) for position, codes in enumerate(some)])
 
 
 def _is_partial(block: ChangeBlock) -> bool:
@@ -276,16 +306,12 @@ def _apply_partial(file: TableFile, block: ChangeBlock) -> int:
     rows = store.cells[:, store.live_slots()]
     gone_keys = np.setdiff1d(keys, rows[table.key])
     file.remove(_column(table, table.key, gone_keys, interner))
-    file.put(_stored(table, rows, interner))
+    _put(file, rows, interner)
     return int(rows.shape[1] + len(gone_keys))
 
 
-def _stored(table: Table, cells: Floats, interner: Interner) -> list[list[Any]]:
-    """Rows of codes as columns of SQLite's values."""
-    return [_column(table, position, codes, interner) for position, codes in enumerate(cells)]
-
-
 def _column(table: Table, position: int, codes: Floats, interner: Interner) -> list[Any]:
+    """A column of codes as SQLite keeps it."""
     column = table.columns[position]
     if column.type is ColumnType.TEXT:
         return decode_column(column.type, codes, interner)

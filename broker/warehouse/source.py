@@ -6,8 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.changes import GatheredChanges, LogPosition, LogReader
-from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_rows
-from hullcast.broker.tables.ingest import ingest
+from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_name
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import fold
 from hullcast.network.wire.errors import LogDamaged
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.changes import ChangeBatch
     from hullcast.broker.log.history import Life
-    from hullcast.network.wire.arrays import Floats
 
 #: Rows and bytes of the log that are taken at once: each key is written once among them.
-_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 18, 32 << 20
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 18, 16 << 20
 
 
 class ChangeBlock(NamedTuple):
@@ -34,11 +32,11 @@ class ChangeBlock(NamedTuple):
 
 
 class Base(NamedTuple):
-    """A checkpoint that holds a table as of `seq`."""
+    """A checkpoint that holds a table as of `seq`, under the name `stored`; None: it had no rows yet."""
 
     path: Path
-    number: int
     seq: int
+    stored: str | None
 
 
 class TableSource:
@@ -78,15 +76,9 @@ class TableSource:
             try:
                 with closing(open_checkpoint(path)) as database:
                     seq = int(meta_of(path, database)["seq"])
-                if life.created <= seq <= through:
+                    if not life.created <= seq <= through:
+                        continue
                     check(path, number, self._identity)
-                    yield Base(path, number, seq)
+                    yield Base(path, seq, stored_name(database, life.table, life.created))
             except (FileNotFoundError, LogDamaged):
                 continue
-
-    def rows(self, life: Life, base: Base) -> Iterator[tuple[Floats, Interner]]:
-        """The rows of the table in a checkpoint, some at a time, as codes of shape (columns, rows)."""
-        with closing(open_checkpoint(base.path)) as database:
-            for rows in stored_rows(database, life.table, life.created):
-                interner = Interner()
-                yield ingest(life.table, rows, None, interner).cells, interner

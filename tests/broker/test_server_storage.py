@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator
@@ -302,3 +303,24 @@ async def test_a_server_stops_while_its_tables_are_being_copied(
     if asking is not None:
         assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], asyncio.CancelledError)
         assert not os.listdir(tmp_path)
+
+
+async def test_folders_of_killed_servers_are_removed_and_no_others(folder: Path) -> None:
+    program = (
+        "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
+        "from hullcast.broker.log.recovery import TemporaryFolder\n"
+        "TemporaryFolder.make(); os.kill(os.getpid(), 9)"
+    )
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(folder))
+    assert await killed.wait() == -9
+    (left,) = os.listdir(folder)
+    kept = folder / "data"
+    kept.mkdir()
+    (folder / f"{recovery.TEMPORARY_PREFIX}link").symlink_to(kept)
+    async with memory_server() as (first, _), memory_server() as (second, _):
+        paths = {(await server.directory_for_queries()).path.name for server in (first, second)}
+        assert len(paths) == 2
+        assert set(os.listdir(folder)) == {*paths, "data", f"{recovery.TEMPORARY_PREFIX}link"}
+        assert left not in paths
+        assert not os.listdir(kept)
+    assert set(os.listdir(folder)) == {"data", f"{recovery.TEMPORARY_PREFIX}link"}

@@ -18,6 +18,7 @@ from hullcast.broker.server.service import Server
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.clients.cli import main as cli
 from hullcast.clients.sdk.client import Client
+from hullcast.network.wire.bodies import Body, FetchRows
 from hullcast.network.wire.errors import BadSetting, DeadlineMissed, DuplicateTable, NotPermitted
 from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
 from tests.system.test_security import secured
@@ -43,7 +44,7 @@ async def publish(client: Client, table: str, count: int) -> int:
 async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_loaded(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as c, c.client() as hc:
         server = server_of(c.server)
-        assert samples(server, "hullcast_policy") == {("fifo",): 1}
+        assert samples(server, "hullcast_policy") == {("orad",): 1}
         await hc.execute(CREATE.format("T"))
         await hc.execute(CREATE.format("U"))
         await publish(hc, "U", 3)
@@ -57,7 +58,7 @@ async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_lo
             assert worth is not None
             assert (worth.seq, worth.staleness_s, worth.unapplied, worth.deadline_met) == (seq, 0.0, 0, True)
             assert worth.tables.keys() == {"T", "U"}
-            assert (worth.policy, worth.deadline_s) == ("fifo", 60.0 if "deadline" in terms else None)
+            assert (worth.policy, worth.deadline_s) == ("orad", 60.0 if "deadline" in terms else None)
             assert worth.ran_s > 0
         assert (await hc.query("SELECT 1")).worth is not None
         assert await hc.query("SELECT COUNT(*) FROM T", freshness=0) == [(10,)]
@@ -68,11 +69,24 @@ async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_lo
 
         await wait_for(lambda: loaded().get("loaded") == seq, "the process reports")
         status = (await hc.status())["queries"]
-        assert (status["policy"], status["answered"], status["tables"]["T"]["unapplied"]) == ("fifo", 6, 0)
+        assert (status["policy"], status["answered"], status["tables"]["T"]["unapplied"]) == ("orad", 6, 0)
         assert (await hc.explain("SELECT MIN(V) FROM T"))["loaded"]["T"]["loaded"] == seq
         assert samples(server, "hullcast_warehouse_unapplied") == {("T",): 0, ("U",): 0}
         assert samples(server, "hullcast_warehouse_staleness_seconds") == {("T",): 0, ("U",): 0}
         assert samples(server, "hullcast_warehouse_rows")[("T",)] == 10
+
+
+def lose_the_link_at_a_fetch(client: Client) -> None:
+    """The next portion that is asked for is asked for on a link that is about to go; once."""
+    ask = client._line.ask
+
+    async def asked(body: Body, *rest: Any) -> Body:
+        if isinstance(body, FetchRows):
+            client._line.ask = ask  # type: ignore[method-assign]
+            client._line.dialer.redial(why="test")
+        return await ask(body, *rest)
+
+    client._line.ask = asked  # type: ignore[method-assign, assignment]
 
 
 async def test_a_large_answer_comes_in_portions(tmp_path: Path) -> None:
@@ -90,6 +104,10 @@ async def test_a_large_answer_comes_in_portions(tmp_path: Path) -> None:
         assert rows == flat
         assert rows.worth is not None
         assert rows.worth.seq == seq
+        lose_the_link_at_a_fetch(hc)
+        before = server_of(c.server).queries.answered
+        assert await hc.query("SELECT K, V FROM T ORDER BY K DESC") == flat
+        assert server_of(c.server).queries.answered == before + 2  # the link was another one: it ran again
         async for _ in hc.query_portions("SELECT K, V FROM T"):
             break  # nobody fetches the rest, which is in nobody's way
         assert await hc.query("SELECT COUNT(*) FROM T") == [(count,)]
@@ -103,7 +121,7 @@ async def test_policies_are_shown_switched_and_refused(tmp_path: Path) -> None:
         s.client("reader") as hc,
     ):
         shown = await hc.policy()
-        assert shown["policy"] == "fifo"
+        assert shown["policy"] == "orad"
         assert shown["policies"] == {name: kind.about for name, kind in POLICIES.items()}
         with pytest.raises(NotPermitted):
             await hc.policy("updates-first")
