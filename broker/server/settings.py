@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.settings.common import GIB, KIB, MIB, ProcessSettings, listen_option, name_option
 from hullcast.network.settings.declaring import option
 from hullcast.network.wire.limits import DEFAULT as WIRE
@@ -124,8 +125,9 @@ class ServerSettings(ProcessSettings):
         most=1000,
     )
     warehouse_policy: str = option(
-        "fifo",
+        "orad",
         "what decides which query runs and which table is loaded next; `hullcast policy` shows and switches it",
+        choices=tuple(POLICIES),
     )
     channel_linger_s: float = option(
         30.0,

@@ -21,17 +21,17 @@ from hullcast.broker.log.history import Life
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.messages import (
+    AnswerEnded,
+    AnswerRows,
     Ask,
     AskTables,
     Begin,
-    Ended,
     Known,
     MessageEnd,
-    Part,
-    Refused,
+    QueryRefused,
     Released,
     Report,
-    Rows,
+    SpooledPart,
     Switch,
     Tables,
     Withdraw,
@@ -79,7 +79,7 @@ class LargeAnswer:
         """Whether no more portions will come."""
         return self._worth is not None or self._error is not None
 
-    def add(self, part: Part) -> None:
+    def add(self, part: SpooledPart) -> None:
         """One more portion is in the file."""
         if self._closed:
             return
@@ -404,20 +404,20 @@ class Warehouse:
     def _on_message(self, message: object) -> None:
         self._heard_at = time.monotonic()
         match message:
-            case Rows(number, body, spool):
+            case AnswerRows(number, body, spool):
                 large = None
                 if spool is not None:
                     large = self._large[number] = LargeAnswer(spool)
                 self._settle(number, (body, large))
-            case Part(number):
+            case SpooledPart(number):
                 if number in self._large:
                     self._large[number].add(message)
-            case Ended(number, worth):
+            case AnswerEnded(number, worth):
                 if number in self._large:
                     self._large.pop(number).end(worth)
             case Tables(number):
                 self._settle(number, message)
-            case Refused(number, code, arguments):
+            case QueryRefused(number, code, arguments):
                 error = from_wire(code, arguments)
                 if number in self._large:
                     self._large.pop(number).fail(error)

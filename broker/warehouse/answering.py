@@ -20,7 +20,7 @@ from hullcast.broker.queries.sqlite_copy import Guard, too_many_rows, with_insta
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.files import is_transient, open_for_reading, pin
-from hullcast.broker.warehouse.messages import FirstRows, Moved, NextRows, Pinned, Select
+from hullcast.broker.warehouse.messages import FileMoved, FirstRows, NextRows, Pinned, Select
 from hullcast.network.wire import packing
 from hullcast.network.wire.bodies import QueryAnswer, QueryPart, encode
 from hullcast.network.wire.errors import SqlError
@@ -60,7 +60,7 @@ class Answering:
         self._open: dict[tuple[Life, ...], _OpenFiles] = {}  # the one used last is the last
 
     def answer(self, select: Select, say: Say, make: Callable[[Life, int], object]) -> None:
-        """Run it, and say what comes of it: Moved, or Pinned, FirstRows and perhaps NextRows. Raises SqlError or
+        """Run it, and say what comes of it: FileMoved, or Pinned, FirstRows and perhaps NextRows. Raises SqlError or
         BadParameter. A file that is not there, or cannot be used, is made first."""
         try:
             files, loaded = self._pinned(select)
@@ -72,7 +72,7 @@ class Answering:
             files, loaded = self._pinned(select)
         try:
             if any(not file.least <= at <= file.most for file, at in zip(select.files, loaded, strict=True)):
-                say(Moved())
+                say(FileMoved())
             else:
                 say(Pinned(loaded))
                 self._run(select, files, say)

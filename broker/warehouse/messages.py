@@ -99,7 +99,7 @@ class Tables(NamedTuple):
     names: tuple[str, ...]
 
 
-class Rows(NamedTuple):
+class AnswerRows(NamedTuple):
     """The first portion of an answer, encoded. If there are more, they are in the file `spool`."""
 
     number: int
@@ -107,7 +107,7 @@ class Rows(NamedTuple):
     spool: str | None
 
 
-class Part(NamedTuple):
+class SpooledPart(NamedTuple):
     """One more portion is in the file, at this place."""
 
     number: int
@@ -115,14 +115,14 @@ class Part(NamedTuple):
     size: int
 
 
-class Ended(NamedTuple):
+class AnswerEnded(NamedTuple):
     """That was the last portion; what the rows are worth."""
 
     number: int
     worth: dict[str, Any]
 
 
-class Refused(NamedTuple):
+class QueryRefused(NamedTuple):
     """A query failed: see `errors.to_wire`."""
 
     number: int
@@ -199,7 +199,7 @@ class Pinned(NamedTuple):
     loaded: tuple[int, ...]
 
 
-class Moved(NamedTuple):
+class FileMoved(NamedTuple):
     """A file was loaded further than it may be for this question, and nothing was read."""
 
 

@@ -38,29 +38,29 @@ from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question
 from hullcast.broker.warehouse.files import file_of, remove, remove_others
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.broker.warehouse.messages import (
+    AnswerEnded,
+    AnswerRows,
     Ask,
     AskTables,
     Begin,
     BlockingEnd,
-    Ended,
     Failure,
+    FileMoved,
     FileOf,
     Finished,
     FirstRows,
     Known,
     LoadTable,
     MessageEnd,
-    Moved,
     NextRows,
-    Part,
     Pinned,
+    QueryRefused,
     ReadPlan,
     ReadText,
-    Refused,
     Released,
     Report,
-    Rows,
     Select,
+    SpooledPart,
     Switch,
     Tables,
     Withdraw,
@@ -266,7 +266,7 @@ class LiveWarehouse:
         now = time.monotonic()
         unknown = [name for name in ask.tables if name not in self._lives]
         if unknown:
-            self.say(Refused(ask.number, *to_wire(UnknownTable(unknown[0], ()))))
+            self.say(QueryRefused(ask.number, *to_wire(UnknownTable(unknown[0], ()))))
             return
         for name in ask.tables:
             self._feed(name)
@@ -317,7 +317,7 @@ class LiveWarehouse:
 
     def _fail(self, asked: _Asked, error: HullcastError) -> None:
         ran_s = 0.0 if asked.began is None else time.monotonic() - asked.began
-        self.say(Refused(asked.ask.number, *to_wire(error), ran_s=ran_s))
+        self.say(QueryRefused(asked.ask.number, *to_wire(error), ran_s=ran_s))
         self._drop(asked)
 
     def _forget(self, asked: _Asked) -> None:
@@ -431,12 +431,12 @@ class LiveWarehouse:
                 self._first_rows(asked, body, more)
             case NextRows(offset, size):
                 assert asked is not None
-                self.say(Part(asked.ask.number, offset, size))
+                self.say(SpooledPart(asked.ask.number, offset, size))
             case ReadPlan(plan):
                 assert isinstance(task, _Reading)
                 self._remember(task.ask.sql, plan)
                 self.say(Tables(task.ask.number, plan.tables))
-            case Moved():
+            case FileMoved():
                 assert asked is not None
                 self._moved(asked)
             case Finished() | Failure():
@@ -472,9 +472,9 @@ class LiveWarehouse:
         asked.answered, asked.more = True, more
         number = asked.ask.number
         if more:
-            self.say(Rows(number, body, str(self._spool(number))))
+            self.say(AnswerRows(number, body, str(self._spool(number))))
         else:
-            self.say(Rows(number, with_worth(body, self._worth(asked)), None))
+            self.say(AnswerRows(number, with_worth(body, self._worth(asked)), None))
 
     def _worth(self, asked: _Asked) -> dict[str, Any]:
         assert asked.began is not None
@@ -503,7 +503,7 @@ class LiveWarehouse:
         elif isinstance(task, Answer):
             self._answer_over(task, took_s, failure)
         elif failure is not None:
-            self.say(Refused(task.ask.number, failure.code, failure.arguments, took_s))
+            self.say(QueryRefused(task.ask.number, failure.code, failure.arguments, took_s))
         if message.spent:
             self._replace(hand)
 
@@ -531,7 +531,7 @@ class LiveWarehouse:
             for asked in list(self._asked.values()):
                 question = asked.question
                 if asked.began is None and load.table in question.tables and not self.board.ready(question):
-                    self.say(Refused(asked.ask.number, failure.code, failure.arguments))
+                    self.say(QueryRefused(asked.ask.number, failure.code, failure.arguments))
                     self._drop(asked)
 
     def _load_again(self, feed: Feed, load: Load) -> None:
@@ -542,7 +542,7 @@ class LiveWarehouse:
     def _answer_over(self, answer: Answer, took_s: float, failure: Failure | None) -> None:
         asked = self._asked[answer.question.number]
         if failure is not None:
-            self.say(Refused(asked.ask.number, failure.code, failure.arguments, took_s))
+            self.say(QueryRefused(asked.ask.number, failure.code, failure.arguments, took_s))
             self._spool(asked.ask.number).unlink(missing_ok=True)
             self._forget(asked)
             self.policy.withdrawn(answer.question, self.board, time.monotonic())
@@ -556,7 +556,7 @@ class LiveWarehouse:
             self.board.waiting.sort(key=lambda question: question.arrived)
             return
         if asked.more:
-            self.say(Ended(asked.ask.number, self._worth(asked)))
+            self.say(AnswerEnded(asked.ask.number, self._worth(asked)))
         self.counts["answered"] += 1
         self._takes_about(asked.ask.sql, took_s)
         self._forget(asked)
@@ -581,7 +581,7 @@ class LiveWarehouse:
             self._fail(asked, SqlError(shorten(asked.ask.sql), reason, "narrow it with WHERE, or join on keys"))
         elif isinstance(task, _Reading):
             refusal = SqlError(shorten(task.ask.sql), reason, "write a simpler statement")
-            self.say(Refused(task.ask.number, *to_wire(refusal), ran_s=self._limits.time_s))
+            self.say(QueryRefused(task.ask.number, *to_wire(refusal), ran_s=self._limits.time_s))
             self._end(hand, done=False)
             self._replace(hand)
         self._fill_soon()
@@ -656,7 +656,7 @@ class LiveWarehouse:
             )
         elif isinstance(task, _Reading):
             refusal = SqlError(shorten(task.ask.sql), "its process was killed", "write a simpler statement")
-            self.say(Refused(task.ask.number, *to_wire(refusal)))
+            self.say(QueryRefused(task.ask.number, *to_wire(refusal)))
         log.warning("a worker died", extra={"did": type(task).__name__})
         self._replace(hand)
         self._fill_soon()

@@ -38,14 +38,14 @@ def serve(connection: socket.socket, directory: Path) -> NoReturn:
     """Do tasks until the other end is gone. This is a fork: nothing of the parent is ours to clean up."""
     try:
         _leave_parent(connection)
-        Worker(connection, directory).run()
+        WarehouseWorker(connection, directory).run()
     except BaseException:  # noqa: BLE001  (a fork must not go on as its parent)
         traceback.print_exc()
     finally:
         os._exit(0)
 
 
-class Worker:
+class WarehouseWorker:
     """What a worker keeps between tasks: open files."""
 
     def __init__(self, connection: socket.socket, directory: Path) -> None:

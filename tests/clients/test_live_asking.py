@@ -43,7 +43,7 @@ async def publish(client: Client, table: str, count: int) -> int:
 async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_loaded(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE_S), cluster(0, tmp_path / "data", link=PATIENT) as c, c.client() as hc:
         server = server_of(c.server)
-        assert samples(server, "hullcast_policy") == {("fifo",): 1}
+        assert samples(server, "hullcast_policy") == {("orad",): 1}
         await hc.execute(CREATE.format("T"))
         await hc.execute(CREATE.format("U"))
         await publish(hc, "U", 3)
@@ -57,7 +57,7 @@ async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_lo
             assert worth is not None
             assert (worth.seq, worth.staleness_s, worth.unapplied, worth.deadline_met) == (seq, 0.0, 0, True)
             assert worth.tables.keys() == {"T", "U"}
-            assert (worth.policy, worth.deadline_s) == ("fifo", 60.0 if "deadline" in terms else None)
+            assert (worth.policy, worth.deadline_s) == ("orad", 60.0 if "deadline" in terms else None)
             assert worth.ran_s > 0
         assert (await hc.query("SELECT 1")).worth is not None
         assert await hc.query("SELECT COUNT(*) FROM T", freshness=0) == [(10,)]
@@ -68,7 +68,7 @@ async def test_rows_say_what_they_are_worth_and_the_server_how_far_tables_are_lo
 
         await wait_for(lambda: loaded().get("loaded") == seq, "the process reports")
         status = (await hc.status())["queries"]
-        assert (status["policy"], status["answered"], status["tables"]["T"]["unapplied"]) == ("fifo", 6, 0)
+        assert (status["policy"], status["answered"], status["tables"]["T"]["unapplied"]) == ("orad", 6, 0)
         assert (await hc.explain("SELECT MIN(V) FROM T"))["loaded"]["T"]["loaded"] == seq
         assert samples(server, "hullcast_warehouse_unapplied") == {("T",): 0, ("U",): 0}
         assert samples(server, "hullcast_warehouse_staleness_seconds") == {("T",): 0, ("U",): 0}
@@ -120,7 +120,7 @@ async def test_policies_are_shown_switched_and_refused(tmp_path: Path) -> None:
         s.client("reader") as hc,
     ):
         shown = await hc.policy()
-        assert shown["policy"] == "fifo"
+        assert shown["policy"] == "orad"
         assert shown["policies"] == {name: kind.about for name, kind in POLICIES.items()}
         with pytest.raises(NotPermitted):
             await hc.policy("updates-first")
