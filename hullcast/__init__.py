@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
     from hullcast.network.answers.answers import Overflow
     from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot
-    from hullcast.network.answers.named import QueryRows
+    from hullcast.network.answers.named import QueryRows, QueryWorth, TableWorth
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.errors import (
+        AnswerGone,
         BadBatch,
         BadDirectory,
         BadFrame,
@@ -47,11 +48,13 @@ if TYPE_CHECKING:
         CheckpointFailed,
         ClientClosed,
         ConnectionLost,
+        DeadlineMissed,
         DirectoryInUse,
         DuplicateTable,
         HistoryGone,
         HullcastError,
         InvariantBroken,
+        LoadFailed,
         LogBroken,
         LogDamaged,
         NoHistory,
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
         Overloaded,
         PeerClosed,
         PeerError,
+        QueriesFailed,
         RetryTooOld,
         SqlError,
         SubscriptionClosed,
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnswerGone",
     "BadBatch",
     "BadDirectory",
     "BadFrame",
@@ -101,6 +106,7 @@ __all__ = [
     "Column",
     "ColumnType",
     "ConnectionLost",
+    "DeadlineMissed",
     "DialerStatistics",
     "DirectoryInUse",
     "DuplicateTable",
@@ -113,6 +119,7 @@ __all__ = [
     "LinkLimits",
     "LiveSubscription",
     "LiveSubscriptions",
+    "LoadFailed",
     "LogBroken",
     "LogDamaged",
     "Messages",
@@ -126,7 +133,9 @@ __all__ = [
     "PeerError",
     "Progress",
     "Publisher",
+    "QueriesFailed",
     "QueryRows",
+    "QueryWorth",
     "Receipt",
     "Resync",
     "RetryTooOld",
@@ -141,6 +150,7 @@ __all__ = [
     "Table",
     "TableInUse",
     "TablePart",
+    "TableWorth",
     "TimedOut",
     "TooLarge",
     "Unavailable",
@@ -186,6 +196,7 @@ _HOMES = {
     "Progress": "network.answers.events",
     "Publisher": "clients.sdk.publisher",
     "QueryRows": "network.answers.named",
+    "QueryWorth": "network.answers.named",
     "Receipt": "clients.sdk.client",
     "Resync": "network.answers.events",
     "RowsRefused": "clients.sdk.publisher",
@@ -194,6 +205,7 @@ _HOMES = {
     "Subscriptions": "broker.engine.subscriptions",
     "Table": "broker.tables.schema",
     "TablePart": "clients.sdk.history",
+    "TableWorth": "network.answers.named",
     "WindowFull": "clients.sdk.publisher",
     "blocking": "clients.sdk.blocking:",
     "connect": "clients.sdk.client",

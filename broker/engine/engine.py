@@ -77,7 +77,7 @@ class Engine:
         self._parsed: dict[str, ParsedQuery] = {}
         self._opened: dict[str, list[Floats | None]] = {}  # by channel: what `open_channel` wants of it
         self._seq = 0
-        self._sweeps = 0
+        self._sweeps = self._definitions = 0
         self._broken: str | None = None
 
     @property
@@ -115,6 +115,7 @@ class Engine:
                 raise TableInUse(store.table.name, tuple(channel.name for channel, _ in readers))
             del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
         self._parsed.clear()  # a text may mean another table now
+        self._definitions += 1
 
     def upsert(self, table: str, rows: object, *, nan: Nan = "refuse") -> Batch:
         """Insert or change rows, in order; a column that is not given keeps its value, a new row has NULL there.

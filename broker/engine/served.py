@@ -43,6 +43,11 @@ class ServedEngine(Engine):
         """How often codes and partition numbers were given back: what remembers some must not outlive a sweep."""
         return self._sweeps
 
+    @property
+    def definitions(self) -> int:
+        """How often tables were created or dropped: what remembers a text must not outlive that."""
+        return self._definitions
+
     def plan_with(self, coefficients: Coefficients) -> None:
         """Choose among the plans of joins by these costs, in channels opened from now on."""
         self._channels.coefficients = coefficients

@@ -151,22 +151,24 @@ def _follow(follower: Follower, copies: dict[str, _Copy], stores: Mapping[str, T
             follower.add(store.table)
 
 
-def write(captured: CapturedState, directory: Path, identity: bytes) -> Written:
+def write(captured: CapturedState, directory: Path, identity: bytes, durable: bool = True) -> Written:
     """Write a checkpoint; it is on disk under its name when this returns. Blocks. Raises OSError or sqlite3.Error.
 
-    The caller has seen to it that the log is on disk up to `captured.number`.
+    If it need not be `durable`, it is not synced, only complete for other processes. The caller has seen to it that the
+    log is on disk up to `captured.number`.
     """
     path = directory / f"checkpoint-{captured.number:020}.sqlite"
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)
     try:
         rows = _fill(temporary, captured, identity)
-        size_bytes = _seal(temporary)
+        size_bytes = _seal(temporary, durable)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(directory)
+    if durable:
+        sync_directory(directory)
     return Written(path, captured.number, captured.seq, rows, size_bytes)
 
 
@@ -252,12 +254,13 @@ def _column_blocks(table: Table, cells: Floats, alive: Booleans, texts: Texts) -
         ]
 
 
-def _seal(path: Path) -> int:
-    """Put the checksum into the file and the file on disk; its size."""
+def _seal(path: Path, durable: bool = True) -> int:
+    """Put the checksum into the file and, if it shall last, the file on disk; its size."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.pwrite(descriptor, _checksum(path).to_bytes(4, "big"), _CHECKSUM.start)
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
         return os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
@@ -335,10 +338,18 @@ def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], lis
 
 def stored_rows(database: sqlite3.Connection, table: Table, created: int) -> Iterator[ValueColumns]:
     """The rows of one table, some at a time; none if that table (created then) is not in the checkpoint."""
+    stored = stored_name(database, table, created)
+    if stored is not None:
+        yield from _blocks(database, stored, table)
+
+
+def stored_name(database: sqlite3.Connection, table: Table, created: int) -> str | None:
+    """The name that one table has in the checkpoint; None if that table (created then) is not in it."""
     text = create_text(table)
-    for name, create, *when in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid").fetchall():
+    for name, create, *when in database.execute("SELECT * FROM hullcast_tables ORDER BY rowid"):
         if create == text and (not when or when[0] == created):
-            yield from _blocks(database, name, table)
+            return str(name)
+    return None
 
 
 def _blocks(database: sqlite3.Connection, stored: str, table: Table) -> Iterator[ValueColumns]:

@@ -43,6 +43,7 @@ class CommitLog:
     Invariants:
       L1  record numbers are consecutive, and so are their updates' sequence numbers.
       L2  `synced` <= `number`; `synced` moves only after fdatasync returned without an error.
+          Of a log that is not `durable`: after the records were written, so that other processes can read them.
       L3  after a failed write or sync `synced` never moves again: what the disk holds then is not known (after a
           failed fsync the kernel may forget the pages and let the next one succeed).
     """
@@ -56,17 +57,22 @@ class CommitLog:
         seq: int = 0,
         segment: SegmentWriter | None = None,
         segment_bytes: int = SEGMENT_BYTES,
+        durable: bool = True,
+        pending_limit_bytes: int | None = None,
     ) -> None:
         """Continue after record `number` and update `seq`, in `segment`, or in a new one when the first group comes.
         Without a directory records are only counted: nothing lasts, and everything is "synced" at once.
 
-        More `segment_bytes`: fewer files; less: space is given back sooner after a checkpoint.
+        More `segment_bytes`: fewer files; less: space is given back sooner after a checkpoint. With a limit for what is
+        pending the log breaks beyond it: for a log that nobody waits for.
         """
         if segment_bytes < 1:
             raise BadSetting("segment_bytes", segment_bytes, "must be a whole number, 1 or more")
         self.directory = log_directory
         self._identity = identity
         self._segment, self._segment_bytes = segment, segment_bytes
+        self._durable, self._pending_limit_bytes = durable, pending_limit_bytes
+        self._copy: CommitLog | None = None
         self._number = self._synced = number
         self._seq = self._synced_seq = seq
         self._pending: list[Record] = []
@@ -103,6 +109,19 @@ class CommitLog:
         """Bytes appended and not yet given to the disk: what the owner bounds, by reading no more requests."""
         return self._pending_bytes
 
+    @property
+    def why_broken(self) -> str | None:
+        """Why nothing more can be written, if so."""
+        return self._broken
+
+    def copy_to(self, copy: CommitLog | None) -> None:
+        """From the next record on, append to another log too, which is at the same record (None: no longer). If that
+        one breaks, this one goes on without it. Only for a log without a directory: its owner never waits."""
+        assert self.directory is None, "a log on disk needs no copy"
+        if copy is not None and (copy.number, copy.seq) != (self._number, self._seq):
+            raise InvariantBroken(f"L1: a copy at record {copy.number} of a log at {self._number}")
+        self._copy = copy
+
     def append(
         self,
         kind: RecordKind,
@@ -124,11 +143,25 @@ class CommitLog:
         self._number, self._seq = record.number, record.last
         if self.directory is None:
             self._synced, self._synced_seq = record.number, record.last
-            return record.number
+            if self._copy is not None and not self._copy._take(record):
+                self._copy = None
+        else:
+            self._queue(record)
+        return record.number
+
+    def _take(self, record: Record) -> bool:
+        """Queue a record of the log that this one is a copy of; returns False if this one is broken."""
+        if self._broken is None:
+            self._number, self._seq = record.number, record.last
+            self._queue(record)
+            if self._pending_limit_bytes is not None and self._pending_bytes > self._pending_limit_bytes:
+                self._broken = f"the disk is too slow: {self._pending_bytes} bytes wait for it"
+        return self._broken is None
+
+    def _queue(self, record: Record) -> None:
         with self._gathering:
             self._pending.append(record)
-            self._pending_bytes += len(payload)
-        return record.number
+            self._pending_bytes += len(record.payload)
 
     def write_and_sync(self) -> int:
         """Put all records appended so far on disk with one sync, and return the number of the last one. Blocks.
@@ -152,7 +185,7 @@ class CommitLog:
         old = [path for (_, path), (after, _) in pairwise(found) if after <= through + 1]
         for path in old:
             path.unlink()
-        if old:
+        if old and self._durable:
             sync_directory(self.directory)
         return len(old)
 
@@ -215,7 +248,9 @@ class CommitLog:
         assert self.directory is not None, "without one nothing is pending"
         current = self._segment
         if current is None or current.size_bytes >= self._segment_bytes:
-            self._segment = SegmentWriter.create(self.directory, self._identity, record.number, record.first - 1)
+            self._segment = SegmentWriter.create(
+                self.directory, self._identity, record.number, record.first - 1, self._durable
+            )
             if current is not None:
                 current.close()
         assert self._segment is not None

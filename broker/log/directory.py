@@ -44,7 +44,7 @@ def read_identity(directory: Path) -> bytes | None:
     return identity
 
 
-def found_identity(directory: Path) -> bytes:
+def found_identity(directory: Path, durable: bool = True) -> bytes:
     """The identity of a directory that this process has locked, given to it now if it is new.
 
     A directory with data but without identity is not new; giving it another one would orphan the data.
@@ -65,9 +65,11 @@ def found_identity(directory: Path) -> bytes:
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(f"{_TITLE}\n{identity.hex()}\n")
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     os.replace(temporary, directory / _NAME)
-    sync_directory(directory)
+    if durable:
+        sync_directory(directory)
     return identity
 
 

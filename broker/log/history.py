@@ -16,38 +16,28 @@ Records that lack columns were written before the log had whole rows (LOG.md): `
 
 from __future__ import annotations
 
-import os
 import time
-from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hullcast.broker.log.changes import GatheredChanges, LoggedChange, LogReader
 from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_rows
 from hullcast.broker.log.directory import LOG, read_identity
-from hullcast.broker.log.record import HEADER_BYTES, RecordKind, read_header
-from hullcast.broker.log.replay import HELP
-from hullcast.broker.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
-from hullcast.broker.log.segment import decode_header, segments
-from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys
+from hullcast.broker.log.segment import segments
+from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.travel import valued
-from hullcast.broker.tables.values import texts_are_good, words_of
-from hullcast.network.wire import bodies
-from hullcast.network.wire.bodies import Delete, Publish, changed_table
 from hullcast.network.wire.columns import TextColumn
-from hullcast.network.wire.errors import BadFrame, HistoryGone, LogDamaged
-from hullcast.network.wire.limits import LOGGED
-from hullcast.network.wire.value_columns import is_values, sent_bytes
-from hullcast.network.wire.values import from_list, to_list
+from hullcast.network.wire.errors import HistoryGone, LogDamaged
+from hullcast.network.wire.value_columns import sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -58,9 +48,6 @@ if TYPE_CHECKING:
 
 #: Places of rows are below this; a part of n is the n-th of them.
 PLACES = 1 << 63
-_BLOCK_BYTES = 1 << 20
-#: Bytes of a segment between two places of records that are remembered.
-_BOOKMARK_BYTES = 1 << 18
 #: Records that are looked at between two questions whether to stop.
 _RECORDS_AT_ONCE = 512
 #: Tables that stay built, and their bytes; the one built last stays in any case.
@@ -118,7 +105,7 @@ class HistoryReader:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._segments: dict[Path, _Segment] = {}
+        self._log = LogReader(directory)
         self._checkpoints: dict[Path, int] = {}  # their sequence numbers
         self._tables: OrderedDict[tuple[Life, int], _Built] = OrderedDict()  # the one asked for last is the last
         self._building: tuple[tuple[Life, int], Generator[None, None, _Built]] | None = None
@@ -128,7 +115,7 @@ class HistoryReader:
         """Changes behind `after`, in order, up to `through`, which is on disk; HistoryGone if they are not kept."""
         if after < life.created:
             raise self._gone(life, after + 1)
-        gathered = _Gathered(life.table, Interner(), after, through)
+        gathered = GatheredChanges(life.table, Interner(), after, through)
         last = through
         for record in self._records(life, after, through):
             gathered.add(record)
@@ -197,34 +184,12 @@ class HistoryReader:
 
     # --- the log -----------------------------------------------------------------------------------------
 
-    def _records(self, life: Life, after: int, through: int) -> Iterator[_Logged]:
-        """The records with updates behind `after` up to `through`; those of other tables without a body."""
-        if after >= through:
-            return
-        found = self._from(life, after)
-        for segment, following in pairwise((*found, None)):
-            assert segment is not None
-            end = through if following is None else min(through, following.seq)
-            try:
-                yield from segment.records(fold(life.table.name), after, end)
-            except FileNotFoundError:  # removed in this moment
-                raise self._gone(life, after + 1) from None
-            if end == through:
-                return
-
-    def _from(self, life: Life, after: int) -> list[_Segment]:
-        """The segments from the one with the first update behind `after` on."""
-        listed = [path for _, path in segments(self._directory / LOG)]
-        for path in self._segments.keys() - set(listed):
-            del self._segments[path]
-        for path in listed:
-            if path not in self._segments and (opened := _Segment.open(path)) is not None:
-                self._segments[path] = opened
-        found = [self._segments[path] for path in listed if path in self._segments]
-        place = bisect_right(found, after, key=lambda segment: segment.seq)
-        if not place:
-            raise self._gone(life, after + 1)
-        return found[place - 1 :]
+    def _records(self, life: Life, after: int, through: int) -> Iterator[LoggedChange]:
+        """The records with updates behind `after` up to `through`, and now and then one without a payload."""
+        try:
+            yield from self._log.changes(fold(life.table.name), after, through)
+        except FileNotFoundError:  # not there, or removed in this moment
+            raise self._gone(life, after + 1) from None
 
     def _gone(self, life: Life, asked: int) -> HistoryGone:
         return gone(life, asked, readable_from(self._directory))
@@ -236,7 +201,7 @@ class HistoryReader:
         store, interner, base = yield from self._load(life, seq)
         records = self._records(life, base, seq)
         while some := list(islice(records, _RECORDS_AT_ONCE)):
-            gathered = _Gathered(life.table, interner, base, seq)
+            gathered = GatheredChanges(life.table, interner, base, seq)
             for record in some:
                 gathered.add(record)
             for batch in gathered.settled():
@@ -296,176 +261,10 @@ def _seq_of(checkpoint: Path) -> int:
         return int(meta_of(checkpoint, database)["seq"])
 
 
-# -- segments ----------------------------------------------------------------------------------------------
-
-
-class _Logged(NamedTuple):
-    """A record: its updates and what it says, if it is about the table in question."""
-
-    first: int
-    last: int
-    size_bytes: int
-    body: Publish | Delete | None
-
-
-class _Segment:
-    """A file of the log, and where some of its records stand."""
-
-    def __init__(self, path: Path, seq: int, seed: int) -> None:
-        self.path, self.seq, self._seed = path, seq, seed
-        self._offsets, self._seqs = [SEGMENT_HEADER_BYTES], [seq]  # of records, and of the last update before each
-
-    @classmethod
-    def open(cls, path: Path) -> _Segment | None:
-        """A segment; None if it was just begun, or removed."""
-        try:
-            with path.open("rb") as file:
-                header = decode_header(file.read(SEGMENT_HEADER_BYTES))
-        except FileNotFoundError:
-            return None
-        return None if header is None else cls(path, header.seq, header.seed)
-
-    def records(self, table: str, after: int, through: int) -> Iterator[_Logged]:
-        """The records here with updates behind `after` up to `through`, which are on disk; or LogDamaged."""
-        place = bisect_right(self._seqs, after) - 1
-        at, seq = self._offsets[place], self._seqs[place]
-        with self.path.open("rb", buffering=0) as file:
-            block = _Block(file.fileno())
-            while seq < through:
-                header = read_header(block.read(at, HEADER_BYTES), 0, self._seed)
-                if header is None or header.first != seq + 1:
-                    raise LogDamaged(str(self.path), at, "a record that was on disk is not there", HELP)
-                last = header.first + header.updates - 1
-                if last > after and header.kind is RecordKind.BATCH:
-                    payload = block.read(at + HEADER_BYTES, header.payload_bytes)
-                    if crc32(payload, self._seed) != header.payload_checksum:
-                        reason = f"the content of record {header.number} is not what was written"
-                        raise LogDamaged(str(self.path), at, reason, HELP)
-                    yield _Logged(header.first, last, header.payload_bytes, _body(payload, table))
-                at, seq = at + HEADER_BYTES + header.payload_bytes, last
-                if at >= self._offsets[-1] + _BOOKMARK_BYTES:
-                    self._offsets.append(at)
-                    self._seqs.append(seq)
-
-
-class _Block:
-    """The part of a file that was read last."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._start, self._content = 0, memoryview(b"")
-
-    def read(self, at: int, size: int) -> memoryview:
-        """So many bytes; fewer at the end of the file."""
-        offset = at - self._start
-        if not 0 <= offset <= offset + size <= len(self._content):
-            content = os.pread(self._descriptor, max(size, _BLOCK_BYTES), at)
-            self._start, self._content, offset = at, memoryview(content), 0
-        return self._content[offset : offset + size]
-
-
-def _body(payload: memoryview, table: str) -> Publish | Delete | None:
-    """What a record says, if it is about a table (folded name)."""
-    if fold(changed_table(payload)) != table:
-        return None
-    body = bodies.decode(bytes(payload), LOGGED)
-    if not isinstance(body, Publish | Delete):
-        raise BadFrame(f"a {type(body).__name__} in the log")
-    return body
-
-
 # -- changes -----------------------------------------------------------------------------------------------
 
 
-class _Batch(NamedTuple):
-    """Changes that follow each other, as codes of shape (columns, rows)."""
-
-    seqs: Ints
-    cells: Floats
-    deleted: bool
-    partial: bool
-
-
-class _Gathered:
-    """Changes of a table as codes, those behind `after` up to `through`. Rows published one by one are coded together:
-    a NumPy call a row would take longer than all the rest."""
-
-    def __init__(self, table: Table, interner: Interner, after: int, through: int) -> None:
-        self.table, self.interner = table, interner
-        self._after, self._through = after, through
-        self.rows = self.size_bytes = 0
-        self._batches: list[_Batch] = []
-        self._single: list[dict[str, Any]] = []  # rows with the same columns, not coded yet
-        self._single_seqs: list[int] = []
-
-    def add(self, record: _Logged) -> None:
-        """One more record."""
-        body = record.body
-        if body is None:
-            return
-        self.size_bytes += record.size_bytes
-        if isinstance(body, Publish) and record.first == record.last and body.absent is None:
-            if self._single and self._single[0].keys() != body.columns.keys():
-                self._settle()
-            self._single.append(body.columns)
-            self._single_seqs.append(record.first)
-            self.rows += 1
-            return
-        self._settle()
-        seqs = np.arange(record.first, record.last + 1)
-        partial = False
-        if isinstance(body, Delete):
-            cells, good = self._keys(body.keys)
-            seqs = seqs[good]
-        else:
-            cells, partial = ingest(self.table, body.columns, body.absent, self.interner)
-        if record.first <= self._after or record.last > self._through:
-            wanted = (seqs > self._after) & (seqs <= self._through)
-            seqs, cells = seqs[wanted], cells[:, wanted]
-        self._batches.append(_Batch(seqs, cells, isinstance(body, Delete), partial))
-        self.rows += len(seqs)
-
-    def settled(self) -> list[_Batch]:
-        """All that was added."""
-        self._settle()
-        return self._batches
-
-    def _settle(self) -> None:
-        if self._single:
-            rows, names = self._single, list(self._single[0])
-            lists = {name: [row[name] for row in rows] for name in names}
-            columns = {name: _column(values) for name, values in lists.items()}
-            cells, partial = ingest(self.table, columns, None, self.interner)
-            self._batches.append(_Batch(np.array(self._single_seqs), cells, False, partial))
-            self._single, self._single_seqs = [], []
-
-    def _keys(self, keys: Values) -> tuple[Floats, Booleans]:
-        """Rows that have only a key; and which keys are of the kind that a table can hold: to delete another, such as a
-        text with a NUL character, changes nothing."""
-        column = self.table.key_column
-        good = np.ones(len(keys), np.bool_)
-        if column.type is ColumnType.TEXT:
-            words = words_of(column, keys)
-            if texts_are_good([text for text in words.texts if text is not None]):
-                codes = words.spread(self.interner.encode(words.texts))
-            else:
-                fine = [text is not None and texts_are_good([text]) for text in words.texts]
-                texts = [text if ok else None for text, ok in zip(words.texts, fine, strict=True)]
-                codes = words.spread(self.interner.encode(texts))
-                good = ~np.isnan(codes)
-        else:
-            codes = ingest_keys(self.table, keys, self.interner)
-        cells = np.full((len(self.table.columns), len(codes)), np.nan)
-        cells[self.table.key] = codes
-        return cells[:, good], good
-
-
-def _column(values: list[Any]) -> Values:
-    """Values of single rows as a column; of a row that came as a column, its one value."""
-    return from_list([to_list(value)[0] if is_values(value) else value for value in values])
-
-
-def _change_portion(gathered: _Gathered, last: int, limits: PortionLimits) -> ChangePortion:
+def _change_portion(gathered: GatheredChanges, last: int, limits: PortionLimits) -> ChangePortion:
     table, batches = gathered.table, gathered.settled()
     for batch in batches:
         if batch.partial:

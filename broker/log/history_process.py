@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.history import HistoryReader, Life, PortionLimits
-from hullcast.broker.queries.process import NICENESS, prefer_to_lose
+from hullcast.broker.scheduling.background import step_back
 from hullcast.network.wire.bodies import Body, ChangedRows, Failed, ReadChanges, ReadTable, RowsAsOf, encode
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, to_wire
 
@@ -48,8 +48,7 @@ class HistoryRequest(NamedTuple):
 def main() -> None:
     """Serve until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
-    os.nice(NICENESS)
-    prefer_to_lose(500)
+    step_back(500)
     reader = HistoryReader(Path(sys.argv[1]))
     source, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with contextlib.suppress(BrokenPipeError):  # the server is gone

@@ -9,10 +9,15 @@ DIR/lock  identity  checkpoint-<record>.sqlite  log/<record>.log
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import sqlite3
+import stat
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.log.checkpoint import (
@@ -32,7 +37,15 @@ from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
 from hullcast.broker.log.segment import SegmentWriter, sync_directory
-from hullcast.network.wire.errors import BadDirectory, CheckpointFailed, HullcastError, InvariantBroken, LogDamaged
+from hullcast.network.wire.errors import (
+    BadDirectory,
+    CheckpointFailed,
+    DirectoryInUse,
+    HullcastError,
+    InvariantBroken,
+    LogBroken,
+    LogDamaged,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +57,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on
+TEMPORARY_PREFIX = "hullcast-queries-"
+TEMPORARY_SEGMENT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +92,15 @@ class DataDirectory:
         lock: DirectoryLock,
         recovered: Recovered,
         history_bytes: int,
+        *,
+        durable: bool = True,
     ) -> None:
-        """Made by `open_directory`."""
+        """Made by `open_directory` or `TemporaryFolder.begin`. What is not `durable` is never synced."""
         self.path, self.identity = path, identity
         self.engine, self.publishers, self.log = engine, publishers, log
         self.recovered = recovered
         self._lock = lock
-        self._history_bytes = history_bytes
+        self._history_bytes, self._durable = history_bytes, durable
         #: Tables can be read as of this sequence number and later ones, and changes behind it.
         self.readable_from = readable_from(path)
 
@@ -93,6 +110,8 @@ class DataDirectory:
         return capturing(self.engine, self.publishers, self._number)
 
     def _number(self) -> int:
+        if self.log.why_broken is not None:
+            raise CheckpointFailed(str(self.path), self.log.why_broken)
         if self.engine.seq != self.log.seq:
             raise InvariantBroken(f"the engine is at update {self.engine.seq}, the log at {self.log.seq}")
         return self.log.number
@@ -104,7 +123,7 @@ class DataDirectory:
         """
         self.log.write_and_sync()  # D1
         try:
-            written = write(captured, self.path, self.identity)
+            written = write(captured, self.path, self.identity, self._durable)
             self._remove_old()
         except (OSError, sqlite3.Error) as error:
             raise CheckpointFailed(str(self.path), str(error)) from error
@@ -116,7 +135,8 @@ class DataDirectory:
         for number, path in found:
             if number not in kept:
                 path.unlink()
-        sync_directory(self.path)
+        if self._durable:
+            sync_directory(self.path)
         if len(found) >= CHECKPOINTS_KEPT:
             self.log.remove_segments(min(kept))  # D2
         self.readable_from = readable_from(self.path)
@@ -140,6 +160,12 @@ class DataDirectory:
             self.log.close()
         finally:
             self._lock.release()
+
+    def remove(self) -> None:
+        """Close it, and remove it with all that is in it: the end of a temporary folder. Blocks."""
+        with suppress(LogBroken):
+            self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def open_directory(
@@ -289,3 +315,74 @@ def _resume(log_directory: Path, replay: Replay) -> SegmentWriter | None:
 def open_memory() -> tuple[ServedEngine, Publishers, CommitLog]:
     """The same for a server without a data directory: an empty engine, and a log that keeps nothing."""
     return ServedEngine(), Publishers(), CommitLog(None)
+
+
+class TemporaryFolder(NamedTuple):
+    """An empty folder that only its owner can read, for a data directory that ends with its server.
+
+    A server without a data directory keeps nothing, but one-time queries read files (a checkpoint, and the log behind
+    it). So from the first of them on it has such files as well, which nobody waits for.
+    """
+
+    path: Path
+    identity: bytes
+    lock: DirectoryLock
+
+    @classmethod
+    def make(cls) -> TemporaryFolder:
+        """A new one; those of servers that were killed are removed. Blocks; OSError if there is no place for it.
+
+        It gets its name when it is locked: so a folder of that name whose lock is free has no owner any more.
+        """
+        made = Path(tempfile.mkdtemp(prefix=f"new-{TEMPORARY_PREFIX}"))
+        path = made.with_name(made.name.removeprefix("new-"))
+        _remove_ownerless(path.parent)
+        lock: DirectoryLock | None = None
+        try:
+            lock = DirectoryLock(made)
+            made.rename(path)
+            make_private(path / LOG)
+            return cls(path, found_identity(path, durable=False), lock)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            for left in (made, path):
+                shutil.rmtree(left, ignore_errors=True)
+            raise
+
+    def begin(
+        self, engine: ServedEngine, publishers: Publishers, log: CommitLog, pending_limit_bytes: int
+    ) -> DataDirectory:
+        """A data directory here, whose log is a copy of `log` from the next record on. It can be read as soon as a
+        checkpoint has been written: with the log behind it that is everything, since the log began before.
+
+        On the thread that owns the engine, between two requests.
+        """
+        copy = CommitLog(
+            self.path / LOG,
+            self.identity,
+            number=log.number,
+            seq=log.seq,
+            segment_bytes=TEMPORARY_SEGMENT_BYTES,
+            durable=False,
+            pending_limit_bytes=pending_limit_bytes,
+        )
+        nothing = Recovered(None, (), 0, 0, 0, None, 0)
+        directory = DataDirectory(
+            self.path, self.identity, engine, publishers, copy, self.lock, nothing, history_bytes=0, durable=False
+        )
+        log.copy_to(copy)
+        return directory
+
+
+def _remove_ownerless(parent: Path) -> None:
+    """Remove temporary folders of ours whose server was killed; its lock ended with it."""
+    for path in parent.glob(f"{TEMPORARY_PREFIX}*"):
+        with suppress(OSError, DirectoryInUse):
+            found = path.lstat()  # a link, or a folder of somebody else, is left alone
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+                lock = DirectoryLock(path)
+                try:
+                    shutil.rmtree(path, ignore_errors=True)
+                finally:
+                    lock.release()

@@ -75,20 +75,24 @@ def _is_name(stem: str) -> bool:
 class SegmentWriter:
     """The end of a segment, to be written to. Everything blocks, and raises OSError."""
 
-    def __init__(self, path: Path, header: SegmentHeader, descriptor: int, size_bytes: int) -> None:
+    def __init__(
+        self, path: Path, header: SegmentHeader, descriptor: int, size_bytes: int, durable: bool = True
+    ) -> None:
         self.path, self.header, self.size_bytes = path, header, size_bytes
-        self._descriptor = descriptor
+        self._descriptor, self._durable = descriptor, durable
 
     @classmethod
-    def create(cls, log_directory: Path, identity: bytes, number: int, seq: int) -> SegmentWriter:
-        """A new segment; its name and header are on disk when this returns."""
+    def create(cls, log_directory: Path, identity: bytes, number: int, seq: int, durable: bool = True) -> SegmentWriter:
+        """A new segment; its name and header are on disk when this returns. If it is not `durable`, nothing is ever
+        synced: other processes can read what was written, and that is all."""
         path = log_directory / f"{number:0{_DIGITS}}.log"
         header = SegmentHeader(identity, number, seq, os.urandom(8))
-        writer = cls(path, header, open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), 0)
+        writer = cls(path, header, open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), 0, durable)
         try:
             writer.write([header.encode()])
-            os.fsync(writer._descriptor)
-            sync_directory(log_directory)
+            if durable:
+                os.fsync(writer._descriptor)
+                sync_directory(log_directory)
         except BaseException:
             writer.close()
             raise
@@ -118,7 +122,8 @@ class SegmentWriter:
 
     def sync(self) -> None:
         """Return when all that was written is on disk."""
-        os.fdatasync(self._descriptor)
+        if self._durable:
+            os.fdatasync(self._descriptor)
 
     def close(self) -> None:
         """Close the file, without syncing it."""

@@ -65,8 +65,11 @@ class Plan:
     instant_names: frozenset[str]
 
 
-def read_query(sql: str, tables: Mapping[str, Table]) -> Plan:
-    """Parse, refuse what is not a SELECT, find the tables, and bring texts beside TIMESTAMPs into their form."""
+def read_query(sql: str, tables: Mapping[str, Table], *, attached: bool = False) -> Plan:
+    """Parse, refuse what is not a SELECT, find the tables, and bring texts beside TIMESTAMPs into their form.
+
+    `attached`: each table is in a database of its own, which SQLite knows as main, t1, t2 .. in the order of the plan.
+    """
     check_text(sql)
     with parsing(sql, _ACCEPTED):
         try:
@@ -86,8 +89,10 @@ def read_query(sql: str, tables: Mapping[str, Table]) -> Plan:
         local = frozenset(name for name in _local_names(tree) - tables.keys() if not name.startswith("sqlite_"))
         used = [tables[name] for name in named]
         instant_names = _instant_names(used)
-        if not instant_names:  # nothing to rewrite and nothing to decode: SQLite gets the text as it came
-            return Plan(sql, sql, named, local, (), instant_names)
+        if attached:
+            _name_databases(tree, named, marked)
+        if not instant_names:  # nothing to decode: SQLite gets the text as it came, but for what was changed above
+            return Plan(sql, marked.changed(), named, local, (), instant_names)
         scope = build_scope(tree)
         if scope is None:
             raise SqlError(shorten(sql), "not a single SELECT", _ACCEPTED)
@@ -131,6 +136,10 @@ class _Marked:
             place = self._places[number]
             self._changes[place.start] = (place.stop, f"{INSTANT_FUNCTION}({self._parameters[number]})")
 
+    def name_database(self, node: exp.Expression, name: str) -> None:
+        """Another database before a table's name."""
+        self._changes[node.meta["start"]] = (node.meta["end"] + 1, name)
+
     def changed(self) -> str:
         """The statement with all changes, its parameters named as they were."""
         for place, parameter in zip(self._places, self._parameters, strict=True):
@@ -160,6 +169,14 @@ def _tables_of(tree: exp.Query, tables: Mapping[str, Table]) -> tuple[str, ...]:
 def _local_names(tree: exp.Query) -> frozenset[str]:
     """The folded names of its CTEs."""
     return frozenset(fold(cte.alias) for cte in tree.find_all(exp.CTE))
+
+
+def _name_databases(tree: exp.Query, named: Sequence[str], marked: _Marked) -> None:
+    """Where a table is named with its database, which is main to everybody, name the one that it is in."""
+    for node in tree.find_all(exp.Table, exp.Column):
+        database, name = node.args.get("db"), fold(node.table if isinstance(node, exp.Column) else node.name)
+        if database is not None and name in named and named.index(name):
+            marked.name_database(database, f"t{named.index(name)}")
 
 
 def _refuse_bare_in(tree: exp.Query) -> None:

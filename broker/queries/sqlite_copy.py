@@ -32,6 +32,7 @@ from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
 from hullcast.network.answers.named import QueryRows
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
+from hullcast.network.wire.containers import with_holes
 from hullcast.network.wire.errors import BadParameter, SqlError
 
 STEPS_PER_CALL = 10_000  # SQLite's steps between two looks at the work done
@@ -50,97 +51,29 @@ _LIMITS = {
 StoredCells = Floats | list[str | None]
 
 
-class SqliteCopy:
-    """Tables by name, rows by slot, and SELECTs over them. One caller at a time."""
+class Guard:
+    """What a stranger's statement may do in a database: read the tables that were found in it, with a limit of work.
 
-    def __init__(self, step_limit: int | None = STEP_LIMIT, row_limit: int = ROW_LIMIT) -> None:
-        """Without a `step_limit` the caller must stop a statement that runs for too long."""
-        self.tables: dict[str, Table] = {}
-        self._keys: dict[str, _Keys] = {}  # of tables without a name for their rowid
-        self._step_limit, self._row_limit = step_limit, row_limit
+    Without a `step_limit` the caller must stop a statement that runs for too long.
+    """
+
+    def __init__(self, database: sqlite3.Connection, step_limit: int | None) -> None:
+        self._database, self._step_limit = database, step_limit
         self._guarded = False
         self._readable: frozenset[str] = frozenset()
         self._local: frozenset[str] = frozenset()  # CTEs: they are in no database
         self._steps_left = 0
-        # no statement is cached: the authorizer runs when one is prepared, and must see each
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=0)
-        self._database.execute("PRAGMA temp_store = MEMORY")
-        self._database.execute("PRAGMA trusted_schema = OFF")
+        database.execute("PRAGMA temp_store = MEMORY")
+        database.execute("PRAGMA trusted_schema = OFF")
         for limit, value in _LIMITS.items():
-            self._database.setlimit(limit, value)
-        self._database.create_function(INSTANT_FUNCTION, 1, instant_parameter, deterministic=True)
-        self._database.set_authorizer(self._authorize)
+            database.setlimit(limit, value)
+        database.create_function(INSTANT_FUNCTION, 1, instant_parameter, deterministic=True)
+        database.set_authorizer(self._authorize)
         if step_limit is not None:
-            self._database.set_progress_handler(self._count_steps, STEPS_PER_CALL)
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self._database.close()
-
-    # -- the copy --------------------------------------------------------------------------------------
-
-    def create(self, table: Table) -> None:
-        """A new table, without rows."""
-        columns = [f"{_quoted(column.name)} {_affinity(column)}" for column in table.columns]
-        columns[table.key] += " UNIQUE"  # an index; not PRIMARY KEY, which would make an INTEGER the rowid
-        self._database.execute(f"CREATE TABLE {_quoted(table.name)} ({', '.join(columns)})")
-        self.tables[fold(table.name)] = table
-
-    def drop(self, name: str) -> None:
-        """Forget a table."""
-        table = self.tables.pop(fold(name))
-        self._keys.pop(fold(name), None)
-        self._database.execute(f"DROP TABLE {_quoted(table.name)}")
-
-    def put(self, name: str, slots: Ints, alive: Booleans, cells: Sequence[StoredCells]) -> None:
-        """What is in some slots now: `cells` are the columns of the rows alive, in the order of `slots[alive]`."""
-        table = self.tables[fold(name)]
-        values = [_stored(column, cells[i]) for i, column in enumerate(table.columns)]
-        names = [_quoted(column.name) for column in table.columns]
-        rowid, quoted = _rowid(table), _quoted(table.name)
-        gone = slots[~alive].tolist()
-        if rowid is not None:
-            names.insert(0, rowid)
-            values.insert(0, slots[alive].tolist())
-        else:  # columns hide all names of the rowid: rows go by their keys, which a slot may have changed
-            keys = self._keys.setdefault(fold(name), _Keys())
-            gone = keys.leave(slots.tolist())
-            keys.enter(slots[alive].tolist(), values[table.key])
-            rowid = names[table.key]
-        marks = ", ".join("?" * len(names))
-        self._database.execute("BEGIN")
-        self._database.executemany(f"DELETE FROM {quoted} WHERE {rowid} = ?", zip(gone, strict=True))
-        write = f"INSERT OR REPLACE INTO {quoted} ({', '.join(names)}) VALUES ({marks})"
-        self._database.executemany(write, zip(*values, strict=True))
-        self._database.execute("COMMIT")
-
-    # -- reading ---------------------------------------------------------------------------------------
-
-    def read(self, plan: Plan, parameters: Parameters) -> QueryRows:
-        """The rows of a SELECT, as named tuples: a field whose column name is not an identifier is named by its
-        position (`_0`). Raises SqlError or BadParameter."""
-        bound = bind(parameters)
-        width = sum(len(self.tables[name].columns) for name in plan.tables)
-        with self._guard(plan, width):
-            cursor = self._database.execute(plan.sql, bound)
-            names = tuple(described[0] for described in cursor.description)
-            rows = cursor.fetchmany(self._row_limit + 1)
-            cursor.close()
-        if len(rows) > self._row_limit:
-            raise SqlError(shorten(plan.asked), f"more than {self._row_limit:,} rows", "add a WHERE or a LIMIT")
-        instants = instants_of(names, plan)
-        if any(instants):
-            columns = [
-                map(read_instant, column) if instant else column
-                for column, instant in zip(zip(*rows, strict=True), instants, strict=False)
-            ]
-            rows = list(zip(*columns, strict=True))
-        return QueryRows(names, rows)
-
-    # -- the guard -------------------------------------------------------------------------------------
+            database.set_progress_handler(self._count_steps, STEPS_PER_CALL)
 
     @contextmanager
-    def _guard(self, plan: Plan, width: int) -> Iterator[None]:
+    def reading(self, plan: Plan, width: int) -> Iterator[None]:
         """Run a stranger's statement: nothing but reading the plan's tables, a limit of work, and errors as our own.
 
         SQLite's limit of length holds for texts it builds and for whole rows: a row of all `width` columns
@@ -192,6 +125,92 @@ class SqliteCopy:
         return self._steps_left < 0
 
 
+class SqliteCopy:
+    """Tables by name, rows by slot, and SELECTs over them. One caller at a time."""
+
+    def __init__(self, step_limit: int | None = STEP_LIMIT, row_limit: int = ROW_LIMIT) -> None:
+        """Without a `step_limit` the caller must stop a statement that runs for too long."""
+        self.tables: dict[str, Table] = {}
+        self._keys: dict[str, _Keys] = {}  # of tables without a name for their rowid
+        self._row_limit = row_limit
+        # no statement is cached: the authorizer runs when one is prepared, and must see each
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=0)
+        self._guard = Guard(self._database, step_limit)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._database.close()
+
+    # -- the copy --------------------------------------------------------------------------------------
+
+    def create(self, table: Table) -> None:
+        """A new table, without rows."""
+        columns = [f"{quoted(column.name)} {affinity(column)}" for column in table.columns]
+        columns[table.key] += " UNIQUE"  # an index; not PRIMARY KEY, which would make an INTEGER the rowid
+        self._database.execute(f"CREATE TABLE {quoted(table.name)} ({', '.join(columns)})")
+        self.tables[fold(table.name)] = table
+
+    def drop(self, name: str) -> None:
+        """Forget a table."""
+        table = self.tables.pop(fold(name))
+        self._keys.pop(fold(name), None)
+        self._database.execute(f"DROP TABLE {quoted(table.name)}")
+
+    def put(self, name: str, slots: Ints, alive: Booleans, cells: Sequence[StoredCells]) -> None:
+        """What is in some slots now: `cells` are the columns of the rows alive, in the order of `slots[alive]`."""
+        table = self.tables[fold(name)]
+        values = [stored_column(column, cells[i]) for i, column in enumerate(table.columns)]
+        names = [quoted(column.name) for column in table.columns]
+        rowid, into = rowid_name(table), quoted(table.name)
+        gone = slots[~alive].tolist()
+        if rowid is not None:
+            names.insert(0, rowid)
+            values.insert(0, slots[alive].tolist())
+        else:  # columns hide all names of the rowid: rows go by their keys, which a slot may have changed
+            keys = self._keys.setdefault(fold(name), _Keys())
+            gone = keys.leave(slots.tolist())
+            keys.enter(slots[alive].tolist(), values[table.key])
+            rowid = names[table.key]
+        marks = ", ".join("?" * len(names))
+        self._database.execute("BEGIN")
+        self._database.executemany(f"DELETE FROM {into} WHERE {rowid} = ?", zip(gone, strict=True))
+        write = f"INSERT OR REPLACE INTO {into} ({', '.join(names)}) VALUES ({marks})"
+        self._database.executemany(write, zip(*values, strict=True))
+        self._database.execute("COMMIT")
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def read(self, plan: Plan, parameters: Parameters) -> QueryRows:
+        """The rows of a SELECT, as named tuples: a field whose column name is not an identifier is named by its
+        position (`_0`). Raises SqlError or BadParameter."""
+        bound = bind(parameters)
+        width = sum(len(self.tables[name].columns) for name in plan.tables)
+        with self._guard.reading(plan, width):
+            cursor = self._database.execute(plan.sql, bound)
+            names = tuple(described[0] for described in cursor.description)
+            rows = cursor.fetchmany(self._row_limit + 1)
+            cursor.close()
+        if len(rows) > self._row_limit:
+            raise too_many_rows(plan, self._row_limit)
+        return QueryRows(names, with_instants(rows, instants_of(names, plan)))
+
+
+def too_many_rows(plan: Plan, limit: int) -> SqlError:
+    """An answer has more rows than it may."""
+    return SqlError(shorten(plan.asked), f"more than {limit:,} rows", "add a WHERE or a LIMIT")
+
+
+def with_instants(rows: list[Any], instants: Sequence[bool]) -> list[Any]:
+    """Rows with datetimes for what SQLite keeps as texts, in these columns."""
+    if not any(instants):
+        return rows
+    columns = [
+        map(read_instant, column) if instant else column
+        for column, instant in zip(zip(*rows, strict=True), instants, strict=False)
+    ]
+    return list(zip(*columns, strict=True))
+
+
 def _mismatch(error: Exception) -> str:
     """What is wrong with the parameters, in our words where SQLite's are about its own workings."""
     counts = re.search(r"uses (\d+), and there are (\d+) supplied", str(error))
@@ -222,31 +241,30 @@ class _Keys:
         self._slots.update(zip(keys, slots, strict=True))
 
 
-def _stored(column: Column, cells: StoredCells) -> list[Any]:
+def stored_column(column: Column, cells: StoredCells) -> list[Any]:
     """A column as SQLite keeps it."""
     if isinstance(cells, list):
         return cells
     if column.type is not ColumnType.TIMESTAMP:
         return decode_column(column.type, cells, None)
-    if not len(cells):  # numpy.char cannot replace in nothing
-        return []
     null = np.isnan(cells)
     instants = np.where(null, 0.0, cells).astype(np.int64).astype("datetime64[us]")
-    texts = np.char.replace(np.datetime_as_string(instants, unit="us"), "T", " ").astype(object)
-    texts[null] = None
-    stored: list[Any] = texts.tolist()
-    return stored
+    texts = np.datetime_as_string(instants, unit="us").astype("U26")  # years of four digits: all are as long
+    texts.view(np.uint32).reshape(-1, 26)[:, 10] = ord(" ")  # a T before
+    return with_holes(texts.tolist(), null)
 
 
-def _affinity(column: Column) -> str:
+def affinity(column: Column) -> str:
+    """The type of a column in SQLite."""
     return "TEXT" if column.type is ColumnType.TIMESTAMP else column.type.value
 
 
-def _rowid(table: Table) -> str | None:
+def rowid_name(table: Table) -> str | None:
     """A name of SQLite's rowid that no column hides."""
     taken = {column.name.lower() for column in table.columns}
     return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), None)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL takes it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Places(Generic[T]):
+class TaskPlaces(Generic[T]):
     """Tasks on places. `choose` says what a free place does next (None: nothing for now), `begin` begins it."""
 
     def __init__(self, places: int, choose: Callable[[float], T | None], begin: Callable[[T, float], None]) -> None:

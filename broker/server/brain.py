@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from hullcast.network.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.publishers import Publishers
@@ -72,6 +72,7 @@ class Brain:
         wanted: Callable[[], set[int]],
         *,
         limits: Limits,
+        feeds: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self.engine = engine
         self.epoch = epoch
@@ -81,7 +82,7 @@ class Brain:
         self._rights = rights
         self._attendance = attendance
         self._retention = retention
-        self._status = status
+        self._status, self._feeds = status, feeds
         self.subscribing = Subscribing(engine, epoch, attendance, retention, limits)
         self.changing = Changing(engine, publishers, rights, attendance, retention, wanted, limits.rows)
 
@@ -151,7 +152,10 @@ class Brain:
                 return Outcome(Synced(self.engine.seq), ordered=True)
             case Explain():
                 self.check(origin, "subscribe", self.engine.tables_named(body.sql))
-                return Outcome(Information(explain(self.engine, self._attendance, self._retention, body)))
+                facts = explain(self.engine, self._attendance, self._retention, body)
+                feeds, tables = self._feeds(), self.engine.tables_of(body.sql)
+                facts["loaded"] = {table: feeds[table] for table in tables if table in feeds}
+                return Outcome(Information(facts))
             case Status():
                 self.check(origin, "admin")  # it names the queries of all clients
                 return Outcome(Information(self._status()))
@@ -190,6 +194,7 @@ class Brain:
                     "rows": self.engine.rows(table.name),
                     "key": table.key_column.name,
                     "columns": {column.name: column.type.value for column in table.columns},
+                    **({} if table.feed is None else {"period_s": table.feed.period_s, "weight": table.feed.weight}),
                 }
                 for table in self.engine.tables.values()
                 if _may_see(sender, table.name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.metrics_core import CounterMetricFamily as Counter
 from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 
-from hullcast.network.node.metrics import each, shared_metrics
+from hullcast.network.node.metrics import Family, each, shared_metrics
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -39,7 +39,7 @@ def server_metrics(server: Server) -> list[Metric]:
         Counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
         Gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
         Gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
-        Counter("hullcast_query_processes_total", "Query processes started.", queries.processes),
+        *_warehouse(queries.status()),
         Gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
         Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
         each(
@@ -66,9 +66,38 @@ def server_metrics(server: Server) -> list[Metric]:
         Gauge("hullcast_log_broken", "1 when the log can no longer be written.", log.broken),
         Counter("hullcast_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
         Counter("hullcast_log_groups_total", "Groups of records synced together.", log.groups),
-        Counter("hullcast_checkpoints_total", "Checkpoints written.", server.checkpoints),
+        Counter("hullcast_checkpoints_total", "Checkpoints written.", server.storage.checkpoints),
         _nodes(server),
         *shared_metrics(server.children, server.pauses),
+    ]
+
+
+def _warehouse(known: dict[str, Any]) -> list[Metric]:
+    """What one-time queries are answered from, as of half a second ago at most."""
+
+    def by_table(family: Family, fact: str) -> Family:
+        return each(family, {name: facts[fact] for name, facts in known["tables"].items()})
+
+    table, behind = ["table"], "Seconds since the oldest change not loaded yet was acknowledged."
+    counters = Gauge("hullcast_policy_counter", "What the policy in force counts.", labels=["policy", "counter"])
+    for name, value in sorted(known["counters"].items()):
+        counters.add_metric([known["policy"], name], value)
+    return [
+        Counter("hullcast_queries_late_total", "One-time queries aborted at their deadline.", known["missed"]),
+        Gauge("hullcast_queries_kept_bytes", "Rest of large answers, waiting to be fetched.", known["kept_bytes"]),
+        Counter("hullcast_warehouse_processes_total", "Warehouse processes started.", known["processes"]),
+        Counter("hullcast_warehouse_worker_restarts_total", "Its workers replaced.", known["worker_restarts"]),
+        Counter("hullcast_warehouse_load_failures_total", "Loads that failed.", known["load_failures"]),
+        by_table(Counter("hullcast_warehouse_loads_total", "Loads of changes into a table.", labels=table), "loads"),
+        by_table(Counter("hullcast_warehouse_rows_total", "Rows these loads wrote.", labels=table), "loaded_rows"),
+        by_table(Gauge("hullcast_warehouse_staleness_seconds", behind, labels=table), "staleness_s"),
+        by_table(Gauge("hullcast_warehouse_unapplied", "Changes not loaded yet.", labels=table), "unapplied"),
+        by_table(
+            Gauge("hullcast_warehouse_stretch", "Largest stretch: a batch's delay against its period.", labels=table),
+            "stretch",
+        ),
+        each(Gauge("hullcast_policy", "1 for the policy in force.", labels=["policy"]), {known["policy"]: 1}),
+        counters,
     ]
 
 

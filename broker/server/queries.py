@@ -1,34 +1,39 @@
-"""One-time queries: which runs next, and its answer. SQLite is never touched here.
+"""One-time queries: which goes to the warehouse next, who may ask, and the rest of large answers. No SQL is read here.
 
-The work is done in `broker/queries/process.py`. A query waits for its turn; its text goes there to be read (which
-tables?); the copies of these tables are brought up to date, some rows at a time; then it is sent there, behind all
-rows of that moment. It sees everything that was applied before, and is killed at its time limit.
+A query waits for its turn; its text goes to the warehouse process to be read (which tables?), once for each text; the
+sender's rights are checked; then it goes there behind everything that was acknowledged before it. What is done when is
+decided there, by a policy. An answer that is too large for one reply comes in portions: the client fetches them from a
+file, one by one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
+import os
 import time
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hullcast.broker.queries.process import REPLY
 from hullcast.broker.scheduling.policy import FairShare, Item
-from hullcast.broker.server.query_process import QueryProcess, schema_of
 from hullcast.broker.sql.text import check_text
-from hullcast.network.wire.bodies import Failed, decode
-from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, from_wire
+from hullcast.broker.warehouse.messages import Ask
+from hullcast.network.wire.errors import (
+    AnswerGone,
+    DeadlineMissed,
+    HullcastError,
+    InvariantBroken,
+    Overloaded,
+    UnknownTable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.server.query_process import QueryLimits
-    from hullcast.broker.server.working import Working
-    from hullcast.broker.tables.schema import Table
-    from hullcast.network.wire.bodies import Query
+    from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
+    from hullcast.network.wire.bodies import FetchRows, Query
     from hullcast.network.wire.frames import Origin, Request
 
     Check = Callable[[Origin, tuple[str, ...]], None]
@@ -37,17 +42,50 @@ log = logging.getLogger(__name__)
 
 #: Queries that may wait, of all and of one owner; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 200
-#: Bytes of such queries, with their parameters (a query that waits alone may exceed them).
+#: Bytes of queries, with their parameters, until they are answered (one that is alone may exceed them).
 WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
+#: Queries that the warehouse process has at once, of all and of one owner: among these its policy chooses.
+ADMITTED, ADMITTED_PER_OWNER = 64, 32
 #: Texts whose tables are remembered.
 REMEMBERED = 1024
+#: Large answers that are kept to be fetched, of all and of one owner, and their bytes.
+KEPT, KEPT_PER_OWNER = 1000, 100
+KEPT_BYTES, KEPT_BYTES_PER_OWNER = 4 << 30, 1 << 30
+#: Seconds without a fetch after which the rest of an answer is dropped.
+KEPT_S = 30.0
+TICKET_BYTES = 16
 
 
 @dataclass(eq=False, slots=True)
 class _WaitingQuery(Item):
-    request: Request | None = None
-    query: Query | None = None
+    request: Request
+    query: Query
+    seq: int  # of the last update that was applied when it came
     size_bytes: int = 0
+
+    @property
+    def deadline(self) -> float | None:
+        """The moment by which it must be answered."""
+        return None if self.query.deadline_s is None else self.arrived + self.query.deadline_s
+
+    def missed(self) -> DeadlineMissed:
+        """It was not even asked in time."""
+        assert self.query.deadline_s is not None
+        return DeadlineMissed(self.query.deadline_s, time.monotonic() - self.arrived, 0.0)
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    """The rest of a large answer, which its owner may fetch."""
+
+    owner: str
+    tables: tuple[str, ...]
+    rest: LargeAnswer
+    until: float
+    link: int
+    fetched: int = 0  # portions, of which the last may be fetched again
+    again: bytes = b""  # the very last one, when the file is gone
+    fetching: bool = False
 
 
 def _bytes(items: list[_WaitingQuery]) -> int:
@@ -55,58 +93,81 @@ def _bytes(items: list[_WaitingQuery]) -> int:
 
 
 class Queries:
-    """The queries that wait, those that run, and the process they run in.
-
-    The process is started for the first query, and again when it ends; tables are copied when first named. One owner
-    may have all but one of the places, and waits behind owners that were served less.
-    """
+    """The queries that wait, those that the warehouse has, and large answers that wait to be fetched."""
 
     def __init__(
         self,
         engine: ServedEngine,
-        working: Working,
-        limits: QueryLimits,
+        warehouse: Warehouse,
         check: Check,
         refusal: Callable[[HullcastError, Request], bytes],
         done: Callable[[Request, bytes], None],
+        fetched: Callable[[Request, bytes], None],
     ) -> None:
-        self._engine, self._working, self._limits = engine, working, limits
-        self._check, self._refusal, self._done = check, refusal, done
+        self._engine, self.warehouse = engine, warehouse
+        self._check, self._refusal, self._done, self._fetched = check, refusal, done, fetched
         self._policy = FairShare()
         self._waiting: list[_WaitingQuery] = []
-        self._running: dict[asyncio.Task[None], str] = {}
+        self._running: dict[asyncio.Task[None], _WaitingQuery] = {}
+        self._fetching: dict[asyncio.Task[None], int] = {}  # by link
         self._something = asyncio.Event()
-        self._process: QueryProcess | None = None
-        self._starting = asyncio.Lock()
-        self._planned: dict[str, tuple[str, ...]] = {}
-        self._planned_for: dict[str, Table] = {}
-        self.answered = self.failed = self.processes = 0
+        self._tables: dict[str, tuple[str, ...]] = {}  # of texts
+        self._tables_as_of = -1
+        self._kept: dict[bytes, _Kept] = {}
+        self.answered = self.failed = 0
 
     @property
     def waiting(self) -> int:
-        """Queries whose turn has not come."""
-        return len(self._waiting)
+        """Queries whose turn has not come, here or in the warehouse (of that as of half a second ago)."""
+        return len(self._waiting) + min(len(self._running), self.warehouse.reported("waiting"))
 
     @property
     def running(self) -> int:
-        """Queries being answered."""
+        """Queries being answered, as of half a second ago."""
+        return min(len(self._running), self.warehouse.reported("running"))
+
+    @property
+    def admitted(self) -> int:
+        """Queries that the warehouse has."""
         return len(self._running)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of large answers that wait to be fetched."""
+        return sum(kept.rest.size_bytes for kept in self._kept.values() if not kept.again)
+
+    def status(self) -> dict[str, Any]:
+        """All there is to show of queries and the warehouse."""
+        return {
+            **self.warehouse.status(),
+            "answered": self.answered,
+            "failed": self.failed,
+            "waiting": self.waiting,
+            "running": self.running,
+            "kept_bytes": self.kept_bytes,
+        }
 
     def put(self, request: Request, query: Query, owner: str) -> None:
         """Queue a query. If too many wait, it is Overloaded, or else a query of an owner that has more waiting."""
         check_text(query.sql)
-        item = _WaitingQuery(owner, time.monotonic(), request=request, query=query, size_bytes=len(request.body))
+        item = _WaitingQuery(owner, time.monotonic(), request, query, self._engine.seq, len(request.body))
         mine = [other for other in self._waiting if other.owner == owner]
         if len(mine) >= WAITING_PER_OWNER:
             raise Overloaded("queries waiting", WAITING_PER_OWNER)
-        if mine and _bytes(mine) + item.size_bytes > WAITING_BYTES_PER_OWNER:
+        held = [other for other in (*self._waiting, *self._running.values()) if other.owner == owner]
+        if held and _bytes(held) + item.size_bytes > WAITING_BYTES_PER_OWNER:
             raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
         while len(self._waiting) >= WAITING:
             self._make_room(Overloaded("queries waiting", WAITING), [*mine, item], len)
-        while self._waiting and _bytes(self._waiting) + item.size_bytes > WAITING_BYTES:
+        while self._held_bytes() and self._held_bytes() + item.size_bytes > WAITING_BYTES:
             self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
         self._waiting.append(item)
         self._something.set()
+        if query.deadline_s is not None:
+            asyncio.get_running_loop().call_later(query.deadline_s, self._something.set)
+
+    def _held_bytes(self) -> int:
+        return _bytes(self._waiting) + _bytes(list(self._running.values()))
 
     def _make_room(
         self, refusal: Overloaded, mine: list[_WaitingQuery], weight: Callable[[list[_WaitingQuery]], int]
@@ -115,16 +176,21 @@ class Queries:
         by_owner: dict[str, list[_WaitingQuery]] = {}
         for item in self._waiting:
             by_owner.setdefault(item.owner, []).append(item)
-        most = max(by_owner.values(), key=weight)
+        most = max(by_owner.values(), key=weight, default=[])
         if weight(most) <= weight(mine):
             raise refusal
         self._waiting.remove(most[-1])
-        assert most[-1].request is not None
         self._done(most[-1].request, self._refusal(refusal, most[-1].request))
 
     def stay_with(self, links: Container[int]) -> None:
-        """Forget waiting queries of clients whose link is gone."""
-        self._waiting = [item for item in self._waiting if item.request is None or item.request.route[-1] in links]
+        """Stop queries of clients whose link is gone, and forget what they have not fetched."""
+        self._waiting = [item for item in self._waiting if item.request.route[-1] in links]
+        for task, item in list(self._running.items()):
+            if item.request.route[-1] not in links:
+                task.cancel()
+        for fetching, link in list(self._fetching.items()):
+            if link not in links:
+                fetching.cancel()
 
     async def run(self) -> None:
         """Answer queries until cancelled."""
@@ -132,24 +198,34 @@ class Queries:
             while True:
                 await self._something.wait()
                 self._something.clear()
+                self._refuse_late()
                 while (item := self._next()) is not None:
                     task = asyncio.create_task(self._serve(item), name="server.query")
-                    self._running[task] = item.owner
+                    self._running[task] = item
                     task.add_done_callback(self._ended)
         finally:
-            for task in self._running:
+            tasks = [*self._running, *self._fetching]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
-            if self._process is not None:
-                await self._process.stop()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for ticket in list(self._kept):
+                self._drop(ticket)
+            await self.warehouse.stop()
+
+    def _refuse_late(self) -> None:
+        """Answer queries whose deadline has passed while they waited."""
+        now = time.monotonic()
+        for item in [item for item in self._waiting if item.deadline is not None and item.deadline <= now]:
+            self._waiting.remove(item)
+            self.failed += 1
+            self._done(item.request, self._refusal(item.missed(), item.request))
 
     def _next(self) -> _WaitingQuery | None:
         """The query whose turn it is, if there is room for one."""
-        if len(self._running) >= self._limits.at_once:
+        if len(self._running) >= ADMITTED or not self._waiting:
             return None
-        most = max(1, self._limits.at_once - 1)  # of one owner, so that others find a place
-        owners = list(self._running.values())
-        may = [item for item in self._waiting if owners.count(item.owner) < most]
+        owners = Counter(item.owner for item in self._running.values())
+        may = [item for item in self._waiting if owners[item.owner] < ADMITTED_PER_OWNER]
         if not may:
             return None
         item = self._policy.pick(may, time.monotonic())
@@ -162,15 +238,16 @@ class Queries:
         self._something.set()
 
     async def _serve(self, item: _WaitingQuery) -> None:
-        assert item.request is not None
-        assert item.query is not None
         began = time.monotonic()
         try:
-            body = await self._answer(item.owner, item.request, item.query)
+            body = await self._answer(item)
+            self.answered += 1
         except HullcastError as error:
             self.failed += 1
             if isinstance(error, InvariantBroken) and self._engine.broken:
                 raise
+            if isinstance(error, UnknownTable):
+                error = UnknownTable(error.table, tuple(self._engine.tables))
             body = self._refusal(error, item.request)
         except Exception as error:
             self.failed += 1
@@ -179,47 +256,109 @@ class Queries:
                 InvariantBroken(f"{type(error).__name__} in a query; nothing was changed"), item.request
             )
         self._policy.served(item, time.monotonic() - began, time.monotonic())
-        self.answered += 1
         self._done(item.request, body)
 
-    async def _answer(self, owner: str, request: Request, query: Query) -> bytes:
-        assert request.origin is not None
-        self._check(request.origin, ())
-        async with self._starting:
-            process = await self._started()
-        await process.bring_up_to_date(owner, ())
-        tables = await self._tables(process, query.sql)
-        self._check(request.origin, tables)  # with the rights in force now
-        await process.bring_up_to_date(owner, tables)
-        kind, body = await process.ask(query.sql, tuple(query.parameters), tables)
-        if kind != REPLY:
-            raise InvariantBroken("the query process answered another question")
+    async def _answer(self, item: _WaitingQuery) -> bytes:
+        """The encoded reply to a query; the rest of it, if there is one, is kept."""
+        origin, query = item.request.origin, item.query
+        assert origin is not None
+        self._check(origin, ())
+        try:
+            async with asyncio.timeout_at(None if item.deadline is None else _loop_time(item.deadline)):
+                while True:
+                    await self.warehouse.start()
+                    tables = await self._tables_of(item.owner, query.sql)
+                    await self.warehouse.wait_released(item.seq)
+                    if self._tables_as_of == self._engine.definitions:
+                        break
+        except TimeoutError:
+            raise item.missed() from None
+        self._check(origin, tables)  # with the rights in force now
+        ticket = os.urandom(TICKET_BYTES)
+        terms = (query.freshness, query.deadline_s, query.priority, query.read_set == "consistent")
+        ask = Ask(0, item.owner, query.sql, tuple(query.parameters), tables, item.arrived, ticket, *terms)
+        body, rest = await self.warehouse.ask(ask)
+        if rest is not None:
+            self._keep(ticket, _Kept(item.owner, tables, rest, time.monotonic() + KEPT_S, item.request.route[-1]))
         return body
 
-    async def _started(self) -> QueryProcess:
-        if self._process is None or self._process.ended:
-            if self._process is not None:
-                log.warning("query process ended", extra={"code": self._process.returncode})
-                await self._process.stop()
-            self._process = None
-            self._process = await QueryProcess.start(self._engine, self._working, self._limits)
-            self.processes += 1
-        return self._process
-
-    async def _tables(self, process: QueryProcess, sql: str) -> tuple[str, ...]:
-        """The tables a text reads (folded names); read once, in the process: parsing may take its time."""
-        if self._planned_for != (schema := schema_of(self._engine)):
-            self._planned, self._planned_for = {}, schema  # a text may mean another table now
-        known = self._planned.get(sql)
+    async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
+        """The tables a text reads (folded names); read once, in a worker: parsing may take its time."""
+        if self._tables_as_of != self._engine.definitions:
+            self._tables, self._tables_as_of = {}, self._engine.definitions  # a text may mean another table now
+        known = self._tables.get(sql)
         if known is None:
-            kind, body = await process.ask(sql, (), None)
-            if kind == REPLY:
-                refusal = decode(body)
-                assert isinstance(refusal, Failed), "a text is planned or refused"
-                raise from_wire(refusal.code, refusal.arguments)
-            known = tuple(map(str, json.loads(body)))
-            if self._planned_for == schema:
-                if len(self._planned) >= REMEMBERED:
-                    self._planned.clear()
-                self._planned[sql] = known
+            as_of = self._engine.definitions
+            known = await self.warehouse.tables_of(owner, sql)
+            if self._tables_as_of == as_of == self._engine.definitions:
+                if len(self._tables) >= REMEMBERED:
+                    self._tables.clear()
+                self._tables[sql] = known
         return known
+
+    # --- the rest of large answers ----------------------------------------------------------------------------
+
+    def _keep(self, ticket: bytes, kept: _Kept) -> None:
+        owned = [one for one in self._kept.values() if one.owner == kept.owner]
+        if len(owned) >= KEPT_PER_OWNER or len(self._kept) >= KEPT:
+            self.warehouse.withdraw(kept.rest)
+            kept.rest.close()
+            raise Overloaded("large answers being fetched", KEPT_PER_OWNER if len(owned) >= KEPT_PER_OWNER else KEPT)
+        self._kept[ticket] = kept
+        kept.rest.on_growth = lambda: self._bound(ticket, kept)
+        self._bound(ticket, kept)
+
+    def _bound(self, ticket: bytes, kept: _Kept) -> None:
+        """An answer has grown: fail it if that is too much, or else a larger one that somebody else has."""
+        mine = sum(one.rest.size_bytes for one in self._kept.values() if one.owner == kept.owner and not one.again)
+        limit = KEPT_BYTES_PER_OWNER if mine > KEPT_BYTES_PER_OWNER else KEPT_BYTES
+        if mine > KEPT_BYTES_PER_OWNER or self.kept_bytes > KEPT_BYTES:
+            self.warehouse.withdraw(kept.rest)
+            kept.rest.fail(Overloaded("bytes of large answers being fetched", limit))
+
+    def expire(self, now: float) -> None:
+        """Drop answers that were not fetched in time."""
+        for ticket in [ticket for ticket, kept in self._kept.items() if kept.until < now and not kept.fetching]:
+            self._drop(ticket)
+
+    def _drop(self, ticket: bytes) -> None:
+        kept = self._kept.pop(ticket)
+        self.warehouse.withdraw(kept.rest)
+        kept.rest.close()
+
+    def fetch(self, request: Request, body: FetchRows, owner: str) -> None:
+        """Answer with a portion as soon as it is there."""
+        kept = self._kept.get(body.ticket)
+        if kept is None or kept.owner != owner:
+            raise AnswerGone(body.part, f"it was not fetched for {KEPT_S:g} s, or the server was restarted")
+        assert request.origin is not None
+        self._check(request.origin, kept.tables)
+        if body.part not in (kept.fetched, kept.fetched + 1) or body.part < 1:
+            raise AnswerGone(body.part, "portions are fetched in their order")
+        if kept.fetching:
+            raise Overloaded("fetches of one answer", 1)
+        kept.fetching = True
+        task = asyncio.create_task(self._fetch(request, body, kept), name="server.fetch")
+        self._fetching[task] = request.route[-1]
+        task.add_done_callback(lambda task: self._fetching.pop(task, None))
+
+    async def _fetch(self, request: Request, body: FetchRows, kept: _Kept) -> None:
+        try:
+            if kept.again and body.part == kept.fetched:
+                portion, last = kept.again, True
+            else:
+                portion, last = await kept.rest.read(body.part - 1)
+            kept.fetched = body.part
+            if last and not kept.again:
+                kept.again = portion
+                kept.rest.close()
+        except HullcastError as error:
+            portion = self._refusal(error, request)
+        finally:
+            kept.fetching, kept.until = False, time.monotonic() + KEPT_S
+        self._fetched(request, portion)
+
+
+def _loop_time(moment: float) -> float:
+    """A moment of the monotonic clock by the clock of the event loop."""
+    return asyncio.get_running_loop().time() + moment - time.monotonic()

@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.log.recovery import open_directory, open_memory
 from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.calibration import stored_coefficients
-from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived, apply_record
+from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived
 from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
 from hullcast.broker.server.queries import Queries
-from hullcast.broker.server.query_process import QueryLimits
 from hullcast.broker.server.receipts import OwedReceipts
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
+from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.working import Working
+from hullcast.broker.warehouse.messages import QueryLimits
+from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.link.listener import Listener
 from hullcast.network.monitor.pauses import Pauses
 from hullcast.network.node.children import Children
@@ -42,7 +44,6 @@ from hullcast.network.wire.value_columns import most_rows
 if TYPE_CHECKING:
     import zmq
 
-    from hullcast.broker.log.checkpoint import CapturedState
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.settings import ServerSettings
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Request
+    from hullcast.network.wire.frames import Origin, Request
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ MOST_NODES = 10_000
 LONGEST_TEXT = 256
 #: Bytes of ranges handed to a channel at once, about.
 RANGES_BYTES = 1 << 20
+#: Rows and bytes of the answer to one query.
+ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
 HISTORY = 600
 
@@ -87,17 +90,10 @@ class Server:
         self.id = os.urandom(16)
         self.epoch = os.urandom(16)
         self.started = time.monotonic()
-        self.directory: DataDirectory | None = None
-        if settings.data is None:
-            self.engine, publishers, self.log = open_memory()
-        else:
-            self.directory = data = open_directory(
-                settings.data,
-                apply_record,
-                segment_bytes=settings.segment_bytes,
-                history_bytes=settings.history_bytes,
-            )
-            self.engine, publishers, self.log = data.engine, data.publishers, data.log
+        self.working = Working()
+        self.storage = Storage(settings, self.working)
+        self.engine, self.log = self.storage.engine, self.storage.log
+        if settings.data is not None:
             self.engine.plan_with(stored_coefficients(settings.data))
         self.engine.leave_upkeep()
         try:
@@ -110,7 +106,7 @@ class Server:
                 context=context,
             )
         except BaseException:
-            self._close()
+            self.storage.close()
             raise
         router = Router(settings.cover_budget, everything=not settings.prune, tells=False)
         self.children = Children(self.listener, router, rights, self)
@@ -120,7 +116,7 @@ class Server:
         self.brain = Brain(
             self.engine,
             self.epoch,
-            publishers,
+            self.storage.publishers,
             lambda: self.children.rights,
             self.attendance,
             self.retention,
@@ -133,20 +129,27 @@ class Server:
                 settings.max_channels,
                 settings.link.queue_bytes,
             ),
+            feeds=lambda: self.warehouse.status()["tables"],
         )
-        self.working = Working()
+        self.warehouse = Warehouse(
+            self.engine,
+            self.storage.for_queries,
+            places=settings.warehouse_processes,
+            limits=QueryLimits(settings.query_s, settings.query_memory_bytes, ROW_LIMIT, ANSWER_BYTES),
+            policy=settings.warehouse_policy,
+        )
         self.queries = Queries(
             self.engine,
-            self.working,
-            QueryLimits(settings.query_s, settings.query_memory_bytes, settings.query_processes),
+            self.warehouse,
             lambda origin, tables: self.brain.check(origin, "query", tables),
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
+            self._answer_at_once,
         )
         self.history = HistoryReads(
             settings.name,
             self.engine,
-            self.directory,
+            self.storage.directory,
             self.log,
             lambda origin, tables: self.brain.check(origin, "query", tables),
             self._refused_query,
@@ -157,13 +160,11 @@ class Server:
         self._arrived: list[Arrived] = []  # publishes that have been read in this turn of the loop
         self._arrived_rows = 0
         self.pipeline: Pipeline | None = None
-        self.requests = self.checkpoints = 0
+        self.requests = 0
         self._stopping = False
         self._ranges_left = asyncio.Event()
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
         self._reports: dict[str, tuple[float, dict[str, object]]] = {}
-        self._checkpointed = (self.engine.seq, time.monotonic())
-        self._checkpointing: asyncio.Task[None] | None = None
         self._nodes: tuple[NodeEntry, ...] = ()
 
     @property
@@ -203,17 +204,17 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if self._checkpointing is not None:
-                await asyncio.gather(self._checkpointing, return_exceptions=True)
+            await self.storage.stop()
             self._publish_arrived()
             await self.pipeline.stop()
             self.receipts.close()
             await self.listener.stop()
-            self._close()
+            self.storage.close()
 
-    def _close(self) -> None:
-        """Write what is pending, and let others have the directory."""
-        (self.directory or self.log).close()
+    async def directory_for_queries(self) -> DataDirectory:
+        """The files to read rows from: its `path`, its `identity`, and `log.synced_seq`, which is how far the log there
+        can be read. All that was acknowledged before the call is in them."""
+        return await self.storage.for_queries()
 
     def ready(self) -> str | None:
         """Why the server cannot serve, if it cannot."""
@@ -249,6 +250,10 @@ class Server:
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
                 self.queries.put(request, body, owner)
+            elif isinstance(body, bodies.FetchRows):
+                self.queries.fetch(request, body, owner)
+            elif isinstance(body, bodies.SetPolicy):
+                self._put(request, Outcome(self._policy(body.name, origin)))
             elif isinstance(body, bodies.AskHistory):
                 self._put(request, Outcome(self.history.span(body, origin)))
             elif isinstance(body, bodies.ReadChanges | bodies.ReadTable):
@@ -321,9 +326,24 @@ class Server:
         return reply if isinstance(reply, bytes) else bodies.encode(reply)
 
     def _answer_at_once(self, request: Request, body: bytes) -> None:
-        """Answer a read of the history: all in it is on disk, so it need not wait behind what is not."""
+        """Answer with rows that are on disk: they need not wait behind what is not."""
         self.children.answer(Reply(request.id, request.route, (), body))
         self.listener.flush()
+
+    def _policy(self, name: str, origin: Origin) -> bodies.Information:
+        """Switch the warehouse's policy, if one is named; which one decides, and which there are."""
+        if name:
+            self.brain.check(origin, "admin")
+            self.warehouse.switch(name)
+        status = self.warehouse.status()
+        policies = {policy.name: policy.about for policy in POLICIES.values()}
+        return bodies.Information(
+            {
+                "policy": status["policy"],
+                "counters": status["counters"],
+                "policies": policies,
+            }
+        )
 
     def on_children_changed(self) -> None:
         """Somebody came, or left; nodes report by themselves."""
@@ -402,6 +422,7 @@ class Server:
         self.receipts.settle()
         self._forgo_withdrawn()
         self.listener.flush()
+        self.warehouse.on_release()
 
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
@@ -445,7 +466,9 @@ class Server:
                 self.retention.close(attending.number)
             self._tell_directory()
             self._keep_up()
-            self._checkpoint_if_due(now)
+            self.queries.expire(now)
+            self.warehouse.watch(now)
+            self.storage.keep_up(now)
 
     def _keep_up(self) -> None:
         """Let channels do what makes changes cheaper, and would take too long while one is applied."""
@@ -493,26 +516,6 @@ class Server:
         if places != known or not self.children.has_directory:
             self._nodes = nodes
             self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
-
-    def _checkpoint_if_due(self, now: float) -> None:
-        directory = self.directory
-        if directory is None or (self._checkpointing is not None and not self._checkpointing.done()):
-            return
-        seq, at = self._checkpointed
-        updates = self.engine.seq - seq
-        if updates >= self.settings.checkpoint_updates or (updates and now - at >= self.settings.checkpoint_s):
-            self._checkpointed = (self.engine.seq, now)
-            self._checkpointing = asyncio.create_task(self._checkpoint(directory), name="server.checkpoint")
-
-    async def _checkpoint(self, directory: DataDirectory) -> None:
-        try:
-            captured: CapturedState = await self.working.do("checkpoint", directory.capturing())
-            written = await asyncio.to_thread(directory.write_checkpoint, captured)
-        except Unavailable as error:
-            log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything
-            return
-        self.checkpoints += 1
-        log.info("checkpoint written", extra={"seq": written.seq, "rows": written.rows, "bytes": written.size_bytes})
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.settings.common import GIB, KIB, MIB, ProcessSettings, listen_option, name_option
 from hullcast.network.settings.declaring import option
 from hullcast.network.wire.limits import DEFAULT as WIRE
@@ -112,16 +113,21 @@ class ServerSettings(ProcessSettings):
     query_memory_bytes: int = option(
         512 * MIB,
         "memory that a one-time query may take, beside the tables it reads",
-        raised="larger sorts and answers, but query_processes of them must fit on this host",
+        raised="larger sorts and answers, but warehouse_processes of them must fit on this host",
         least=16 * MIB,
         most=1024 * GIB,
     )
-    query_processes: int = option(
+    warehouse_processes: int = option(
         4,
-        "one-time queries that run at once, each in a process of its own",
-        raised="slow queries keep fewer others waiting, but they share processors and memory with the server",
+        "processes that load tables and run one-time queries; of two or more, one never loads and one never queries",
+        raised="slow queries and loads keep fewer others waiting, but they share processors and memory with the server",
         least=1,
         most=1000,
+    )
+    warehouse_policy: str = option(
+        "orad",
+        "what decides which query runs and which table is loaded next; `hullcast policy` shows and switches it",
+        choices=tuple(POLICIES),
     )
     channel_linger_s: float = option(
         30.0,

@@ -32,6 +32,7 @@ from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
+from hullcast.broker.log.walk import NOTED, join_texts, read_rows, walk_records
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.warehouse.policies.knapsack import packed, update_positions
@@ -127,6 +128,7 @@ def run_everything() -> None:
     run_planner()
     run_newest()
     run_knapsack()
+    run_log()
     warm_node()
 
 
@@ -157,6 +159,7 @@ def run_matching() -> None:
     sides = (JoinSide([edge], [0], edge), JoinSide([], [], edge))  # first answers of joins, without their trees
     pairs_in_boxes(sides, None, Boxes.of(np.zeros((1, 1)), np.ones((1, 1))), whole=True)
     run_newest()
+    run_log()
     warm_node()
 
 
@@ -216,6 +219,15 @@ def run_knapsack() -> None:
     costs, places = np.arange(3, 11), np.tile(np.array([1, 3, 4]), 8)
     positions = update_positions(costs, costs[::-1] % 5 + 1, np.arange(0, 25, 3), places)
     assert packed(positions, 70).work
+
+
+def run_log() -> None:
+    """Records of the log, read by the warehouse and for the change history."""
+    no_bytes, noted, nothing = np.zeros(1, np.uint8), np.zeros((NOTED, 1), np.int64), np.zeros(1, np.int64)
+    walk_records(no_bytes, 0, 0, (0, 0, 0, 0), no_bytes, noted)
+    table = (no_bytes, nothing, nothing, 0)
+    read_rows(no_bytes, noted, (0, 0), table, np.zeros((1, 1)), np.zeros(1, np.bool_), np.zeros((1, 2, 1), np.int64))
+    join_texts(no_bytes, np.zeros((2, 0), np.int64), no_bytes)
 
 
 PARTS = (run_trees, run_matching)

@@ -37,6 +37,8 @@ class Working:
     def __init__(self) -> None:
         self._driver = Driver(FairShare(), _RealClock(), self._elsewhere, THREADS)
         self._something = asyncio.Event()
+        self._awaited: set[asyncio.Future[Any]] = set()
+        self._ended = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hullcast-work")
 
     def put(
@@ -49,8 +51,12 @@ class Working:
         return item
 
     async def do(self, owner: str, work: Work) -> Any:
-        """The result of some work; by the time it is here, more may have happened."""
+        """The result of some work; by the time it is here, more may have happened. Cancelled if `run` ends first."""
+        if self._ended:
+            work.close()
+            raise asyncio.CancelledError
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._awaited.add(future)
 
         def done(result: Any, error: BaseException | None) -> None:
             if future.done():
@@ -60,11 +66,14 @@ class Working:
             else:
                 future.set_result(result)
 
-        item = self.put(owner, work, done)
         try:
-            return await future
+            item = self.put(owner, work, done)
+            try:
+                return await future
+            finally:
+                self._driver.withdraw(item)
         finally:
-            self._driver.withdraw(item)
+            self._awaited.discard(future)
 
     def _elsewhere(self, call: Callable[[], Any], done: WhenDone) -> None:
         """Call it in a thread; `done` is called here, on the loop."""
@@ -97,6 +106,9 @@ class Working:
                 await asyncio.sleep(0)
         finally:
             self._driver.withdraw_all()
+            self._ended = True
+            for future in self._awaited:
+                future.cancel()
             # what is being computed there is no longer needed, and touches no shared state: do not wait for it;
             # threads without work end at once
             self._threads.shutdown(wait=not self._driver.away, cancel_futures=True)

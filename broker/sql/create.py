@@ -8,7 +8,8 @@ from typing import Final
 from sqlglot import exp
 
 from hullcast.broker.sql.text import MAXIMUM_CHARACTERS, check_only, describe, read_statement, refuse, shorten
-from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.broker.tables.schema import Column, ColumnType, FeedTerms, Table, fold
+from hullcast.network.wire.durations import seconds_of
 from hullcast.network.wire.errors import SqlError
 
 MAXIMUM_COLUMNS: Final = 256
@@ -17,7 +18,7 @@ _MAXIMUM_TOKENS: Final = 2048  # 256 columns of `name TYPE NOT NULL ,` are flat,
 
 _GRAMMAR = (
     "accepted: CREATE TABLE [IF NOT EXISTS] name (column TYPE [NOT NULL] [PRIMARY KEY], ..) "
-    "or DROP TABLE [IF EXISTS] name"
+    "[WITH (period = '1m', weight = 3)] or DROP TABLE [IF EXISTS] name"
 )
 _DROP = "accepted: DROP TABLE [IF EXISTS] name"
 _TYPE_HINT = (
@@ -26,6 +27,9 @@ _TYPE_HINT = (
 )
 _CONSTRAINT_HINT = "accepted: NOT NULL, PRIMARY KEY, and PRIMARY KEY (column) at the end"
 _KEY_HINT = "mark exactly one column PRIMARY KEY"
+_TERMS_HINT = "accepted: WITH (period = '1m', weight = 3), or one of both"
+LONGEST_PERIOD_S: Final = 366 * 86400.0
+MAXIMUM_WEIGHT: Final = 1e6
 
 _D = exp.DataType.Type
 _TYPES = {
@@ -73,7 +77,9 @@ def parse_statement(sql: str) -> CreateTable | DropTable:
 
 
 def _table(tree: exp.Create) -> Table:
-    check_only(tree, {"this", "kind", "exists"}, "CREATE TABLE takes a name and columns and nothing else", _GRAMMAR)
+    allowed = {"this", "kind", "exists", "properties"}
+    check_only(tree, allowed, "CREATE TABLE takes a name, columns and WITH (..), and nothing else", _GRAMMAR)
+    terms = _terms(tree.args.get("properties"))
     schema = tree.this
     if not isinstance(schema, exp.Schema):
         refuse(tree, "the columns are missing", _GRAMMAR)
@@ -89,7 +95,39 @@ def _table(tree: exp.Create) -> Table:
             keys += [column.name] if is_key else []
         else:
             keys += _table_constraint(part)
-    return _checked(_table_name(schema.this), columns, keys)
+    table = replace(_checked(_table_name(schema.this), columns, keys), feed=terms)
+    if terms is not None and len(create_text(table)) > MAXIMUM_CHARACTERS:  # a checkpoint could not keep it
+        raise SqlError(table.name, "the statement is too long", "use shorter names, or leave WITH (..) out")
+    return table
+
+
+def _terms(properties: exp.Expr | None) -> FeedTerms | None:
+    """What stands in WITH (..); None if nothing does."""
+    found: dict[str, float] = {}
+    for term in () if properties is None else properties.expressions:
+        name = fold(term.this.name) if type(term) is exp.Property and isinstance(term.this, exp.Expr) else ""
+        value = term.args.get("value")
+        if name not in _TERMS:
+            refuse(term, "CREATE TABLE takes a name, columns and WITH (..), and nothing else", _GRAMMAR)
+        if name in found:
+            refuse(term, f"{name} is given twice", _TERMS_HINT)
+        if not isinstance(value, exp.Literal):
+            refuse(term, _TERMS[name], _TERMS_HINT)
+        most = LONGEST_PERIOD_S if name == "period" else MAXIMUM_WEIGHT
+        try:
+            number = seconds_of(value.this) if name == "period" else float(value.this)
+        except ValueError:
+            number = 0.0
+        if not 0 < number <= most or (name == "weight" and value.is_string):
+            refuse(term, _TERMS[name], _TERMS_HINT)
+        found[name] = number
+    return FeedTerms(found.get("period"), found.get("weight", 1.0)) if found else None
+
+
+_TERMS = {
+    "period": "a period is a duration of more than 0 and at most 366 days, such as '200ms', '1m' or '1h 30m'",
+    "weight": f"a weight is a number of more than 0 and at most {MAXIMUM_WEIGHT:,.0f}",
+}
 
 
 def _checked(name: str, columns: list[Column], keys: list[str]) -> Table:
@@ -194,13 +232,14 @@ def create_text(table: Table) -> str:
     than the text by which the table was made: shortest type names, quotes only where they must be, no spare blanks.
     """
     columns = ", ".join(f'"{column.name}" {column.type.value}{_constraint(table, column)}' for column in table.columns)
-    text = f'CREATE TABLE "{table.name}" ({columns})'
+    terms = "" if table.feed is None else f" WITH {table.feed.declared}"
+    text = f'CREATE TABLE "{table.name}" ({columns}){terms}'
     if len(text) <= MAXIMUM_CHARACTERS:
         return text
     columns = ",".join(
         f"{_unquoted(column.name)} {_SHORTEST[column.type]}{_constraint(table, column)}" for column in table.columns
     )
-    return f"CREATE TABLE {_unquoted(table.name)}({columns})"
+    return f"CREATE TABLE {_unquoted(table.name)}({columns}){terms}"
 
 
 def _constraint(table: Table, column: Column) -> str:

@@ -10,7 +10,7 @@ changed without being part of the push path.
 
 The feed is bounded. When it is full the oldest changes are let go, and a follower that had not read them gets `Behind`
 once: it takes the rows as they are now (`TableCopy`) and reads on from here. Followers that keep the latest state of
-each row lose nothing by that. Without followers nothing is kept.
+each row lose nothing by that. Without followers nothing is kept. A `ChangeTally` holds up nothing: it only counts.
 """
 
 from __future__ import annotations
@@ -110,6 +110,32 @@ class Follower:
         self._feed.leave(self)
 
 
+class ChangeTally:
+    """A follower that only counts: which tables changed, from where to where. It holds no rows, and is never behind."""
+
+    def __init__(self, feed: ChangeFeed) -> None:
+        self._feed = feed
+        self._noted: deque[tuple[TableStore, int, int]] = deque()  # first and last sequence number
+
+    def note(self, store: TableStore, first_seq: int, updates: int) -> None:
+        """A batch was applied."""
+        self._noted.append((store, first_seq, first_seq + updates - 1))
+
+    def take(self, through: int) -> tuple[int, dict[TableStore, tuple[int, int, int]]]:
+        """What was noted up to a sequence number and not taken yet: first, last and number of updates by table. Whole
+        batches only; also up to where that is everything, which may be before `through`."""
+        found: dict[TableStore, tuple[int, int, int]] = {}
+        while self._noted and self._noted[0][2] <= through:
+            store, first, last = self._noted.popleft()
+            before = found.get(store, (first, 0, 0))
+            found[store] = (before[0], last, before[2] + last - first + 1)
+        return (min(through, self._noted[0][1] - 1) if self._noted else through), found
+
+    def close(self) -> None:
+        """Count no more."""
+        self._feed.tallies.remove(self)
+
+
 class ChangeFeed:
     """The changes that some follower has not read, in order.
 
@@ -126,6 +152,7 @@ class ChangeFeed:
         self._changes: deque[TableChange] = deque()
         self._followers: list[Follower] = []
         self._followed: set[str] = set()
+        self.tallies: list[ChangeTally] = []
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -135,6 +162,11 @@ class ChangeFeed:
         follower = Follower(self, name)
         self._followers.append(follower)
         return follower
+
+    def tally(self) -> ChangeTally:
+        """A follower of all tables that only counts, from now on."""
+        self.tallies.append(ChangeTally(self))
+        return self.tallies[-1]
 
     def follow(self, tables: Iterable[str]) -> None:
         """Some follower wants these (folded names)."""
@@ -153,6 +185,8 @@ class ChangeFeed:
 
     def append(self, store: TableStore, first_seq: int, updates: Updates) -> None:
         """Take in what a batch did."""
+        for tally in self.tallies if len(updates) else ():
+            tally.note(store, first_seq, len(updates))
         if fold(store.table.name) not in self._followed or not len(updates):
             return
         change = TableChange(store, first_seq, updates)

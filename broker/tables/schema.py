@@ -12,6 +12,7 @@ import string
 from dataclasses import dataclass
 from enum import Enum
 
+from hullcast.network.wire.durations import duration_text
 from hullcast.network.wire.errors import UnknownColumn
 
 
@@ -57,12 +58,31 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedTerms:
+    """What a table declares about how it is loaded for queries: WITH (period = '1m', weight = 3).
+
+    `period_s`: how often its changes come, if they come regularly. `weight`: how much its staleness counts beside that
+    of other tables.
+    """
+
+    period_s: float | None = None
+    weight: float = 1.0
+
+    @property
+    def declared(self) -> str:
+        """The terms as SQL writes them, behind WITH."""
+        period = "" if self.period_s is None else f"period = '{duration_text(self.period_s)}', "
+        return f"({period}weight = {self.weight:.17g})"
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """One table as declared. Names compare without regard to case, and print as declared."""
 
     name: str
     columns: tuple[Column, ...]
     key: int  # position of the primary key in `columns`
+    feed: FeedTerms | None = None
 
     def position(self, column: str) -> int:
         """Where a column stands, or UnknownColumn."""
@@ -92,6 +112,9 @@ class Table:
             return f"its primary key is {self.key_column.name}, not {wanted.key_column.name}"
         if [fold(column.name) for column in self.columns] != wanted_names:
             return f"its columns are in another order: {', '.join(column.name for column in self.columns)}"
+        if wanted.feed not in (None, self.feed):  # a statement that says nothing about it takes it as it is
+            there_is = "is without WITH" if self.feed is None else f"is WITH {self.feed.declared}"
+            return f"it {there_is}, not WITH {wanted.feed.declared}"
         return ""
 
     @property

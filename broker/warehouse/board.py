@@ -1,6 +1,6 @@
 """The board of the warehouse: what waits, what runs, how far each table is loaded, and what that amounts to. Pure.
 
-Drivers change it (`broker/warehouse/process.py` live, `broker/warehouse/simulated.py` by a simulated clock), policies
+Drivers change it (live, or `broker/warehouse/simulated.py` by a simulated clock), policies
 read it. Whatever must not get lost is here, never in a policy: a policy can be exchanged at any moment.
 
     released       updates of a table are acknowledged: they wait in `Feed.pending`
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Releases that wait for one table; beyond, a new one is added to the one before.
 MOST_PENDING = 4096
+#: How much of the mean period the latest release is.
+PERIOD_SHARE = 0.125
 
 
 class Release(NamedTuple):
@@ -138,6 +140,7 @@ class Feed:
     loaded: int = 0  # the file is the table as of this sequence number
     version: int = 0  # the last update in it
     period_s: float | None = None  # as declared
+    seen_period_s: float | None = None  # a mean of the lengths of releases in which early ones are forgotten
     weight: float = 1.0
     pending: deque[Release] = field(default_factory=deque)
     loading: Load | None = None
@@ -176,11 +179,20 @@ class Feed:
         """Staleness summed over time, from the beginning to now."""
         return self._staleness + _area(self._summed_at - self.current_at, now - self.current_at)
 
+    @property
+    def loaded_staleness(self) -> float:
+        """Staleness summed up to the end of the last load: at most half of `penalty`, and at least half of `low` if
+        nothing is pending."""
+        return self._staleness
+
     def typical_period(self) -> float | None:
         """The period as declared, or as seen lately; None if nothing is known."""
-        if self.period_s is not None:
-            return self.period_s
-        return self.pending[-1].length if self.pending else None
+        return self.seen_period_s if self.period_s is None else self.period_s
+
+    def _see_period(self, length: float) -> None:
+        if length > 0:
+            seen = self.seen_period_s
+            self.seen_period_s = length if seen is None else seen + PERIOD_SHARE * (length - seen)
 
     def _sum_up(self, now: float) -> None:
         self._staleness, self._summed_at = self.total_staleness(now), now
@@ -208,6 +220,10 @@ class Board:
         """One more table."""
         self.feeds[feed.name] = feed
 
+    def weighted_staleness(self, now: float) -> float:
+        """Staleness of all tables, each times its weight, summed over time."""
+        return sum(feed.weight * feed.total_staleness(now) for feed in self.feeds.values())
+
     def remove(self, table: str) -> None:
         """A table was dropped."""
         del self.feeds[table]
@@ -222,10 +238,11 @@ class Board:
         release = Release(first, through, rows, at, feed.released_at)
         feed.released_at = at
         feed.low += release.length**2
-        if len(feed.pending) < MOST_PENDING:
-            feed.pending.append(release)
+        feed._see_period(release.length)
+        last = feed.pending[-1] if feed.pending else release
+        if len(feed.pending) < MOST_PENDING or (feed.loading is not None and last.through <= feed.loading.through):
+            feed.pending.append(release)  # the last one is being loaded: what is added to it would be taken as loaded
         else:
-            last = feed.pending[-1]
             feed.pending[-1] = Release(last.first, through, last.rows + rows, at, last.since)
         self.advance(through)
         return release
@@ -247,6 +264,8 @@ class Board:
         if isinstance(task, Answer):
             task.question.began = now
             self.waiting.remove(task.question)
+            if task.question.needs_common and task.question.target is None:
+                self._hold(task.question, self.common(task.question.tables))
             for table in task.question.tables:
                 self.feeds[table].reads += 1
         else:
@@ -304,7 +323,10 @@ class Board:
 
     def reach(self, feed: Feed) -> int:
         """How far a load of a table may go now."""
-        targets = (question.target for question in self._held.get(feed.name, ()))
+        held = self._held.get(feed.name)
+        if held is None:  # nearly always, and asked for every table before each load
+            return self.horizon
+        targets = (question.target for question in held)
         return min((target for target in targets if target is not None), default=self.horizon)
 
     def load(self, feed: Feed, question: Question | None = None) -> Load:
@@ -364,9 +386,13 @@ class Board:
     def _aim(self, question: Question) -> None:
         """Decide the moment of a question that needs one, and hold its tables there."""
         if question.target is None and question.needs_common:
-            question.target = self._moment(question)
-            for table in question.tables:
-                self._held.setdefault(table, []).append(question)
+            self._hold(question, self._moment(question))
+
+    def _hold(self, question: Question, target: int | None) -> None:
+        """Load a question's tables no further until it has begun to read all of them."""
+        question.target = target
+        for table in question.tables:
+            self._held.setdefault(table, []).append(question)
 
     def _let_go(self, question: Question) -> None:
         for table in question.tables:

@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from hullcast.broker.scheduling.places import Places, SimulatedTime
+from hullcast.broker.scheduling.places import SimulatedTime, TaskPlaces
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SimulatedWarehouse:
         self.missed: list[Question] = []
         self._load_s, self._answer_s = load_s, answer_s
         self._time = SimulatedTime()
-        self._places: Places[Task] = Places(places, lambda now: self.policy.next(self.board, now), self._begin)
+        self._places: TaskPlaces[Task] = TaskPlaces(places, lambda now: self.policy.next(self.board, now), self._begin)
         for feed in feeds:
             self.board.add(feed)
 

@@ -13,7 +13,7 @@ from hullcast.clients.demo.record import RecordReader
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER, VICTIM, many_ranges, wanted
 from hullcast.clients.demo.stage import DemoStage
 from hullcast.clients.demo.stocks import size_of
-from hullcast.clients.demo.traffic import ContentNetwork, DemoTraffic, Load, unicast
+from hullcast.clients.demo.traffic import ContentNetwork, DemoTraffic, LinkLoad, unicast
 from hullcast.clients.demo.view import Summary
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ RATE_S = 2.0
 RECOVER_S = 30.0
 
 
-NO_TRAFFIC = DemoTraffic(0, 0, 0, 0, Load(), Load(), Load())
+NO_TRAFFIC = DemoTraffic(0, 0, 0, 0, LinkLoad(), LinkLoad(), LinkLoad())
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 from hullcast.clients.cli.processes.cluster import SERVER, Cluster, Layout
 from hullcast.clients.cli.processes.worker import Worker
 from hullcast.clients.demo.scenario import AT_FIRST, CLIENTS, GATEWAYS, PUBLISHER
-from hullcast.clients.demo.traffic import Load
+from hullcast.clients.demo.traffic import LinkLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,11 +77,13 @@ class DemoStage:
         self._killed.add(name)
         self._cluster.children[name].signal(signal.SIGKILL)
 
-    async def carried(self) -> tuple[Load, int]:
+    async def carried(self) -> tuple[LinkLoad, int]:
         """What all processes handed to their children so far, and the messages that left the server."""
         await asyncio.gather(*(self._count(name) for name in self._cluster.children if name not in self._killed))
         counts = [self._counted[name] for name in self._cluster.children]
-        load = Load(sum(each["delivered_messages"] for each in counts), sum(each["delivered_bytes"] for each in counts))
+        load = LinkLoad(
+            sum(each["delivered_messages"] for each in counts), sum(each["delivered_bytes"] for each in counts)
+        )
         return load, self._counted[SERVER]["delivered_messages"]
 
     async def finish(self) -> dict[str, dict[str, Any]]:

@@ -36,7 +36,7 @@ TOLD_BYTES = 24
 
 
 @dataclass(slots=True)
-class Load:
+class LinkLoad:
     """Messages and bytes over all links."""
 
     messages: int = 0
@@ -51,29 +51,29 @@ class DemoTraffic:
     left_server: int  # messages that left the server
     told: int  # new answers, over all subscriptions: what unicast would send
     held: int  # subscriptions whose range holds the row, over all updates: what CN would send to each by itself
-    hullcast: Load
-    content: Load
-    unicast: Load
+    hullcast: LinkLoad
+    content: LinkLoad
+    unicast: LinkLoad
 
     def per_update(self, count: float) -> float:
         """A count for each update; 0 before the first."""
         return count / self.updates if self.updates else 0.0
 
-    def against(self, load: Load) -> float:
+    def against(self, load: LinkLoad) -> float:
         """How many times Hullcast's bytes."""
         return load.size_bytes / max(1, self.hullcast.size_bytes)
 
 
-def unicast(told: int, row_bytes: int) -> Load:
+def unicast(told: int, row_bytes: int) -> LinkLoad:
     """One message for each changed answer; `row_bytes` are those of rows that came and went, over all of them."""
-    return Load(HOPS * told, HOPS * (told * TOLD_BYTES + row_bytes))
+    return LinkLoad(HOPS * told, HOPS * (told * TOLD_BYTES + row_bytes))
 
 
 class ContentNetwork:
     """CN: routes rows by content. Its conditions are those of the subscriptions, put to SQLite."""
 
     def __init__(self, ranges: RangeColumns) -> None:
-        self.load = Load()
+        self.load = LinkLoad()
         self.held = 0  # subscriptions whose range holds an update's row, over all updates
         self._ends = np.sort(ranges.low), np.sort(ranges.high)
         self._singles = [one.holds for client in CLIENTS for one in wanted(client)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hullcast.clients.demo.director import DemoState, Shown
     from hullcast.clients.demo.judge import Verdict
-    from hullcast.clients.demo.traffic import DemoTraffic, Load
+    from hullcast.clients.demo.traffic import DemoTraffic, LinkLoad
 
 #: Lines of a terminal with room for empty ones, and for SQL that needs two; columns with room for the client's name.
 ROOMY, TALL, WIDE = 28, 38, 100
@@ -152,7 +152,7 @@ def _bars(traffic: DemoTraffic) -> Table:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(ratio=1, no_wrap=True)
-    ways: tuple[tuple[str, Load, str], ...] = (
+    ways: tuple[tuple[str, LinkLoad, str], ...] = (
         ("Hullcast", traffic.hullcast, "green"),
         ("CN, rows only", traffic.content, "yellow"),
         ("unicast", traffic.unicast, "red"),
@@ -282,7 +282,7 @@ class Summary:
         facts["verdict"]["resyncs"] = dict(self.verdict.resyncs)
         return {**facts, "killed": VICTIM, "right": self.is_right}
 
-    def _against(self, load: Load) -> str:
+    def _against(self, load: LinkLoad) -> str:
         return f"{size(load.size_bytes)} ({self.traffic.against(load):,.1f}x)"
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.history import ChangePart, TablePart
     from hullcast.clients.sdk.subscriptions import Changed
     from hullcast.network.answers.events import Event
+    from hullcast.network.answers.named import QueryRows
     from hullcast.network.wire.containers import Nan
 
 
@@ -482,6 +483,33 @@ class BlockingClient(_Face[Client]):
         """
         return self._portions(self._inner.table_at(table, seq, part=part, parts=parts, timeout=timeout))
 
+    def query_portions(
+        self,
+        sql: str,
+        *parameters: object,
+        deadline: float | str | None = None,
+        freshness: float = 1.0,
+        priority: int = 0,
+        read_set: str | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[QueryRows]:
+        """The rows of a SELECT, a portion at a time, for answers that should not be held whole; see `query`.
+
+        At least one portion comes, if only an empty one; the last has `worth`. Take them without long pauses: an answer
+        of which nothing was fetched for 30 seconds, or whose server was restarted, raises AnswerGone.
+        """
+        return self._portions(
+            self._inner.query_portions(
+                sql,
+                *parameters,
+                deadline=deadline,
+                freshness=freshness,
+                priority=priority,
+                read_set=read_set,
+                timeout=timeout,
+            )
+        )
+
     def _portions(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         try:
             yield from self._iterate(items)
@@ -493,6 +521,7 @@ class BlockingClient(_Face[Client]):
     delete = _waiting(Client.delete)
     change_once = _waiting(Client.change_once)
     query = _waiting(Client.query)
+    policy = _waiting(Client.policy)
     tables = _waiting(Client.tables)
     status = _waiting(Client.status)
     explain = _waiting(Client.explain)

@@ -16,11 +16,11 @@ from hullcast.clients.sdk.history import History, read_changes, read_table
 from hullcast.clients.sdk.line import Line
 from hullcast.clients.sdk.publisher import WINDOW_BYTES, Publisher
 from hullcast.clients.sdk.publishing import Gate, PartlyPublished, Turn, counted_from, ranges, some_rows
+from hullcast.clients.sdk.querying import GRACE_S, checked_query, read_portions, read_whole
 from hullcast.clients.sdk.session import receipt_of
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions
 from hullcast.clients.sdk.token import read_token
-from hullcast.network.answers.named import QueryRows
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import (
     BadFrame,
@@ -33,7 +33,7 @@ from hullcast.network.wire.errors import (
 )
 from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.value_columns import row_count
-from hullcast.network.wire.values import from_user, keys_to_column, rows_of, rows_to_columns, scalars
+from hullcast.network.wire.values import from_user, keys_to_column, rows_to_columns, scalars
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.history import ChangePart, TablePart
     from hullcast.clients.sdk.subscription import Callback
     from hullcast.network.answers.answers import Overflow
+    from hullcast.network.answers.named import QueryRows
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.containers import Nan
@@ -257,12 +258,51 @@ class Client:
         with self._gate.turn() as turn:
             return await self._change(lambda _: body, f"change {table}", _timeout(timeout), turn)
 
-    async def query(self, sql: str, *parameters: object, timeout: float | None = None) -> QueryRows:  # noqa: ASYNC109
-        """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
-        reply = await self._ask(bodies.Query(_sql(sql), scalars(parameters)), "query", _timeout(timeout))
-        if not isinstance(reply, bodies.QueryAnswer):
-            raise BadFrame(f"{type(reply).__name__} is not a reply to a query")
-        return QueryRows(reply.names, rows_of(reply.columns))
+    async def query(
+        self,
+        sql: str,
+        *parameters: object,
+        deadline: float | str | None = None,
+        freshness: float = 1.0,
+        priority: int = 0,
+        read_set: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> QueryRows:
+        """Run any SELECT that SQLite understands, once. Rows are named tuples; `worth` says how current they are.
+
+        With `freshness` 1 the rows include everything acknowledged before the call; with 0 they come at once from what
+        is loaded; between them it is a preference. After `deadline` (seconds, or a text such as "200ms") the query is
+        aborted and raises DeadlineMissed. Of queries that wait, a higher `priority` goes first. With
+        `read_set="consistent"` all tables are read as of one sequence number, whatever the freshness. A large answer
+        comes in portions, here put together; `timeout` is for each (by default long enough for the deadline).
+        """
+        query = checked_query(_sql(sql), scalars(parameters), deadline, freshness, priority, read_set)
+        return await read_whole(self._ask, query, self._query_timeout(query, timeout))
+
+    def query_portions(
+        self,
+        sql: str,
+        *parameters: object,
+        deadline: float | str | None = None,
+        freshness: float = 1.0,
+        priority: int = 0,
+        read_set: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[QueryRows, None]:
+        """The rows of a SELECT, a portion at a time, for answers that should not be held whole; see `query`.
+
+        At least one portion comes, if only an empty one; the last has `worth`. Take them without long pauses: an answer
+        of which nothing was fetched for 30 seconds, or whose server was restarted, raises AnswerGone.
+        """
+        query = checked_query(_sql(sql), scalars(parameters), deadline, freshness, priority, read_set)
+        return read_portions(self._ask, query, self._query_timeout(query, timeout))
+
+    async def policy(self, name: str | None = None, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
+        """What decides which rows are loaded and which query is answered next: `policy`, its `counters`, and the
+        `policies` there are, with a line about each. With `name`, switch to that one (needs the right `admin`)."""
+        if name is not None and not str(name):
+            raise BadSetting("policy", name, "must be the name of a policy; policy() without a name lists them")
+        return await self._information(bodies.SetPolicy("" if name is None else str(name)), "policy", _timeout(timeout))
 
     async def tables(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """The tables by name, each with its key, its columns' types and its number of rows."""
@@ -499,6 +539,11 @@ class Client:
             called = None if more else turn.end
             done = receipt_of(await self._line.ask(body, what, left, called))
         return Receipt(done.first, done.last, done.last - done.first + 1, done.deleted)
+
+    def _query_timeout(self, query: bodies.Query, given: float | None) -> float | None:
+        if given is None and query.deadline_s is not None:
+            return max(self._line.timeout_s, query.deadline_s + GRACE_S)
+        return _timeout(given)
 
     async def _information(self, body: bodies.Body, what: str, timeout_s: float | None) -> dict[str, Any]:
         reply = await self._ask(body, what, timeout_s)

@@ -13,6 +13,7 @@ from hullcast.network.link.endpoints import parse_endpoint
 from hullcast.network.link.limits import LinkLimits
 from hullcast.network.security.curve import Curve
 from hullcast.network.security.keys import load_pair, load_public
+from hullcast.network.wire.durations import seconds_of
 from hullcast.network.wire.errors import BadSetting
 
 DEFAULT_URL = "tcp://127.0.0.1:7600"
@@ -86,14 +87,19 @@ def _name(given: str | None) -> str:
 
 
 def seconds(given: float | str | None) -> float:
-    """A timeout, 30 seconds if none is given; BadSetting if it is none."""
+    """A timeout in seconds, 30 if none is given; BadSetting if it is none."""
+    return 30.0 if given is None else positive_seconds("timeout", given)
+
+
+def positive_seconds(name: str, given: object) -> float:
+    """The seconds of a number or a text such as "200ms"; BadSetting if they are not more than 0."""
     try:
-        timeout_s = 30.0 if given is None else float(given)
-    except (TypeError, ValueError):
-        raise BadSetting("timeout", given, "must be a number of seconds") from None
-    if not timeout_s > 0:
-        raise BadSetting("timeout", given, "must be a positive number of seconds")
-    return timeout_s
+        found = seconds_of(given)
+    except ValueError as error:
+        raise BadSetting(name, given, str(error)) from None
+    if not found > 0:
+        raise BadSetting(name, given, "must be a positive number of seconds")
+    return found
 
 
 def _curve(key: str | Path | None, server_key: str | Path | None) -> Curve | None:

@@ -102,8 +102,8 @@ async def read_changes(
     ask: Ask, table: str, after: int | None, through: int | None, timeout_s: float | None
 ) -> AsyncGenerator[ChangePart, None]:
     """The changes behind `after`, a portion at a time."""
-    after = None if after is None else _whole("after", after, 0)
-    through = None if through is None else _whole("through", through, 0)
+    after = None if after is None else whole_number("after", after, 0)
+    through = None if through is None else whole_number("through", through, 0)
     if after is not None and through is not None and through < after:
         raise BadSetting("through", through, f"must not be less than after, which is {after}")
     what = f"changes of {table}"
@@ -126,16 +126,16 @@ async def read_changes(
             if done:
                 return
     finally:
-        await _given_up(coming)
+        await given_up(coming)
 
 
 async def read_table(
     ask: Ask, table: str, seq: int | None, part: int, parts: int, timeout_s: float | None
 ) -> AsyncGenerator[TablePart, None]:
     """The rows of a part of a table, a portion at a time; at least one, if only an empty one."""
-    seq = None if seq is None else _whole("seq", seq, 0)
-    parts = _whole("parts", parts, 1, MOST_TABLE_PARTS)
-    part = _whole("part", part, 0, parts - 1)
+    seq = None if seq is None else whole_number("seq", seq, 0)
+    parts = whole_number("parts", parts, 1, MOST_TABLE_PARTS)
+    part = whole_number("part", part, 0, parts - 1)
     what = f"rows of {table}"
 
     def asked(seq: int | None, start: int | None) -> asyncio.Task[Body]:
@@ -156,20 +156,21 @@ async def read_table(
             if reply.next is None:
                 return
     finally:
-        await _given_up(coming)
+        await given_up(coming)
 
 
 async def _awaited(reply: Awaitable[Body]) -> Body:
     return await reply
 
 
-async def _given_up(coming: asyncio.Task[Body]) -> None:
+async def given_up(coming: asyncio.Task[Body]) -> None:
     """Nobody waits for a portion any more."""
     coming.cancel()
     await asyncio.gather(coming, return_exceptions=True)
 
 
-def _whole(name: str, value: object, least: int, most: int = (1 << 63) - 1) -> int:
+def whole_number(name: str, value: object, least: int, most: int = (1 << 63) - 1) -> int:
+    """A whole number in a range; BadSetting otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         reason = f"must be a whole number, {least} or more"
         if most < (1 << 63) - 1:

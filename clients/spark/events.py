@@ -81,7 +81,7 @@ def answer_fields(query: ParsedQuery) -> list[StructField]:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EventsWanted:
     """A subscription, and what its events look like."""
 
     access: Access
@@ -168,7 +168,7 @@ class EventReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     as of "seq".
     """
 
-    def __init__(self, question: Question, schema: StructType, starting: int | str, resume: str | None) -> None:
+    def __init__(self, question: EventsWanted, schema: StructType, starting: int | str, resume: str | None) -> None:
         self._question, self._schema, self._starting, self._resume = question, schema, starting, resume
         self._thread: LoopThread | None = None
         self._client: Client | None = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
 
     from hullcast.clients.sdk.history import History
-    from hullcast.clients.spark.events import Question
+    from hullcast.clients.spark.events import EventsWanted
     from hullcast.clients.spark.options import Access
     from hullcast.network.wire.containers import Nan
 
@@ -104,12 +104,12 @@ class HullcastSource(DataSource):
             raise BadSetting("option startingSeq", options.text("starting_seq"), "resume says where to begin, too")
         return EventReader(self._question(options), schema, options.starting(), resume)
 
-    def _question(self, options: Options) -> Question:
+    def _question(self, options: Options) -> EventsWanted:
         """A subscription. Only these load the parser of SQL: every worker that starts imports this module."""
-        from hullcast.clients.spark.events import Question
+        from hullcast.clients.spark.events import EventsWanted
 
         sql = options.needed("subscription", "SELECT MIN(PER) FROM STOCK")
-        return Question(options.access(), sql, options.parameters(), options.flag("fail_on_data_loss", True))
+        return EventsWanted(options.access(), sql, options.parameters(), options.flag("fail_on_data_loss", True))
 
     # --- writing -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """From what somebody wrote (in a file, a variable or a flag) to a value of a setting's type, or the reason why not.
 
 Text comes from the environment and from flags, TOML's own types from files; both end in the same value. A size may be
-written `64MiB`, a duration `500ms` or `15min`: the units are those that the setting's own name ends with.
+written `64MiB`, a duration `500ms`, `15min` or `1h 30m`: the units are those that the setting's own name ends with.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 
+from hullcast.network.wire import durations
+
 #: What a number may be followed by, by the end of the setting's name.
 _SIZES = MappingProxyType({"": 1.0, "B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40})
-_DURATIONS = MappingProxyType({"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0})
+_DURATIONS = MappingProxyType({"": 1.0} | {unit: float(factor) for unit, factor in durations.UNITS.items()})
 UNITS = MappingProxyType({"_bytes": _SIZES, "_s": _DURATIONS, "_seconds": _DURATIONS})
 _NUMBER = re.compile(r"\s*([+-]?[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 LONGEST_NUMBER = 64
@@ -104,6 +106,11 @@ def _number(name: str, given: object, kind: ValueType) -> int | float:
         if not isfinite(given):
             raise Unreadable(_expected(name, kind))
         return given
+    if isinstance(given, str) and _units(name) is _DURATIONS:
+        try:
+            return durations.seconds_of(given)
+        except ValueError:
+            raise Unreadable(_expected(name, kind)) from None
     found = _NUMBER.fullmatch(given) if isinstance(given, str) and len(given) <= LONGEST_NUMBER else None
     if found is None:
         raise Unreadable(_expected(name, kind))

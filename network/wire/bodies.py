@@ -73,10 +73,34 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Read the rows once."""
+    """Read rows once.
+
+    `freshness`: 1 waits for everything acknowledged before, 0 reads what is loaded, between them is a preference. Past
+    `deadline_s` (from its arrival on) it is aborted. Of several that wait, a higher `priority` goes first. `read_set`
+    is empty, or one of READ_SETS: how the tables it reads must fit together.
+    """
 
     sql: str
     parameters: tuple[Scalar, ...]
+    freshness: float = 1.0
+    deadline_s: float | None = None
+    priority: int = 0
+    read_set: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRows:
+    """Portion `part` (the first is 1) of an answer whose first rows came with a ticket."""
+
+    ticket: bytes
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetPolicy:
+    """Let this policy decide what the warehouse does next; empty: only which one does, and which there are."""
+
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,10 +220,25 @@ class Receipts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryAnswer:
-    """A query's answer. Names may occur twice, so the columns stand in their order."""
+    """A query's answer, or its first portion: then the others are fetched with the `ticket` (else empty).
+
+    Names may occur twice, so the columns stand in their order. `worth` says how good the rows are: a map with the keys
+    of PROTOCOL.md, checked when it is read. It comes with the last rows, and may come with the first.
+    """
 
     names: tuple[str, ...]
     columns: tuple[Values, ...]
+    ticket: bytes = b""
+    worth: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryPart:
+    """A further portion of a query's answer; whether there are `more`, and with the last one its worth."""
+
+    columns: tuple[Values, ...]
+    more: bool
+    worth: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +380,8 @@ Body: TypeAlias = (
     | Publish
     | Delete
     | Query
+    | FetchRows
+    | SetPolicy
     | Subscribe
     | Fetch
     | Sync
@@ -354,6 +395,7 @@ Body: TypeAlias = (
     | Done
     | Receipts
     | QueryAnswer
+    | QueryPart
     | Subscribed
     | Staged
     | AnswerPart
@@ -370,6 +412,12 @@ Body: TypeAlias = (
 MOST_PARTS = 4096
 #: Parts of a table that is read as of a sequence number.
 MOST_TABLE_PARTS = 1 << 16
+#: How the tables that a query reads may have to fit together. consistent: all as of one sequence number.
+READ_SETS = ("consistent",)
+#: Priorities of queries are from minus this to this.
+MOST_PRIORITY = 1_000_000
+#: The longest deadline of a query: about a year.
+MOST_DEADLINE_S = 366 * 86400.0
 
 # -- to bytes ----------------------------------------------------------------------------------------------
 
@@ -398,7 +446,12 @@ def _listed(body: Body) -> list[object]:
         case Execute():
             return ["execute", body.sql, body.publisher, body.number]
         case Query():
-            return ["query", body.sql, body.parameters]
+            terms = [float(body.freshness), _seconds(body.deadline_s), body.priority, body.read_set]
+            return ["query", body.sql, body.parameters, *terms]
+        case FetchRows():
+            return ["fetch_rows", body.ticket, body.part]
+        case SetPolicy():
+            return ["policy", body.name]
         case Subscribe():
             groups = [_listed_group(group) for group in body.groups]
             return ["subscribe", groups, body.since, body.epoch, body.ticket]
@@ -424,7 +477,10 @@ def _listed(body: Body) -> list[object]:
         case NodeReport():
             return ["report", body.node]
         case QueryAnswer():
-            return ["rows", body.names, [pack_values(column) for column in body.columns]]
+            packed = [pack_values(column) for column in body.columns]
+            return ["rows", body.names, packed, body.ticket or None, _listed_worth(body.worth)]
+        case QueryPart():
+            return ["portion", [pack_values(column) for column in body.columns], body.more, _listed_worth(body.worth)]
         case Subscribed():
             specs = [[channel, _spec_map(spec)] for channel, spec in body.channels.items()]
             opened = [_listed_opened(opened) for opened in body.groups]
@@ -441,6 +497,22 @@ def _listed(body: Body) -> list[object]:
             return ["failed", body.code, body.arguments]
         case _:
             assert_never(body)
+
+
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _listed_worth(worth: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A worth in its usual order, and whole seconds as floats too."""
+    if worth is None:
+        return None
+    tables = {name: _in_order(one, _TABLE_READERS) for name, one in worth["tables"].items()}
+    return _in_order({**worth, "tables": tables}, _WORTH_READERS)
+
+
+def _in_order(given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    return {name: _seconds(given[name]) if name.endswith("_s") else given[name] for name in known}
 
 
 def _packed(columns: dict[str, Values]) -> dict[str, list[object]]:
@@ -525,7 +597,19 @@ def _scalars(value: object, limits: WireLimits) -> tuple[Scalar, ...]:
 
 
 def _query(parts: list[Any], limits: WireLimits) -> Query:
-    return Query(text(parts[1], "sql"), _scalars(parts[2], limits))
+    _, sql, parameters, freshness, deadline_s, priority, read_set = parts
+    return Query(
+        text(sql, "sql"),
+        _scalars(parameters, limits),
+        fields.number(freshness, "freshness", 0.0, 1.0),
+        fields.optional(deadline_s, fields.number, "deadline_s", 0.0, MOST_DEADLINE_S),
+        integer(priority, "priority", -MOST_PRIORITY, MOST_PRIORITY),
+        fields.choice(read_set, "read_set", "", *READ_SETS),
+    )
+
+
+def _fetch_rows(parts: list[Any], limits: WireLimits) -> FetchRows:
+    return FetchRows(fields.identity(parts[1], "a ticket"), integer(parts[2], "a part", 1))
 
 
 def _explain(parts: list[Any], limits: WireLimits) -> Explain:
@@ -604,11 +688,65 @@ def _receipts(parts: list[Any], limits: WireLimits) -> Receipts:
 
 
 def _rows(parts: list[Any], limits: WireLimits) -> QueryAnswer:
-    names = fields.texts(parts[1], "names")
-    columns = fields.items(parts[2], "columns", lambda column: unpack_values(column, limits))
-    if not len(names) == len(columns) <= limits.columns or len(set(map(len, columns))) > 1:
-        raise BadFrame("as many columns as names, of one length")
-    return QueryAnswer(names, columns)
+    _, names, packed, ticket, worth = parts
+    columns = _portion_columns(packed, limits)
+    if len(fields.texts(names, "names")) != len(columns):
+        raise BadFrame("as many columns as names")
+    kept = fields.optional(ticket, fields.identity, "a ticket") or b""
+    return QueryAnswer(tuple(names), columns, kept, fields.optional(worth, _worth, limits))
+
+
+def _portion(parts: list[Any], limits: WireLimits) -> QueryPart:
+    _, packed, more, worth = parts
+    columns = _portion_columns(packed, limits)
+    return QueryPart(columns, fields.boolean(more, "more"), fields.optional(worth, _worth, limits))
+
+
+def _portion_columns(packed: object, limits: WireLimits) -> tuple[Values, ...]:
+    if len(array(packed, "columns")) > limits.columns:
+        raise BadFrame(f"at most {limits.columns} columns")
+    columns = fields.items(packed, "columns", lambda column: unpack_values(column, limits))
+    if len(set(map(len, columns))) > 1:
+        raise BadFrame("columns of an answer have one length")
+    return columns
+
+
+def _worth(value: object, limits: WireLimits) -> dict[str, Any]:
+    """A query's worth, without what a reader does not know."""
+    found = _known(value, "a worth", _WORTH_READERS)
+    tables = _map(found["tables"], "tables")
+    if len(tables) > limits.columns or not {str}.issuperset(map(type, tables)):
+        raise BadFrame(f"tables are a map of names, at most {limits.columns}")
+    found["tables"] = {name: _known(one, "a table's worth", _TABLE_READERS) for name, one in tables.items()}
+    return found
+
+
+def _known(value: object, what: str, readers: dict[str, Callable[[object, str], Any]]) -> dict[str, Any]:
+    """The fields of a map that there must be; others may be added later, and are ignored."""
+    given = _map(value, what)
+    if missing := readers.keys() - given.keys():
+        raise BadFrame(f"{what} has no {min(missing)}")
+    return {name: read(given[name], name) for name, read in readers.items()}
+
+
+def _perhaps(read: Callable[[object, str], Any]) -> Callable[[object, str], Any]:
+    return lambda value, what: fields.optional(value, read, what)
+
+
+_WORTH_READERS: dict[str, Callable[[object, str], Any]] = {
+    "seq": _perhaps(integer),
+    "tables": lambda value, what: value,  # read table by table
+    "waited_s": fields.number,
+    "ran_s": fields.number,
+    "deadline_s": _perhaps(fields.number),
+    "met": fields.boolean,
+    "policy": text,
+}
+_TABLE_READERS: dict[str, Callable[[object, str], Any]] = {
+    "seq": integer,
+    "staleness_s": fields.number,
+    "unapplied": integer,
+}
 
 
 def _span(parts: list[Any], limits: WireLimits) -> HistorySpan:
@@ -740,7 +878,9 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "execute": (4, _execute),
     "publish": (6, _publish),
     "delete": (5, _delete),
-    "query": (3, _query),
+    "query": (7, _query),
+    "fetch_rows": (3, _fetch_rows),
+    "policy": (2, lambda parts, limits: SetPolicy(text(parts[1], "a policy"))),
     "subscribe": (5, _subscribe),
     "fetch": (3, _fetch),
     "sync": (1, lambda parts, limits: Sync()),
@@ -753,7 +893,8 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "report": (2, lambda parts, limits: NodeReport(dict(_map(parts[1], "a report")))),
     "done": (4, _done),
     "receipts": (2, _receipts),
-    "rows": (3, _rows),
+    "rows": (5, _rows),
+    "portion": (4, _portion),
     "subscribed": (6, _subscribed),
     "staged": (3, _staged),
     "part": (2, _part),

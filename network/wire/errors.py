@@ -22,8 +22,10 @@ The branch tells the caller what to do::
     │   ├── Superseded            a change arrived after a later one of the same client was applied
     │   ├── NoHistory             the server keeps no change history: it has no data directory
     │   ├── HistoryGone           part of the change history is no longer there: says from where on it is
+    │   ├── AnswerGone            the rest of a large answer is no longer kept: run the query again
     │   └── TooLarge              larger than any receiver accepts
     ├── NotPermitted (PermissionError)   the server's rights do not allow it: ask its operator
+    ├── DeadlineMissed            a query was aborted at its deadline: give it longer, or accept older rows
     ├── PeerError                 the other side broke the protocol: that link is closed
     │   ├── BadFrame              bytes that are not a frame, or a frame beyond the limits
     │   ├── VersionMismatch       the other side has another version of the protocol
@@ -35,7 +37,9 @@ The branch tells the caller what to do::
     │   ├── OutOfTurn             an earlier change of the same client has not been applied yet
     │   ├── SubscriptionOverflow  a subscription's events came faster than they were taken
     │   ├── CheckpointFailed      a checkpoint could not be written; nothing is lost
+    │   ├── LoadFailed            a table could not be brought up to date for queries; nothing is lost
     │   └── LogBroken             the commit log cannot be written: the server must be restarted
+    ├── QueriesFailed             one-time queries cannot be answered: the disk refuses their files. All else goes on
     ├── LogDamaged                data on disk is not what was written: restore it
     └── InvariantBroken           a bug in this code: stop and report it
 
@@ -48,6 +52,8 @@ from __future__ import annotations
 
 import inspect
 from typing import Any, Self, cast
+
+from hullcast.network.wire.durations import time_shown
 
 
 class HullcastError(Exception):
@@ -303,6 +309,17 @@ class HistoryGone(UsageError):
         )
 
 
+class AnswerGone(UsageError):
+    """The rest of a large answer is no longer kept. `part` is the portion that was asked for."""
+
+    def __init__(self, part: int, reason: str) -> None:
+        super().__init__(part, reason)
+        self.part, self.reason = part, reason
+
+    def __str__(self) -> str:
+        return f"portion {self.part} of this answer is no longer there ({self.reason}); run the query again"
+
+
 class TooLarge(UsageError):
     """The request or reply is larger than any receiver accepts; nothing was sent."""
 
@@ -326,6 +343,25 @@ class NotPermitted(HullcastError, PermissionError):
     def __str__(self) -> str:
         on = f" on {self.table}" if self.table else ""
         return f"{self.who} does not have the right `{self.action}`{on}; ask the server's operator for it"
+
+
+class DeadlineMissed(HullcastError):
+    """A query was aborted at its deadline. It `waited_s` for its turn and for rows to be loaded, and then `ran_s`."""
+
+    def __init__(self, deadline_s: float, waited_s: float, ran_s: float) -> None:
+        super().__init__(deadline_s, waited_s, ran_s)
+        self.deadline_s, self.waited_s, self.ran_s = deadline_s, waited_s, ran_s
+
+    def __str__(self) -> str:
+        waited = f"it waited {time_shown(self.waited_s)} for its turn and for rows to be loaded"
+        if self.ran_s <= 0:
+            then, help = ", and did not begin", ", a higher priority or a freshness below 1"
+        else:
+            then, help = f" and ran for {time_shown(self.ran_s)}", " or a SELECT that reads less"
+        return (
+            f"the query was aborted at its deadline of {time_shown(self.deadline_s)}: {waited}{then}. Use a later "
+            f"deadline{help}"
+        )
 
 
 class PeerError(HullcastError):
@@ -462,6 +498,35 @@ class CheckpointFailed(Unavailable):
         return (
             f"a checkpoint could not be written in {self.directory} ({self.reason}); nothing is lost, but the log "
             "grows. Free disk space"
+        )
+
+
+class LoadFailed(Unavailable):
+    """A table could not be brought up to date for queries; nothing is lost, and it is tried again."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(table, reason)
+        self.table, self.reason = table, reason
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table} cannot be loaded for queries ({self.reason}); no update is lost. Check that the "
+            "server's data directory has free space and can be written to, then ask again; freshness=0 answers from "
+            "what is loaded"
+        )
+
+
+class QueriesFailed(HullcastError):
+    """The server cannot write the files that one-time queries read; everything else goes on."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(directory, reason)
+        self.directory, self.reason = directory, reason
+
+    def __str__(self) -> str:
+        return (
+            f"one-time queries cannot be answered: the server cannot write their files in {self.directory} "
+            f"({self.reason}). Free disk space there; everything else goes on"
         )
 
 

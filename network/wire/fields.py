@@ -38,6 +38,13 @@ def integer(value: object, what: str, least: int = 0, most: int = MOST) -> int:
     return value
 
 
+def number(value: object, what: str, least: float = 0.0, most: float = float(MOST)) -> float:
+    """A finite number in a range."""
+    if type(value) is not float or not least <= value <= most:  # written this way round so that NaN is refused too
+        raise BadFrame(f"{what} must be a float from {least:g} to {most:g}")
+    return value
+
+
 def boolean(value: object, what: str) -> bool:
     """True or false."""
     if type(value) is not bool:

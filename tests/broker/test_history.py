@@ -6,12 +6,10 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,119 +18,12 @@ from hullcast.broker.log import history as history_module
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import ChangePortion, HistoryReader, Life, PortionLimits, readable_from
 from hullcast.broker.log.record import RecordKind
-from hullcast.broker.log.recovery import DataDirectory, open_directory
-from hullcast.broker.scheduling.driver import finish
-from hullcast.broker.server.attendance import Attendance
-from hullcast.broker.server.brain import Brain
-from hullcast.broker.server.changing import apply_record
-from hullcast.broker.server.retention import Retention
-from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.log.segment import segments
 from hullcast.broker.tables.store import TableStore
-from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LogDamaged
-from hullcast.network.wire.frames import Origin, Request
 from hullcast.network.wire.values import keys_to_column, rows_of, rows_to_columns
-from tests.support.durable import captured
-
-CREATE = "CREATE TABLE T (K TEXT PRIMARY KEY, I INTEGER, R REAL, W TIMESTAMP, S TEXT)"
-OTHER = "CREATE TABLE U (K INTEGER PRIMARY KEY, V REAL)"
-COLUMNS = ("K", "I", "R", "W", "S")
-NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
-Row = tuple[Any, ...]
-
-
-class Ledger:
-    """A data directory that is written as a server does, and what its table T held after each update."""
-
-    def __init__(self, path: Path, **options: Any) -> None:
-        self.path, self.options = path, {"segment_bytes": 2000, "history_bytes": 1 << 40, **options}
-        self.number = 0
-        self.rows: dict[str, Row] = {}
-        self.at: dict[int, dict[str, Row]] = {0: {}}  # T as of each sequence number of its present life
-        self.changes: list[tuple[int, str, Row | None]] = []
-        self.open()
-        self.execute(CREATE)
-        self.execute(OTHER)
-
-    def open(self) -> None:
-        self.data: DataDirectory = open_directory(self.path, apply_record, **self.options)
-        engine = self.data.engine
-        self.brain = Brain(
-            engine,
-            bytes(16),
-            self.data.publishers,
-            Rights.everything,
-            Attendance(engine, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_)),
-            Retention(1 << 20),
-            dict,
-            set,
-            limits=Limits(rows=1000, subscriptions=100, groups=50, channels=3),
-        )
-
-    def reopen(self) -> None:
-        self.data.close()
-        self.open()
-
-    def checkpoint(self) -> None:
-        self.data.write_checkpoint(captured(self.data))
-
-    def ask(self, make: Callable[[int], bodies.Body]) -> bodies.Done:
-        self.number += 1
-        body = make(self.number)
-        request = Request(1, (1,), Origin("", ""), bodies.encode(body))
-        outcome = finish(self.brain.work(body, request, "", lambda: 0.0))
-        assert isinstance(outcome.reply, bodies.Done), outcome.reply
-        kind, payload, first, count, publisher, number = outcome.entry
-        self.data.log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
-        self.data.log.write_and_sync()
-        return outcome.reply
-
-    def execute(self, sql: str) -> None:
-        self.ask(lambda number: bodies.Execute(sql, b"p" * 16, number))
-
-    def create_again(self) -> None:
-        self.execute("DROP TABLE T")
-        self.execute(CREATE)
-        self.rows, self.changes = {}, []
-        self.at = {self.seq: {}}
-
-    def publish(self, rows: list[dict[str, Any]]) -> None:
-        columns, absent = rows_to_columns(rows)
-        done = self.ask(lambda number: bodies.Publish("t", columns, absent, b"p" * 16, number))
-        for seq, row in enumerate(rows, done.first):
-            old = self.rows.get(row["K"], (None,) * len(COLUMNS))
-            new = tuple(row.get(name, before) for name, before in zip(COLUMNS, old, strict=True))
-            self._change(seq, row["K"], new)
-
-    def delete(self, keys: list[str]) -> None:
-        done = self.ask(lambda number: bodies.Delete("T", keys_to_column(keys), b"p" * 16, number))
-        for seq, key in enumerate(keys, done.first):
-            self._change(seq, key, None)
-
-    def elsewhere(self) -> None:
-        columns, absent = rows_to_columns([{"K": 1, "V": 1.5}, {"K": 2}])
-        done = self.ask(lambda number: bodies.Publish("U", columns, absent, b"p" * 16, number))
-        for seq in range(done.first, done.last + 1):
-            self.at[seq] = dict(self.rows)
-
-    def _change(self, seq: int, key: str, row: Row | None) -> None:
-        if row is None:
-            self.rows.pop(key, None)
-        else:
-            self.rows[key] = row
-        if "\0" not in key:
-            self.changes.append((seq, key, row))
-        self.at[seq] = dict(self.rows)
-
-    @property
-    def seq(self) -> int:
-        return self.data.engine.seq
-
-    @property
-    def life(self) -> Life:
-        store = self.data.engine.store_of("T")
-        return Life(store.table, store.created)
+from tests.support.ledger import COLUMNS, NOON, Ledger, Row
 
 
 def small(rows: int = 3, size_bytes: int = 1 << 20, enough: Callable[[], bool] = lambda: False) -> PortionLimits:
@@ -384,15 +275,15 @@ def test_a_range_at_the_end_reads_only_the_segments_that_hold_it(
     batches(ledger, 30)
     assert len(list((ledger.path / "log").glob("*.log"))) > 10
     read = 0
-    pread = os.pread
+    preadv = os.preadv
 
-    def counted(descriptor: int, size: int, offset: int) -> bytes:
+    def counted(descriptor: int, buffers: list[memoryview], offset: int) -> int:
         nonlocal read
-        content = pread(descriptor, size, offset)
-        read += len(content)
-        return content
+        more = preadv(descriptor, buffers, offset)
+        read += more
+        return more
 
-    monkeypatch.setattr(os, "pread", counted)
+    monkeypatch.setattr(os, "preadv", counted)
     portion = HistoryReader(ledger.path).changes(ledger.life, ledger.seq - 5, ledger.seq, small(100))
     assert portion.seq.tolist() == list(range(ledger.seq - 4, ledger.seq + 1))
     assert 0 < read < 10_000
@@ -479,3 +370,18 @@ def test_a_change_without_its_rows_names_its_table() -> None:
         assert bodies.changed_table(bodies.encode(publish)) == name
         assert bodies.changed_table(memoryview(bodies.encode(replace(delete, number=2**40)))) == name
     assert bodies.changed_table(bodies.encode(bodies.Execute("DROP TABLE T", bytes(16), 1))) == ""
+
+
+def test_a_large_segment_behind_another_is_read_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that has places of its records in mind begins at one of them only if what is asked for is behind it."""
+    monkeypatch.setattr("hullcast.broker.log.changes._BOOKMARK_BYTES", 500)
+    ledger = Ledger(tmp_path)
+    for i in range(60):
+        ledger.publish([{"K": f"k{i}", "I": i, "S": "x" * 40}])
+    assert len(segments(tmp_path / "log")) > 3
+    reader = one_reader(tmp_path)
+    for _ in range(2):
+        assert changes_of(reader, ledger.life, 0, ledger.seq, small(1000)) == ledger.changes
+    ledger.data.close()

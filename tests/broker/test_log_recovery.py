@@ -268,7 +268,9 @@ def modes(path: Path) -> dict[str, int]:
 def test_nobody_else_may_read_what_is_written(tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, int] = {}
     seal = checkpoint._seal
-    monkeypatch.setattr(checkpoint, "_seal", lambda path: (seen.update(modes(path.parent)), seal(path))[1])
+    monkeypatch.setattr(
+        checkpoint, "_seal", lambda path, durable: (seen.update(modes(path.parent)), seal(path, durable))[1]
+    )
     before = os.umask(umask)
     try:
         data = opened(tmp_path / "data", segment_bytes=1)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hullcast.broker.sql.create import CreateTable, DropTable, parse_statement
-from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.broker.sql.create import LONGEST_PERIOD_S, CreateTable, DropTable, create_text, parse_statement
+from hullcast.broker.sql.text import MAXIMUM_CHARACTERS
+from hullcast.broker.tables.schema import Column, ColumnType, FeedTerms, Table
 from hullcast.network.wire.errors import SqlError
 
 
@@ -126,6 +129,82 @@ def test_256_columns_are_accepted_and_257_are_not() -> None:
 def test_what_is_outside_is_refused_with_what_is_accepted(sql: str, hint: str) -> None:
     with pytest.raises(SqlError, match=hint):
         parse_statement(sql)
+
+
+TERMS = "CREATE TABLE t (a INT PRIMARY KEY) WITH ({})"
+
+
+@pytest.mark.parametrize(
+    ("terms", "meaning"),
+    [
+        ("period = '1m', weight = 3", FeedTerms(60.0, 3.0)),
+        ("WEIGHT = 0.5, Period='1h 30m'", FeedTerms(5400.0, 0.5)),
+        ("period = '200ms'", FeedTerms(0.2)),
+        ("period = 60", FeedTerms(60.0)),
+        ("weight = 2", FeedTerms(None, 2.0)),
+        ("weight = 1e-3", FeedTerms(None, 0.001)),
+    ],
+)
+def test_a_table_says_how_often_it_changes_and_how_much_it_matters(terms: str, meaning: FeedTerms) -> None:
+    made = parse_statement(TERMS.format(terms))
+    assert isinstance(made, CreateTable)
+    assert made.table.feed == meaning
+    assert parse_statement(create_text(made.table)) == made
+
+
+@given(
+    st.none() | st.floats(1e-9, LONGEST_PERIOD_S) | st.integers(1, 10**9).map(lambda count: count / 1000).filter(
+        lambda period: period <= LONGEST_PERIOD_S
+    ),
+    st.floats(1e-9, 1e6) | st.integers(1, 10**6).map(float),
+)  # fmt: skip
+def test_any_terms_are_written_as_they_are_read(period_s: float | None, weight: float) -> None:
+    table = Table("t", (Column("a", ColumnType.INTEGER, True),), 0, FeedTerms(period_s, weight))
+    assert parse_statement(create_text(table)) == CreateTable(table)
+
+
+@pytest.mark.parametrize(
+    ("terms", "hint"),
+    [
+        ("period = '1 fortnight'", "such as '200ms', '1m' or '1h 30m'"),
+        ("period = 0", "more than 0"),
+        ("period = '-1s'", "more than 0"),
+        ("period = '400d'", "at most 366 days"),
+        ("period = x", "a period is a duration"),
+        ("period = '1m', period = '2m'", "period is given twice"),
+        ("weight = 0", "a weight is a number of more than 0"),
+        ("weight = -1", "a weight is a number of more than 0"),
+        ("weight = '3'", "a weight is a number"),
+        ("weight = 1e300", "at most 1,000,000"),
+        ("fillfactor = 70", "accepted: .*WITH .period = '1m', weight = 3"),
+        ("format = 'x'", "accepted: .*WITH"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused_with_those_that_do(terms: str, hint: str) -> None:
+    with pytest.raises(SqlError, match=hint):
+        parse_statement(TERMS.format(terms))
+
+
+def test_terms_that_a_checkpoint_could_not_keep_are_refused() -> None:
+    """The text is as long and as brief as can be; as it is written for a checkpoint it would be longer."""
+    head, tail = "CREATE TABLE t(k INT PRIMARY KEY", ")WITH(period=60)"
+    count, more = divmod(MAXIMUM_CHARACTERS - len(head) - len(tail), 36)
+    columns = "".join(f",c{place:03}{'x' * 27} INT" for place in range(count))
+    with pytest.raises(SqlError, match="too long; use shorter names"):
+        parse_statement(head + columns.replace("xxx INT", "xxx" + "y" * more + " INT", 1) + tail)
+    made = parse_statement(head + columns[36 * 2 :] + tail)
+    assert isinstance(made, CreateTable)
+    assert parse_statement(create_text(made.table)) == made
+
+
+def test_a_table_differs_by_its_terms_only_if_some_are_wanted() -> None:
+    plain, often, seldom = (
+        Table("t", (Column("a", ColumnType.INTEGER, True),), 0, feed)
+        for feed in (None, FeedTerms(60.0, 3.0), FeedTerms(3600.0))
+    )
+    assert often.difference(plain) == often.difference(often) == ""
+    assert often.difference(seldom) == ("it is WITH (period = '1m', weight = 3), not WITH (period = '1h', weight = 1)")
+    assert plain.difference(often) == "it is without WITH, not WITH (period = '1m', weight = 3)"
 
 
 def test_a_key_that_is_no_column_is_unknown() -> None:

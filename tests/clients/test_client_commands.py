@@ -14,6 +14,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +28,12 @@ from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.cli import main as cli
 from hullcast.clients.cli.commands.connection import parameter
 from hullcast.clients.cli.commands.explain import in_words
+from hullcast.clients.cli.commands.policy import counters_in_words, listed
+from hullcast.clients.cli.commands.query import in_words as worth_in_words
 from hullcast.clients.cli.commands.status import StatusSample, screen
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
+from hullcast.network.answers.named import QueryWorth, TableWorth
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
@@ -165,6 +169,60 @@ def test_csv_goes_in_and_comes_out(shell: Shell) -> None:
     assert shell("query", f"SELECT SYMBOL, PER FROM {shell.table} ORDER BY 1", "--csv") == "SYMBOL,PER\nB,2.0\nZoë ☃,\n"
     table = shell("query", f"SELECT COUNT(*), MAX(RISK) AS top FROM {shell.table} WHERE RISK > ?", "--param", "25")
     assert table.split() == ["COUNT(*)", "top", "─" * len(table.splitlines()[2].strip()), "1", "30.5"]
+
+
+def test_a_query_takes_terms_and_refuses_those_that_make_no_sense(
+    shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell("publish", shell.table, "--jsonl", shell.file('{"SYMBOL": "A", "RISK": 1}\n'))
+    count = f"SELECT COUNT(*) FROM {shell.table}"
+    terms = ("--deadline", "1m", "--freshness", "1", "--priority", "3", "--consistent")
+    assert shell("query", count, "--csv", *terms) == "COUNT(*)\n1\n"
+    for flag, value, says in (
+        ("--deadline", "soon", "'soon' must be a number of seconds, or a text such as '200ms', '1m' or '1h 30m'"),
+        ("--freshness", "2", "'2' is not a number from 0 to 1"),
+        ("--freshness", "nan", "'nan' is not a number from 0 to 1"),
+        ("--priority", "high", "invalid int value: 'high'"),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main(["query", count, flag, value])
+        assert says in capsys.readouterr().err
+    assert "deadline = 0.0: must be a positive number of seconds" in shell("query", count, "--deadline", "0", code=2)
+    assert "priority = 10000000: must be" in shell("query", count, "--priority", "10000000", code=2)
+
+
+WORTH = QueryWorth(
+    7, 1.25, 34, {"T": TableWorth(7, 1.25, 30), "U": TableWorth(7, 0.5, 4)}, 0.012, 0.003, 0.2, True, "pareto"
+)
+
+
+def test_what_rows_are_worth_is_said_in_two_lines() -> None:
+    assert worth_in_words(1234, WORTH) == [
+        "1,234 rows as of update 7; T lacks 30 changes, U lacks 4 changes, the oldest 1.25 s old",
+        "waited 12 ms, ran 3 ms, deadline of 200 ms met (policy pareto)",
+    ]
+    current = {name: TableWorth(table.seq, 0.0, 0) for name, table in WORTH.tables.items()}
+    fresh = replace(WORTH, staleness_s=0.0, unapplied=0, tables=current, deadline_s=None)
+    assert worth_in_words(1, fresh) == ["1 row as of update 7, current", "waited 12 ms, ran 3 ms (policy pareto)"]
+    apart = replace(fresh, seq=None, tables={**current, "U": TableWorth(9, 0.0, 0)})
+    assert worth_in_words(0, apart)[0] == "0 rows: T as of update 7, U as of update 9, current"
+    assert worth_in_words(1, replace(fresh, tables={}, seq=None))[0] == "1 row"
+
+
+def test_the_policies_are_listed_with_that_in_force_and_its_counters() -> None:
+    facts = {
+        "policy": "fifo",
+        "counters": {"loads": 12, "mean_wait_s": 0.25},
+        "policies": {"fifo": "in the order of arrival", "myopic": "least staleness"},
+    }
+    console = Console(file=io.StringIO(), width=80)
+    console.print(listed(facts))
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # it is a StringIO
+    assert [line.split(maxsplit=2) for line in map(str.rstrip, text.splitlines())] == [
+        ["*", "fifo", "in the order of arrival"],
+        ["myopic", "least", "staleness"],
+    ]
+    assert counters_in_words({"loads": 12, "mean_wait_s": 0.25}) == "loads 12, mean wait s 0.25"
 
 
 def test_columns_left_out_keep_their_values(shell: Shell) -> None:
@@ -401,9 +459,11 @@ def test_explain_says_how_pairs_of_a_join_are_found() -> None:
     facts = {
         "tables": ["SUPPLY", "DEMAND"], "rows": [1, 2], "answer": ["ID"], "seq": 3, "never": False, "ranges": [],
         "low": [], "high": [], "partitions": [], "form": "places", "channel": "C", "kind": "JOIN", "channel_open": True,
-        "join": known,
+        "join": known, "loaded": {"SUPPLY": {"loaded": 3, "unapplied": 2, "staleness_s": 0.5}},
     }  # fmt: skip
     told = in_words(facts)
+    loaded = "a one-time query finds it loaded up to update 3: 2 changes behind, the oldest 500 ms old"
+    assert ("query SUPPLY", loaded) in told
     words = [f"{about}: {text}" for about, text in told[[about for about, _ in told].index("ranges") :]]
     assert words == [
         "ranges: 5,000 different ranges, asked for by 100,000 subscriptions; pairs of rows that none of them wants "
@@ -458,7 +518,10 @@ def test_rates_and_lag_come_from_two_samples() -> None:
         status: dict[str, Any] = {"name": "main", "id": "s", "endpoint": "tcp://a:1", "uptime_s": 90_061.0, "seq": seq}
         status |= {"through": seq, "tables": {"T": 5}, "memory_bytes": 10, "retention_bytes": 0, "refused": 0}
         status |= {"children": counters, "log": {"memory_only": True}, "channels": [channel], "failed": 3}
-        status |= {"recent_pause_s": 0.0421, "queries": {"answered": 12, "failed": 1, "running": 2, "waiting": 0}}
+        loaded = {"loaded": 480, "unapplied": 20, "staleness_s": 1.25, "stretch": 1.5, "period_s": 60.0, "weight": 3.0}
+        queries = {"answered": 12, "failed": 1, "running": 2, "waiting": 0, "missed": 4, "policy": "myopic"}
+        queries |= {"counters": {"loads": 7}, "tables": {"T": loaded}}
+        status |= {"recent_pause_s": 0.0421, "queries": queries}
         return StatusSample(
             at, status | {"nodes": [node | counters | {"through": through, "lag_s": (seq - through) / 10}]}
         )
@@ -471,7 +534,10 @@ def test_rates_and_lag_come_from_two_samples() -> None:
     assert "3.0 MB queued; 1,000 messages: 500 sent on, 500 filtered out (400 messages/s)" in text
     assert "1,000" in text.splitlines()[-2]
     assert "3 failed by a fault of the server" in text
-    assert "last minute 42 ms; 12 queries answered, 2 running" in text
+    assert "last minute 42 ms" in text
+    assert "queries 12 answered, 2 running, 0 waiting, 1 failed, 4 past their deadline; policy myopic (loads 7)" in text
+    (line,) = (line for line in text.splitlines() if line.strip().startswith("T  "))
+    assert line.split() == ["T", "480", "20", "1.25", "s", "1.50", "1m", "3"]
 
 
 def test_a_synthetic_market_is_replayed_at_its_rate(shell: Shell) -> None:

@@ -19,7 +19,7 @@ from hullcast.clients.demo.judge import Continuity, Judge, Moment, Verdict, coun
 from hullcast.clients.demo.record import Acknowledged, Rebuilt, RecordReader, written, written_event
 from hullcast.clients.demo.scenario import CLIENTS, MANY, PUBLISHER, VICTIM, many_ranges, merged, share_of, wanted
 from hullcast.clients.demo.stocks import CREATES, Removal, Upsert, stock_trace
-from hullcast.clients.demo.traffic import HOPS, ContentNetwork, DemoTraffic, Load, unicast
+from hullcast.clients.demo.traffic import HOPS, ContentNetwork, DemoTraffic, LinkLoad, unicast
 from hullcast.clients.demo.view import Summary, closing, frame, news, plain_line
 from hullcast.clients.demo.workers import shown
 from hullcast.network.answers.events import Resync, Snapshot
@@ -273,7 +273,7 @@ def test_content_networks_know_who_holds_an_index(played: Played) -> None:
 
 
 def test_unicast_tells_each_subscription_all_the_way() -> None:
-    assert unicast(10, 100) == Load(HOPS * 10, HOPS * (10 * 24 + 100))
+    assert unicast(10, 100) == LinkLoad(HOPS * 10, HOPS * (10 * 24 + 100))
 
 
 # --- how it looks -----------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def _state() -> DemoState:
         DemoSettings(40, 500, 20_000, 30_000, 0), rows, subscriptions=30_030, playing=True, published=10_000
     )
     state.traffic = DemoTraffic(
-        10_000, 19_000, 1_100_000, 32_000_000, Load(80_000, 5_000_000), Load(1, 10), Load(9, 10**8)
+        10_000, 19_000, 1_100_000, 32_000_000, LinkLoad(80_000, 5_000_000), LinkLoad(1, 10), LinkLoad(9, 10**8)
     )
     return state
 
@@ -332,7 +332,7 @@ def test_the_summary_says_why_cn_sends_less_and_only_then() -> None:
         "in 3 processes here, so CN sends a row over a few links only"
         in dict(Summary.of(state, verdict, 50.0).lines())["why CN is low"]
     )
-    state.traffic = replace(state.traffic, content=Load(1, 10**8))
+    state.traffic = replace(state.traffic, content=LinkLoad(1, 10**8))
     assert "why CN is low" not in dict(Summary.of(state, verdict, 50.0).lines())
 
 

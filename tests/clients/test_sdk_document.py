@@ -72,7 +72,7 @@ LIMITS = {
     "rows in the answer of a one-time query": sqlite_copy.ROW_LIMIT,
     "time of a one-time query, seconds": SERVER.query_s,
     "memory of a one-time query, bytes": SERVER.query_memory_bytes,
-    "one-time queries that run at once": SERVER.query_processes,
+    "processes that load tables and run one-time queries": SERVER.warehouse_processes,
     "one-time queries that wait for their turn": queries.WAITING,
     "one-time queries of one key that wait": queries.WAITING_PER_OWNER,
     "reads of the change history that wait for their turn": history.WAITING,

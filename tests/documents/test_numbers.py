@@ -21,9 +21,9 @@ from tests.support.documents import ROOT, section, text_of
 MIB, KIB = 1 << 20, 1 << 10
 WORDS = {
     "two": 2, "three": 3, "four": 4, "eight": 8, "ten": 10, "a dozen": 12, "a minute": 60, "half": 0.5,
-    "a quarter": 0.25, "half a million": 500_000, "a tenth": 0.1,
+    "half a minute": 30, "a quarter": 0.25, "half a million": 500_000, "a tenth": 0.1,
 }  # fmt: skip
-UNITS = {"MiB": MIB, "KiB": KIB, "%": 0.01}
+UNITS = {"GiB": 1024 * MIB, "MiB": MIB, "KiB": KIB, "%": 0.01}
 
 #: Where the code has it: a path into a module, or a function that asks.
 Source = str | Callable[[], Any]
@@ -141,12 +141,19 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SDK.md", r"the first (\d+) refused rows", "clients.sdk.publisher:REFUSALS_KEPT"),
     ("SDK.md", r"\| (\d+ MiB) less room for the frame", "network.wire.limits:DEFAULT.frame_bytes"),
     ("SDK.md", r"one batch of rows changes more than ([\d,]+) pairs", "broker.reformulate.join:MOST_PAIRS"),
-    ("OPERATING.md", r"never: up to (\d+ MiB) is normal", "broker.tables.feed:LIMIT_BYTES"),
-    ("OPERATING.md", r"Beyond (\d+ MiB) it reads the changed", "broker.tables.feed:LIMIT_BYTES"),
+    ("OPERATING.md", r"`hullcast_feed_bytes` \| near (\d+ MiB)", "broker.tables.feed:LIMIT_BYTES"),
     ("OPERATING.md", r"`hullcast_staged_bytes` \| near (\d+ MiB)", "broker.server.subscribing:HELD_BYTES"),
     ("OPERATING.md", r"At (\d+ MiB) \(\d+ MiB for one key\)", "broker.server.subscribing:HELD_BYTES"),
     ("OPERATING.md", r"\((\d+ MiB) for one key\)", "broker.server.subscribing:HELD_BYTES_PER_OWNER"),
     ("OPERATING.md", r"each is dropped after (a minute) without use", "broker.server.subscribing:STAGED_S"),
+    ("OPERATING.md", r"`hullcast_queries_kept_bytes` \| near (\d+ GiB)", "broker.server.queries:KEPT_BYTES"),
+    ("OPERATING.md", r"At (\d+ GiB) \(\d+ GiB for one key\)", "broker.server.queries:KEPT_BYTES"),
+    ("OPERATING.md", r"\((\d+ GiB) for one key\)", "broker.server.queries:KEPT_BYTES_PER_OWNER"),
+    ("OPERATING.md", r"each is dropped after (half a minute) without use", "broker.server.queries:KEPT_S"),
+    ("PROTOCOL.md", r"A ticket is good for (\d+) seconds", "broker.server.queries:KEPT_S"),
+    ("SDK.md", r"nothing was fetched for (\d+) seconds", "broker.server.queries:KEPT_S"),
+    ("WAREHOUSE.md", r"What is not fetched for (\d+) seconds", "broker.server.queries:KEPT_S"),
+    ("PROTOCOL.md", r"in one portion \(about (\d+ KiB)\)", "broker.warehouse.answering:PORTION_BYTES"),
     ("OPERATING.md", r"its address \((ten) a minute at most\)", "network.security.authenticator:LOGGED_MOST"),
     ("OPERATING.md", r"With more than (\d+) clients at one parent", few_clients),
     ("OPERATING.md", r"\(([\d,]+) a second in all", "network.link.limits:HEARTBEATS_PER_S"),
@@ -180,6 +187,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("PROTOCOL.md", r"that has passed (\d+) links", "network.wire.frames:LONGEST_ROUTE"),
     ("PROTOCOL.md", r"a publisher's last (\d+) changes", "broker.log.publishers:WINDOW"),
     ("SDK.md", r"portions of up to ([\d,]+) rows", "broker.log.history_process:PORTION_ROWS"),
+    ("PROTOCOL.md", r"float, 0 to ([\d,]+), or nil", "network.wire.bodies:MOST_DEADLINE_S"),
+    ("PROTOCOL.md", r"integer, at most ±([\d,]+)", "network.wire.bodies:MOST_PRIORITY"),
     ("PROTOCOL.md", r"divided into `parts` \(1 to ([\d,]+)\)", "network.wire.bodies:MOST_TABLE_PARTS"),
     ("PROTOCOL.md", r"by default ([\d,]+) subscriptions and", setting("subscribe_rows")),
     ("PROTOCOL.md", r"by default [\d,]+ subscriptions and ([\d,]+) groups", setting("subscribe_groups")),
@@ -297,6 +306,16 @@ ELSEWHERE = {
         "100,000 rows with TEXT keys",
         "CPU at 1,000 single rows",
         "10 MB for 100,000 ranges, 48 MB for 500,000",
+        "100,000 rows in brackets",
+        "1.0 s, 34 MB (0.1 s, 3.5 MB) | 4.0 s, 49 MB (0.4 s, 4.9 MB)",
+        "1,000,000 updates at random keys later | the same again: 1.0 s, 34 MB | in one load 2.7 s, 98 MB",
+        "100,000 updates | none is due | in one load 0.3 s, 98 MB; in loads of 1,000,",
+        "2.1 s, 1.5 GB (1.3 s, 0.8 GB)",
+        "82 MB instead of 43",
+        "at 1,000 single rows a second",
+        "600 MB of log",
+        "about 4,000 updates a second; with batches of 1,000 rows 440,000",
+        "0.04 s of CPU for 49 MB",
     ],
     "OPERATING.md": ["`64MiB`", "150 ms for 50,000"],
     "PROTOCOL.md": [],

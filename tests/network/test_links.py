@@ -442,7 +442,8 @@ async def test_a_stranger_is_told_why_and_cut(endpoint: str, message: list[bytes
         assert bye.code == code
         if code == "version":
             assert re.fullmatch(
-                f"this side has protocol version {VERSION}, the other side (3; upgrade the other|5; upgrade this) side",
+                f"this side has protocol version {VERSION}, the other side "
+                f"({VERSION - 1}; upgrade the other|{VERSION + 1}; upgrade this) side",
                 bye.text,
             )
         await wait_until(lambda: listener.statistics().ignored == 2)  # told once

@@ -87,6 +87,18 @@ def test_arguments_that_do_not_travel_become_text_and_long_ones_are_cut() -> Non
     assert len(str(arguments[2])) < 3000
 
 
+def test_a_missed_deadline_says_how_the_time_was_spent_and_what_would_help() -> None:
+    never, late = errors.DeadlineMissed(0.2, 0.2, 0.0), errors.DeadlineMissed(2.0, 0.5, 1.5)
+    assert str(never) == (
+        "the query was aborted at its deadline of 200 ms: it waited 200 ms for its turn and for rows to be loaded, and "
+        "did not begin. Use a later deadline, a higher priority or a freshness below 1"
+    )
+    assert "deadline of 2 s: it waited 500 ms for its turn" in str(late)
+    assert "and ran for 1.5 s. Use a later deadline or a SELECT that reads less" in str(late)
+    assert not isinstance(never, errors.Unavailable)  # it would be sent again
+    assert not isinstance(never, TimeoutError)  # callers that wait for a reply would take it for their own
+
+
 def test_the_branch_says_what_to_do() -> None:
     assert issubclass(errors.BadFrame, errors.PeerError)
     assert issubclass(errors.Overloaded, errors.Unavailable)

@@ -137,6 +137,19 @@ def subscribed(spec: object) -> list[object]:
 F8 = ["f8", struct.pack("<d", 1.5)]
 
 
+TABLE_WORTH = {"seq": 7, "staleness_s": 0.5, "unapplied": 2}
+WORTH: dict[str, object] = {
+    "seq": 7, "tables": {"t": TABLE_WORTH}, "waited_s": 0.0, "ran_s": 0.25, "deadline_s": None, "met": True,
+    "policy": "fifo",
+}  # fmt: skip
+
+
+def query(**terms: object) -> list[object]:
+    """A query with these terms, else the usual ones."""
+    usual: dict[str, object] = {"freshness": 1.0, "deadline_s": None, "priority": 0, "read_set": ""}
+    return ["query", "SELECT 1", [], *(usual | terms).values()]
+
+
 def request_bytes(
     flags: int = 0, route: tuple[int, ...] = (), origin: bytes = b"", number: int = 1, after: int = 0
 ) -> bytes:
@@ -271,8 +284,35 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
         (["fetch", ID[:3], 0], "16 bytes"),
         (["staged", ID, 0], "whole number from 1"),
         (["part", [[1]]], "array of 2"),
-        (["rows", ["a", "b"], [F8]], "as many columns"),
-        (["rows", ["a", "b"], [F8, ["v", []]]], "one length"),
+        (["rows", ["a", "b"], [F8], None, None], "as many columns"),
+        (["rows", ["a", "b"], [F8, ["v", []]], None, None], "one length"),
+        (["rows", ["a"], [F8], b"", None], "16 bytes"),
+        (["rows", ["a"], [F8], None, []], "a worth must be a map"),
+        (["rows", ["a"], [F8] * 5000, None, None], "at most 4096 columns"),
+        (["portion", [F8, ["v", []]], False, None], "one length"),
+        (["portion", [F8], 1, None], "more must be true or false"),
+        (["portion", [F8], False, {**WORTH, "tables": []}], "tables must be a map"),
+        (["portion", [F8], False, {**WORTH, "tables": {b"t": TABLE_WORTH}}], "map of names"),
+        (
+            ["portion", [F8], False, {**WORTH, "tables": {"t": {**TABLE_WORTH, "staleness_s": -1.0}}}],
+            "staleness_s must",
+        ),
+        (["portion", [F8], False, {**WORTH, "tables": {"t": {"seq": 1}}}], "a table's worth has no staleness_s"),
+        (["portion", [F8], False, {**WORTH, "waited_s": float("nan")}], "waited_s must be a float"),
+        (["portion", [F8], False, {**WORTH, "ran_s": float("inf")}], "ran_s must be a float"),
+        (["portion", [F8], False, {"seq": 1}], "a worth has no deadline_s"),
+        (query(freshness=1), "freshness must be a float"),
+        (query(freshness=float("nan")), "freshness must be a float from 0 to 1"),
+        (query(freshness=1.5), "freshness must be a float from 0 to 1"),
+        (query(deadline_s=-1.0), "deadline_s must be a float from 0"),
+        (query(deadline_s=float("inf")), "deadline_s must be a float from 0"),
+        (query(priority=1.0), "priority must be a whole number"),
+        (query(priority=10**7), "priority must be a whole number from -1000000"),
+        (query(read_set="all"), "read_set must be one of"),
+        (["query", "SELECT 1", []], "array of 7"),
+        (["fetch_rows", ID[:3], 1], "16 bytes"),
+        (["fetch_rows", ID, 0], "whole number from 1"),
+        (["policy", None], "a policy must be a text"),
         (["report", []], "must be a map"),
         (subscribed(["MIN(Y)", "MIN", "rectangles", 1, False, 0, "REAL", [], [], []]), "description must be a map"),
         (subscribed({"name": "x", "form": "places"}), "has no kind"),
@@ -287,6 +327,29 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
 def test_a_malformed_body_is_refused_with_a_reason(parts: list[object], reason: str) -> None:
     with pytest.raises(BadFrame, match=reason):
         bodies.decode(msgpack.packb(parts))
+
+
+@given(st.dictionaries(st.text(min_size=1).filter(lambda name: name not in WORTH), anything, max_size=3))
+def test_fields_of_a_worth_that_a_reader_does_not_know_are_ignored(unknown: dict[str, object]) -> None:
+    body = bodies.decode(msgpack.packb(["portion", [], False, {**unknown, **WORTH}]))
+    assert isinstance(body, bodies.QueryPart)
+    assert body.worth == WORTH
+
+
+@given(st.dictionaries(st.sampled_from([*sorted(WORTH), "t"]), anything, max_size=9))
+def test_random_worths_are_read_or_refused(worth: dict[str, object]) -> None:
+    refused(bodies.decode, msgpack.packb(["portion", [], False, worth]))
+    refused(bodies.decode, msgpack.packb(["portion", [], False, {**WORTH, **worth}]))
+    refused(bodies.decode, msgpack.packb(["rows", [], [], None, {**WORTH, "tables": {"t": {**TABLE_WORTH, **worth}}}]))
+
+
+def test_whole_seconds_travel_as_floats() -> None:
+    sent = bodies.encode(bodies.Query("SELECT 1", (), freshness=1, deadline_s=2))
+    assert bodies.decode(sent) == bodies.Query("SELECT 1", (), 1.0, 2.0)
+    whole = {**WORTH, "waited_s": 0, "deadline_s": 2, "tables": {"t": {**TABLE_WORTH, "staleness_s": 0}}}
+    portion = bodies.decode(bodies.encode(bodies.QueryPart((), False, whole)))
+    assert isinstance(portion, bodies.QueryPart)
+    assert portion.worth == whole
 
 
 def spec_of(parts: list[object]) -> bodies.ChannelSpec:

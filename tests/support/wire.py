@@ -165,11 +165,35 @@ opened = st.builds(
     st.none() | failures,
     st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
 )
-answers = st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(
+durations = st.floats(0, 1e9)
+worths = st.fixed_dictionaries(
+    {
+        "seq": st.none() | numbers,
+        "tables": st.dictionaries(
+            names,
+            st.fixed_dictionaries({"seq": numbers, "staleness_s": durations, "unapplied": numbers}),
+            max_size=2,
+        ),
+        "waited_s": durations,
+        "ran_s": durations,
+        "deadline_s": st.none() | durations,
+        "met": st.booleans(),
+        "policy": names,
+    }
+)
+shapes = st.tuples(st.integers(0, 3), st.integers(0, 3))
+answers = shapes.flatmap(
     lambda shape: st.builds(
         bodies.QueryAnswer,
         st.tuples(*[names] * shape[0]),
         st.tuples(*[values(shape[1])] * shape[0]),
+        st.just(b"") | ids,
+        st.none() | worths,
+    )
+)
+portions = shapes.flatmap(
+    lambda shape: st.builds(
+        bodies.QueryPart, st.tuples(*[values(shape[1])] * shape[0]), st.booleans(), st.none() | worths
     )
 )
 maps: SearchStrategy[dict[str, Any]] = st.dictionaries(
@@ -202,7 +226,12 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.builds(bodies.Execute, names, ids, numbers),
     publishes(),
     st.builds(bodies.Delete, names, st.integers(0, 3).flatmap(values), ids, numbers),
-    st.builds(bodies.Query, names, st.lists(scalars, max_size=3).map(tuple)),
+    st.builds(
+        bodies.Query, names, st.lists(scalars, max_size=3).map(tuple), st.floats(0, 1), st.none() | st.floats(0, 1e6),
+        st.integers(-1000, 1000), st.sampled_from(["", *bodies.READ_SETS]),
+    ),
+    st.builds(bodies.FetchRows, ids, st.integers(1, 9)),
+    st.builds(bodies.SetPolicy, names),
     st.builds(
         bodies.Subscribe, st.lists(groups(), max_size=2).map(tuple), st.none() | numbers, st.none() | ids,
         st.none() | ids,
@@ -216,6 +245,7 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.builds(bodies.Done, numbers, numbers, st.none() | numbers),
     st.builds(bodies.Receipts, st.lists(st.tuples(numbers, numbers, numbers), max_size=3).map(tuple)),
     answers,
+    portions,
     st.builds(
         bodies.Subscribed, numbers, ids, st.lists(opened, max_size=2).map(tuple),
         st.dictionaries(numbers, specs, max_size=2), channels,

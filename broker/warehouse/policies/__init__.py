@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from hullcast.broker.warehouse.policies.fifo import Fifo
+from hullcast.broker.warehouse.policies.group_and_run import GroupAndRun
+from hullcast.broker.warehouse.policies.myopic import Myopic
+from hullcast.broker.warehouse.policies.odrtb import Odrtb
+from hullcast.broker.warehouse.policies.orad import Orad
 from hullcast.broker.warehouse.policies.pareto import Pareto
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 from hullcast.broker.warehouse.policies.queries_first import QueriesFirst
@@ -10,5 +14,5 @@ from hullcast.broker.warehouse.policies.updates_first import UpdatesFirst
 
 #: All policies by name.
 POLICIES: dict[str, type[WarehousePolicy]] = {
-    policy.name: policy for policy in (Fifo, QueriesFirst, UpdatesFirst, Pareto)
+    policy.name: policy for policy in (Fifo, QueriesFirst, UpdatesFirst, Myopic, GroupAndRun, Pareto, Orad, Odrtb)
 }

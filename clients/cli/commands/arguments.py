@@ -6,6 +6,7 @@ import argparse
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from hullcast.network.wire.durations import seconds_of
 from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,14 +30,14 @@ def whole(least: int) -> Callable[[str], int]:
     return parse
 
 
-def number(text: str, what: str = "a number") -> float:
+def number(text: str) -> float:
     """A finite number, 0 or more; 1_000 and 1,000 are fine."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if not (isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text} is not {what} of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
     return value
 
 
@@ -51,5 +52,11 @@ def place(text: str) -> Place:
 
 
 def seconds(text: str) -> float:
-    """A duration, 0 or more."""
-    return number(text, "a number of seconds")
+    """A duration, 0 or more: seconds, or with units as in 200ms or 1h 30m; 1,000 is fine."""
+    try:
+        value = seconds_of(text.replace(",", ""))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a duration of 0 or more")
+    return value

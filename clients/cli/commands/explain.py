@@ -11,6 +11,7 @@ from rich.text import Text
 
 from hullcast.clients.cli.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
 from hullcast.network.matching.messages import RECTANGLES
+from hullcast.network.wire.durations import time_shown
 
 if TYPE_CHECKING:
     import argparse
@@ -62,9 +63,18 @@ def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines.append(("channel", facts["channel"]))
     lines.append(("shared", _shared(facts)))
     lines += _traffic(facts)
+    lines += [(f"query {name}", _loaded(known)) for name, known in facts["loaded"].items()]
     if "join" in facts:
         lines += _join(facts["join"], facts["tables"])
     return lines
+
+
+def _loaded(known: dict[str, Any]) -> str:
+    """How current a one-time query of a table would be without waiting."""
+    behind = "current"
+    if known["unapplied"]:
+        behind = f"{_many(known['unapplied'], 'change')} behind, the oldest {time_shown(known['staleness_s'])} old"
+    return f"a one-time query finds it loaded up to update {known['loaded']:,}: {behind}"
 
 
 def _becomes(facts: dict[str, Any]) -> str:

@@ -1,17 +1,22 @@
-"""`hullcast query`: read rows once."""
+"""`hullcast query`: read rows once, and say what they are worth."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import csv
 import sys
+from contextlib import aclosing
+from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hullcast.clients.cli.commands.arguments import seconds
 from hullcast.clients.cli.commands.connection import (
     add_connection_arguments,
     add_sql_arguments,
@@ -20,52 +25,165 @@ from hullcast.clients.cli.commands.connection import (
     distinct,
     shown,
 )
+from hullcast.network.wire.durations import time_shown
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable, Coroutine
 
-    from rich.console import Console
+    from hullcast.clients.sdk.client import Client
+    from hullcast.network.answers.named import QueryRows, QueryWorth
 
-    from hullcast.network.answers.named import QueryRows
+T = TypeVar("T")
+
+#: Whoever waits for longer sees that something is done.
+QUIET_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Runs a SELECT once, over the current rows. It may be any SELECT that SQLite understands, not only one that "
-        "you can subscribe to. The server limits its time, memory and rows (SDK.md, Limits)."
+        "Runs a SELECT once. It may be any SELECT that SQLite understands, not only one that you can subscribe to. The "
+        "server limits its time, memory and rows (SDK.md, Limits)."
     )
-    parser.epilog = "A column without AS is named by its expression."
+    parser.epilog = (
+        "A column without AS is named by its expression. With --json and --csv rows are printed as they come, a "
+        "portion at a time; otherwise a table is printed when all are there."
+    )
     add_sql_arguments(parser)
+    parser.add_argument(
+        "--deadline", type=seconds, metavar="T", help="abort the query after this time: seconds, or e.g. 200ms, 1m"
+    )
+    parser.add_argument(
+        "--freshness",
+        type=_share,
+        default=1.0,
+        metavar="F",
+        help="1: all changes acknowledged so far (default); 0: what is loaded, at once; between: a preference",
+    )
+    parser.add_argument(
+        "--priority", type=int, default=0, metavar="N", help="of queries that wait, higher ones go first (default 0)"
+    )
+    parser.add_argument(
+        "--consistent", action="store_true", help="read all tables as of one update, whatever the freshness"
+    )
     parser.add_argument("--csv", action="store_true", help="print CSV with a header; NULL is an empty cell")
+    parser.add_argument(
+        "--worth",
+        action="store_true",
+        help="say on stderr how current the rows are and how long they took (with --json, as JSON); a terminal shows "
+        "it under the table anyway",
+    )
     add_connection_arguments(parser, "print a JSON object a row; TIMESTAMP is ISO-8601 text")
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Ask, and print."""
-    rows = asyncio.run(_query(arguments))
-    names = rows.columns
-    if arguments.json:
-        unique = distinct(names)
-        for row in rows:
-            console.file.write(as_json(dict(zip(unique, row, strict=True))) + "\n")
-    elif arguments.csv:
-        writer = csv.writer(console.file, lineterminator="\n")
-        if names:
-            writer.writerow(names)
-        writer.writerows([_cell(value) for value in row] for row in rows)
-    else:
-        if names:
-            console.print(_table(names, rows))
-        sys.stdout.flush()
-        if console.is_terminal:
-            console.print(f"[dim]{len(rows):,} row{'' if len(rows) == 1 else 's'}[/]")
+    count, worth = asyncio.run(_run(arguments, console))
+    console.file.flush()
+    whole = console.is_terminal and not (arguments.json or arguments.csv)
+    if worth is None:
+        if whole:
+            console.print(f"[dim]{_counted(count)}[/]")
+    elif whole:
+        console.print(Text("\n".join(in_words(count, worth)), "dim"))
+    elif arguments.worth:
+        lines = [as_json(asdict(worth))] if arguments.json else in_words(count, worth)
+        sys.stderr.write("\n".join(lines) + "\n")
     return 0
 
 
-async def _query(arguments: argparse.Namespace) -> QueryRows:
+async def _run(arguments: argparse.Namespace, console: Console) -> tuple[int, QueryWorth | None]:
+    """Print the rows; how many there were, and their worth."""
     async with connected(arguments) as client:
-        return await client.query(arguments.sql, *arguments.parameters)
+        if not (arguments.json or arguments.csv):
+            rows = await _with_patience(client.query(arguments.sql, *arguments.parameters, **_terms(arguments)))
+            if rows.columns:
+                console.print(_table(rows.columns, rows))
+            return len(rows), rows.worth
+        return await _print_portions(client, arguments, console)
+
+
+async def _print_portions(
+    client: Client, arguments: argparse.Namespace, console: Console
+) -> tuple[int, QueryWorth | None]:
+    """Print rows as they come, and keep none."""
+    count, worth, write = 0, None, None
+    async with aclosing(client.query_portions(arguments.sql, *arguments.parameters, **_terms(arguments))) as portions:
+        portion: QueryRows | None = await _with_patience(anext(portions))
+        while portion is not None:
+            write = write or _writer(arguments, console, portion.columns)
+            write(portion)
+            console.file.flush()
+            count, worth = count + len(portion), portion.worth
+            portion = await anext(portions, None)
+    return count, worth
+
+
+def _writer(arguments: argparse.Namespace, console: Console, names: tuple[str, ...]) -> Callable[[QueryRows], object]:
+    if arguments.json:
+        unique = distinct(names)
+        return lambda rows: console.file.writelines(as_json(dict(zip(unique, row, strict=True))) + "\n" for row in rows)
+    writer = csv.writer(console.file, lineterminator="\n")
+    if names:
+        writer.writerow(names)
+    return lambda rows: writer.writerows([_cell(value) for value in row] for row in rows)
+
+
+def _terms(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "deadline": arguments.deadline,
+        "freshness": arguments.freshness,
+        "priority": arguments.priority,
+        "read_set": "consistent" if arguments.consistent else None,
+    }
+
+
+async def _with_patience(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for the first rows; on a terminal, show after a second that the query is under way."""
+    errors = Console(stderr=True)
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=QUIET_S)
+        if not done and errors.is_terminal:
+            with errors.status("the query is waiting or running; Ctrl-C gives it up"):
+                return await task
+        return await task
+    finally:
+        task.cancel()
+
+
+def in_words(count: int, worth: QueryWorth) -> list[str]:
+    """How current rows are, and how long they took: a line each."""
+    if worth.seq is not None:
+        rows = f"{_counted(count)} as of update {worth.seq:,}"
+    elif worth.tables:
+        moments = ", ".join(f"{name} as of update {table.seq:,}" for name, table in worth.tables.items())
+        rows = f"{_counted(count)}: {moments}"
+    else:
+        rows = _counted(count)
+    missing = [f"{name} lacks {_counted(t.unapplied, 'change')}" for name, t in worth.tables.items() if t.unapplied]
+    if missing:
+        rows += f"; {', '.join(missing)}, the oldest {time_shown(worth.staleness_s)} old"
+    elif worth.tables:
+        rows += ", current"
+    took = f"waited {time_shown(worth.waited_s)}, ran {time_shown(worth.ran_s)}"
+    if worth.deadline_s is not None:
+        took += f", deadline of {time_shown(worth.deadline_s)} {'met' if worth.deadline_met else 'missed'}"
+    return [rows, f"{took} (policy {worth.policy})"]
+
+
+def _counted(count: int, what: str = "row") -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _cell(value: object) -> object:

@@ -16,6 +16,8 @@ from rich.tree import Tree
 
 from hullcast.clients.cli.commands.arguments import seconds
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
+from hullcast.clients.cli.commands.policy import counters_in_words
+from hullcast.network.wire.durations import duration_text, time_shown
 
 if TYPE_CHECKING:
     import argparse
@@ -35,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Shows the server and its nodes as a tree. For each: clients, subscriptions, messages sent on and filtered "
-        "out, how far it is behind the server, and bytes that wait for its children. Then the open channels: the "
-        "different queries that the server computes."
+        "out, how far it is behind the server, and bytes that wait for its children. Then how far tables are loaded "
+        "for one-time queries, and the open channels: the different queries that the server computes."
     )
     parser.epilog = (
         "Nodes report about once a second, so their lag is at most that old. Rates come from two samples; without "
@@ -110,6 +112,7 @@ def screen(now: StatusSample, before: StatusSample | None) -> RenderableType:
     """The whole picture; rates since the sample before."""
     parts: list[RenderableType] = [_tree(now, before), Text()]
     parts.append(_tables(now.status["tables"]))
+    parts += _warehouse(now.status["queries"])
     channels = now.status["channels"]
     parts += (
         [Text(), _channels(now, before)]
@@ -140,7 +143,7 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
     text = Text.assemble(
         (f"server {status['name']}", "bold"),
         (f"  {status['endpoint']}", "cyan"),
-        f"  up {duration(status['uptime_s'])}, seq {status['seq']:,}",
+        f"  up {time_shown(int(status['uptime_s']))}, seq {status['seq']:,}",
         _rate(", {} updates/s", now, before, status["seq"], None if before is None else before.status["seq"]),
     )
     text.append("\n" + _children(status["children"]))
@@ -156,11 +159,6 @@ def _server(now: StatusSample, before: StatusSample | None) -> Text:
     failed = f", {status['failed']:,} failed by a fault of the server" if status["failed"] else ""
     text.append(f"\n{kept}; rows take {size(status['memory_bytes'])}; {retention}{refused}{failed}", "dim")
     text.append(f"\nlongest pause of the event loop in the last minute {status['recent_pause_s'] * 1000:.0f} ms", "dim")
-    queries = status["queries"]
-    if queries["answered"] or queries["running"]:
-        answered = queries["answered"]
-        said = f"{answered:,} {'query' if answered == 1 else 'queries'} answered"
-        text.append(f"; {said}, {queries['running']} running", "dim")
     return text
 
 
@@ -238,6 +236,41 @@ def _tables(tables: Mapping[str, int]) -> Text:
     return text.append(", ".join(f"{name} {rows:,} rows" for name, rows in tables.items()), "not bold")
 
 
+def _warehouse(queries: Mapping[str, Any]) -> list[RenderableType]:
+    """One-time queries, and how far the tables they read are loaded; nothing if there were none."""
+    tables = queries["tables"]
+    if not (tables or queries["answered"] or queries["running"]):
+        return []
+    answered = queries["answered"]
+    said = [f"{answered:,} answered", f"{queries['running']} running", f"{queries['waiting']} waiting"]
+    said += [f"{queries['failed']:,} failed"] if queries["failed"] else []
+    said += [f"{queries['missed']:,} past their deadline"] if queries["missed"] else []
+    text = Text("queries ", "bold").append(", ".join(said), "not bold")
+    text.append(f"; policy {queries['policy']}", "not bold")
+    if queries["counters"]:
+        text.append(f" ({counters_in_words(queries['counters'])})", "dim not bold")
+    return [text, _loaded(tables)] if tables else [text]
+
+
+def _loaded(tables: Mapping[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("loaded for queries", overflow="fold")
+    for name in ("up to update", "not loaded", "oldest", "largest stretch", "period", "weight"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, facts in sorted(tables.items()):
+        period_s = facts["period_s"]
+        table.add_row(
+            Text(name),
+            f"{facts['loaded']:,}",
+            f"{facts['unapplied']:,}",
+            time_shown(facts["staleness_s"]) if facts["unapplied"] else "-",
+            f"{facts['stretch']:.2f}" if facts["stretch"] else "-",
+            "-" if period_s is None else duration_text(period_s),
+            f"{facts['weight']:g}",
+        )
+    return table
+
+
 def _channels(now: StatusSample, before: StatusSample | None) -> Table:
     then = {channel["number"]: channel for channel in before.status["channels"]} if before is not None else {}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -269,12 +302,3 @@ def size(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
         count /= 1000
     raise AssertionError
-
-
-def duration(seconds_up: float) -> str:
-    """A time span in its two largest units."""
-    whole = int(seconds_up)
-    for unit, name, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= unit:
-            return f"{whole // unit} {name} {whole % unit // below} {smaller}"
-    return f"{whole} s"

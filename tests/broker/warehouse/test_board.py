@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.warehouse.board import Answer, Feed, Load, LoadCost, Question
+from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, LoadCost, Question
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.simulated import SimulatedWarehouse
 
@@ -154,6 +154,24 @@ def test_very_many_releases_are_made_one_and_can_still_be_loaded_in_parts(monkey
     board.end(load, 6.0)
     assert board.common(("A", "B")) == 3
     assert board.ready(question)
+
+
+def test_a_release_that_comes_while_very_many_are_loaded_waits_for_the_next_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hullcast.broker.warehouse.board.MOST_PENDING", 2)
+    board = Board()
+    board.add(feed := Feed("A"))
+    board.release("A", 1, 1, 1, 1.0)
+    board.release("A", 2, 2, 1, 2.0)
+    board.begin(load := board.load(feed), 2.0)
+    for seq in (3, 4):
+        board.release("A", seq, seq, 1, float(seq))
+    board.end(load, 5.0)
+    assert (feed.loaded, feed.loaded_rows) == (2, 2)
+    assert [(each.first, each.through, each.rows) for each in feed.pending] == [(3, 4, 2)]
+    assert board.valid_until(feed) == 2
+    assert not board.ready(Question(0, "desk", ("A",), 5.0, seq=4))
 
 
 def test_costs_are_learnt() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hullcast.sim.experiments.claims import Section
-from hullcast.sim.experiments.studies.scheduling import feeds, tradeoff
+from hullcast.sim.experiments.studies.scheduling import deadlines, feeds, tradeoff
 from hullcast.sim.experiments.study import PART, GridPoint, Study, Sweep
 
 
@@ -27,7 +27,7 @@ class StudyPart(Protocol):
     def sections(self, found: Sweep, folder: Path) -> list[Section]: ...
 
 
-PARTS: dict[str, StudyPart] = {"feeds": feeds, "tradeoff": tradeoff}
+PARTS: dict[str, StudyPart] = {"feeds": feeds, "deadlines": deadlines, "tradeoff": tradeoff}
 
 
 def points(quick: bool) -> list[dict[str, Any]]:

@@ -1,14 +1,15 @@
-"""One-time queries in their process: bounded in time and memory, killed without harm, and nobody keeps others out."""
+"""One-time queries in the warehouse: bounded in time and memory, killed without harm, and nobody keeps others out."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import os
 import signal
 import time
 import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ import numpy as np
 import psutil
 import pytest
 
-from hullcast.broker.queries.process import message_bytes
-from hullcast.broker.server.query_process import QueryProcess
 from hullcast.broker.server.service import Server
+from hullcast.broker.server.warehouse import Warehouse
+from hullcast.broker.warehouse.messages import message_bytes
 from hullcast.clients.sdk.client import Client
 from hullcast.network.wire.errors import HullcastError, NotPermitted, Overloaded, SqlError, UnknownTable
-from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster, wait_for
+from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, TaskMember, cluster, wait_for
 from tests.system.test_security import secured
 
 CREATE = "CREATE TABLE T (K INTEGER PRIMARY KEY, X REAL, S TEXT, AT TIMESTAMP)"
@@ -34,15 +35,26 @@ def server_of(member: object) -> Server:
     return member.service
 
 
-def query_process() -> psutil.Process:
+def warehouse_process() -> psutil.Process:
     (found,) = [
-        one for one in psutil.Process().children() if "hullcast.broker.queries.process" in " ".join(one.cmdline())
+        one for one in psutil.Process().children() if "hullcast.broker.warehouse.process" in " ".join(one.cmdline())
     ]
     return found
 
 
-async def test_a_query_sees_everything_published_before_it() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+@asynccontextmanager
+async def serving(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, Server, Client]]:
+    """A server with a data directory, and a client of it."""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, tmp_path / "data", link=PATIENT, **settings) as made,
+        made.client() as hc,
+    ):
+        yield made, server_of(made.server), hc
+
+
+async def test_a_query_sees_everything_published_before_it(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, _, hc):
         await hc.execute(CREATE)
         for i in range(50):
             await hc.publish("T", {"K": np.arange(i * 3), "X": np.full(i * 3, float(i)), "S": [f"s{i}"] * (i * 3)})
@@ -58,8 +70,8 @@ async def test_a_query_sees_everything_published_before_it() -> None:
         assert await hc.query("SELECT * FROM T") == [("other",)]
 
 
-async def test_a_query_is_stopped_at_its_time_and_others_go_on() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_s=1.0) as made, made.client() as hc:
+async def test_a_query_is_stopped_at_its_time_and_others_go_on(tmp_path: Path) -> None:
+    async with serving(tmp_path, query_s=1.0) as (_, _, hc):
         await hc.execute(CREATE)
         began = time.monotonic()
         slow = asyncio.create_task(hc.query(ENDLESS))
@@ -70,9 +82,9 @@ async def test_a_query_is_stopped_at_its_time_and_others_go_on() -> None:
         assert time.monotonic() - began >= 1.0
 
 
-async def test_a_query_gets_no_more_memory_than_it_may() -> None:
+async def test_a_query_gets_no_more_memory_than_it_may(tmp_path: Path) -> None:
     limits: dict[str, Any] = {"query_s": 30.0, "query_memory_bytes": 64 << 20}
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, **limits) as made, made.client() as hc:
+    async with serving(tmp_path, **limits) as (_, _, hc):
         await hc.execute(CREATE)
         await hc.publish("T", {"K": np.arange(50_000), "S": ["x" * 200] * 50_000})
         with pytest.raises(SqlError, match=r"64 MiB of memory|too big|too much memory"):
@@ -80,88 +92,72 @@ async def test_a_query_gets_no_more_memory_than_it_may() -> None:
         assert await hc.query("SELECT count(*) FROM T") == [(50_000,)]
 
 
-async def test_when_the_query_process_is_killed_the_next_query_finds_another() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+async def test_when_the_query_process_is_killed_the_next_query_finds_another(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)
         await hc.publish("T", {"K": np.arange(1000), "X": np.arange(1000) / 2})
         assert await hc.query("SELECT max(X) FROM T") == [(499.5,)]
         for _ in range(2):
-            os.kill(query_process().pid, signal.SIGKILL)
+            os.kill(warehouse_process().pid, signal.SIGKILL)
             await hc.publish("T", [{"K": 1, "X": 1000.0}])
             assert await hc.query("SELECT max(X) FROM T") == [(1000.0,)]  # retried by the client, if need be
         waiting = asyncio.create_task(hc.query("SELECT count(*) FROM T a, T b, T c WHERE a.X < b.X AND b.X < c.X"))
-        server = server_of(made.server)
-        await wait_for(lambda: query_process().children(), "the query runs")
-        os.kill(query_process().pid, signal.SIGKILL)
-        await wait_for(lambda: server.queries.processes == 4, "it is tried again in another process")
+        await wait_for(lambda: warehouse_process().children(), "the query runs")
+        os.kill(warehouse_process().pid, signal.SIGKILL)
+        await wait_for(lambda: server.warehouse.processes == 4, "it is tried again in another process")
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_a_query_process_that_falls_behind_reads_its_tables_again() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
-        server = server_of(made.server)
-        server.engine.feed.limit_bytes = 200_000
-        await hc.execute(CREATE)
-        await hc.publish("T", {"K": np.arange(3000), "X": np.zeros(3000)})
-        assert await hc.query("SELECT count(*), sum(X) FROM T") == [(3000, 0.0)]
-        for i in range(5):
-            await hc.publish("T", {"K": np.arange(2500), "X": np.full(2500, float(i))})
-            await hc.delete("T", np.arange(2900, 3000))
-        assert server.engine.feed.let_go
-        assert await hc.query("SELECT count(*), sum(X) FROM T") == [(2900, 10_000.0)]
-
-
-async def test_a_table_that_was_dropped_is_forgotten() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+async def test_a_table_that_was_dropped_is_forgotten(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
         stores: list[weakref.ref[Any]] = []
         for i in range(3):
             await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
             await hc.publish(f"T{i}", {"K": np.arange(10)})
             assert await hc.query(f"SELECT count(*) FROM T{i}") == [(10,)]
-            stores.append(weakref.ref(server_of(made.server).engine.store_of(f"T{i}")))
+            stores.append(weakref.ref(server.engine.store_of(f"T{i}")))
             await hc.execute(f"DROP TABLE T{i}")
         gc.collect()
-        assert [store() is None for store in stores] == [True, True, False], "all but the one that was asked for last"
+        assert [store() is None for store in stores] == [True] * 3
 
 
-async def test_a_process_that_cannot_be_started_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+async def test_a_process_that_cannot_be_started_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)
-        feed = server_of(made.server).engine.feed
         with monkeypatch.context() as broken:
             broken.setattr("sys.executable", "/nowhere/python")
             waiting = asyncio.create_task(hc.query("SELECT count(*) FROM T"))
-            await wait_for(lambda: server_of(made.server).queries.failed > 2, "it is tried again and again")
+            await wait_for(lambda: server.queries.failed > 2, "it is tried again and again")
         assert await waiting == [(0,)]
-        assert len(feed._followers) == 1
+        assert len(server.engine.feed.tallies) == 1
 
 
 async def test_a_query_reads_no_table_that_was_made_after_its_rights_were_checked(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the statement is read, B is nothing but its own CTE; when it runs there is a table of that name."""
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+    async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)
-        bring_up_to_date, calls = QueryProcess.bring_up_to_date, itertools.count()
+        ask = Warehouse.ask
 
-        async def meanwhile(self: QueryProcess, owner: str, tables: tuple[str, ...]) -> None:
-            if next(calls) == 1:  # the first time it only learns of the tables, to read the statement
-                server_of(made.server).engine.execute("CREATE TABLE B (K INTEGER PRIMARY KEY)")
-                await bring_up_to_date(self, owner, ("b",))
-            await bring_up_to_date(self, owner, tables)
+        async def meanwhile(self: Warehouse, *arguments: Any) -> Any:
+            server.engine.execute("CREATE TABLE B (K INTEGER PRIMARY KEY)")
+            await self.start()  # the process knows of it
+            return await ask(self, *arguments)
 
-        monkeypatch.setattr(QueryProcess, "bring_up_to_date", meanwhile)
-        with pytest.raises(SqlError, match=r"prohibited|not authorized"):
+        monkeypatch.setattr(Warehouse, "ask", meanwhile)
+        with pytest.raises(HullcastError, match=r"prohibited|not authorized|no such table"):
             await hc.query("SELECT * FROM (WITH B AS (SELECT 1) SELECT * FROM B) JOIN B")
 
 
-async def test_one_client_with_many_slow_queries_does_not_keep_another_out() -> None:
-    limits: dict[str, Any] = {"query_s": 2.0, "query_processes": 2}
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, **limits) as made, made.client() as greedy:
+async def test_one_client_with_many_slow_queries_does_not_keep_another_out(tmp_path: Path) -> None:
+    limits: dict[str, Any] = {"query_s": 2.0, "warehouse_processes": 3}
+    async with serving(tmp_path, **limits) as (made, server, greedy):
         await greedy.execute(CREATE)
         slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
-        server = server_of(made.server)
         await wait_for(lambda: server.queries.waiting > 10, "they wait for each other")
         async with made.client() as modest:
             for _ in range(3):
@@ -172,8 +168,8 @@ async def test_one_client_with_many_slow_queries_does_not_keep_another_out() -> 
         await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_an_odd_statement_is_refused_and_the_server_lives() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+async def test_an_odd_statement_is_refused_and_the_server_lives(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)
         await hc.publish("T", [{"K": 1, "AT": "2026-01-01"}])
         for sql in (
@@ -190,7 +186,7 @@ async def test_an_odd_statement_is_refused_and_the_server_lives() -> None:
         for sql in ("SELECT * FROM T LATERAL . UNION SELECT * FROM T", "SELECT MIN(", "SELECT MIN(X) FROM T LATERAL ."):
             with pytest.raises(HullcastError):
                 await hc.subscribe(sql)
-        assert server_of(made.server).brain.failures == 0
+        assert server.brain.failures == 0
 
 
 async def test_a_query_needs_a_right_and_errors_tell_nothing_without_one(tmp_path: Path) -> None:
@@ -202,7 +198,7 @@ async def test_a_query_needs_a_right_and_errors_tell_nothing_without_one(tmp_pat
             for sql in (ENDLESS, "SELECT 1", "SELECT * FROM STOCK"):
                 with pytest.raises(NotPermitted):
                     await ticker.query(sql)
-            assert made.server.queries.processes == 0, "nothing was read for somebody who may not ask"
+            assert made.server.warehouse.processes == 0, "nothing was read for somebody who may not ask"
             with pytest.raises(NotPermitted):
                 await ticker.subscribe("SELECT NOPE FROM SECRET")
             with pytest.raises(NotPermitted):
@@ -227,31 +223,32 @@ def _opened(client: Client) -> Any:
     return ask
 
 
-async def test_too_many_waiting_queries_of_one_client_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_waiting_queries_of_one_client_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING_PER_OWNER", 3)
+    monkeypatch.setattr("hullcast.broker.server.queries.ADMITTED_PER_OWNER", 1)
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
+    async with serving(tmp_path, warehouse_processes=1) as (_, server, hc):
         tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
-        server = server_of(made.server)
-        await wait_for(lambda: server.queries.waiting == 3, "three wait")
+        await wait_for(lambda: len(server.queries._waiting) == 3, "three wait")
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert any(str(Overloaded("queries waiting", 3)) in str(result) for result in results)
 
 
-async def test_queries_that_wait_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queries_that_wait_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING_BYTES_PER_OWNER", 150_000)
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=1) as made, made.client() as hc:
+    async with serving(tmp_path, warehouse_processes=1) as (_, server, hc):
         tasks = [asyncio.create_task(hc.query(f"{ENDLESS} WHERE x = ?", "x" * 60_000, timeout=2.0)) for _ in range(8)]
-        server = server_of(made.server)
-        await wait_for(lambda: server.queries.running + server.queries.waiting == 3, "one runs and two wait")
+        await wait_for(lambda: server.queries.admitted == 2, "two are there, and the others are refused")
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert server.queries.answered + server.queries.running + server.queries.waiting == 3
+        assert server.queries.admitted + server.queries.failed <= 2
         assert any(str(Overloaded("bytes of queries waiting", 150_000)) in str(result) for result in results)
 
 
-async def test_rows_of_dropped_tables_are_forgotten() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+async def test_rows_of_dropped_tables_are_forgotten(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (made, server, hc):
         server, gone = server_of(made.server), []
         for i in range(4):
             await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
@@ -267,7 +264,9 @@ async def test_rows_of_dropped_tables_are_forgotten() -> None:
             await hc.query("SELECT * FROM T0")
 
 
-async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What tables there are is told once, table by table; with every query it would be megabytes."""
     sent: list[bytes] = []
 
@@ -275,9 +274,9 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monk
         sent.append(message_bytes(message))
         return sent[-1]
 
-    monkeypatch.setattr("hullcast.broker.server.query_process.message_bytes", noted)
+    monkeypatch.setattr("hullcast.broker.warehouse.messages.message_bytes", noted)
     columns = ", ".join(f"C{i} REAL" for i in range(250))
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT) as made, made.client() as hc:
+    async with serving(tmp_path) as (_, _, hc):
         for i in range(50):
             await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY, {columns})")
         assert await hc.query("SELECT count(*) FROM T7") == [(0,)]
@@ -294,17 +293,15 @@ async def test_a_query_costs_the_server_no_more_where_there_are_many_tables(monk
             await hc.query("SELECT * FROM T8")
 
 
-async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hullcast.broker.server.queries.WAITING", 5)
-    async with (
-        asyncio.timeout(PATIENCE_S),
-        cluster(0, link=PATIENT, query_processes=2) as made,
-        made.client() as greedy,
-    ):
+    monkeypatch.setattr("hullcast.broker.server.queries.ADMITTED_PER_OWNER", 2)
+    async with serving(tmp_path, warehouse_processes=3) as (made, server, greedy):
         await greedy.execute(CREATE)
         slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
-        server = server_of(made.server)
-        await wait_for(lambda: server.queries.waiting == 5, "the queue is full")
+        await wait_for(lambda: len(server.queries._waiting) == 5, "the queue is full")
         async with made.client() as modest:
             assert await modest.query("SELECT count(*) FROM T") == [(0,)]
         for task in slow:
@@ -312,11 +309,11 @@ async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(monkeyp
         await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_queries_of_a_client_that_is_gone_wait_no_longer() -> None:
-    async with asyncio.timeout(PATIENCE_S), cluster(0, link=PATIENT, query_processes=2) as made:
-        server = server_of(made.server)
+async def test_queries_of_a_client_that_is_gone_wait_no_longer(tmp_path: Path) -> None:
+    async with serving(tmp_path, warehouse_processes=2) as (made, server, _):
         async with made.client() as gone:
             slow = [asyncio.create_task(gone.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
             await wait_for(lambda: server.queries.waiting > 10, "they wait for each other")
         await asyncio.gather(*slow, return_exceptions=True)
-        await wait_for(lambda: server.queries.waiting == 0, "nobody waits")
+        await wait_for(lambda: not server.queries.admitted + server.queries.waiting, "nobody waits, and nothing runs")
+        await wait_for(lambda: server.warehouse.reported("running") == 0, "the one that ran was stopped")

@@ -1,0 +1,17 @@
+"""A process beside the server: less urgent, and the first to go if the machine runs out of memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+#: How much less urgent it is than the server, which may have to share two cores with it.
+NICENESS = 5
+
+
+def step_back(score: int, niceness: int = NICENESS) -> None:
+    """Be less urgent than the server, and let the kernel end the processes with the highest score first."""
+    os.nice(niceness)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(score))

@@ -1,0 +1,190 @@
+"""The files of a server: opened at its start, with a checkpoint now and then; or, without a data directory, from the
+first one-time query on.
+
+    with a data directory    DIR: log (replies wait for it), checkpoints
+    without                  nothing .. first query .. a temporary folder: log (nobody waits for it), checkpoints
+
+Queries are answered from files by another process. A server without a data directory therefore copies its log, from the
+first query on, into a temporary folder, beside a checkpoint of what was there before. These files are never synced and
+are removed when the server stops; new checkpoints bound their size. If the disk refuses them they are removed at once,
+queries fail, and the next one tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from hullcast.broker.log.recovery import TemporaryFolder, open_directory, open_memory
+from hullcast.broker.server.changing import apply_record
+from hullcast.network.wire.errors import CheckpointFailed, ConnectionLost, LogBroken, QueriesFailed, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from hullcast.broker.log.checkpoint import CapturedState, Written
+    from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.server.settings import ServerSettings
+    from hullcast.broker.server.working import Working
+
+log = logging.getLogger(__name__)
+
+#: Bytes of a temporary log after which it begins again behind a new checkpoint; more if that is larger itself.
+TEMPORARY_LOG_BYTES = 32 << 20
+#: Seconds after a failure in which queries are refused at once: to try again means to copy all tables.
+PAUSE_S = 1.0
+
+
+class Storage:
+    """Engine, receipts and log of a server, and its files. One thing is done with them at a time (`_under_way`)."""
+
+    def __init__(self, settings: ServerSettings, working: Working) -> None:
+        self._settings, self._working = settings, working
+        self.directory: DataDirectory | None = None  # what was given; a temporary one is only for queries
+        if settings.data is None:
+            self.engine, self.publishers, self.log = open_memory()
+        else:
+            self.directory = data = open_directory(
+                settings.data,
+                apply_record,
+                segment_bytes=settings.segment_bytes,
+                history_bytes=settings.history_bytes,
+            )
+            self.engine, self.publishers, self.log = data.engine, data.publishers, data.log
+        self.checkpoints = 0
+        self._checkpointed = (self.engine.seq, time.monotonic())
+        self._temporary: DataDirectory | None = None
+        self._temporary_due = 0  # bytes written to its log at which the next checkpoint is due
+        self._refused: tuple[float, QueriesFailed] | None = None  # when, and why
+        self._under_way: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def readable_from(self) -> int | None:
+        """The first sequence number as of which the history can be read; None without a data directory."""
+        return None if self.directory is None else self.directory.readable_from
+
+    async def for_queries(self) -> DataDirectory:
+        """The directory that queries read from. What was acknowledged before the call is in its log, which can be read
+        up to `log.synced_seq`.
+
+        Without a data directory the first call takes a while, and a later one gives another directory if the disk
+        refused the one before. QueriesFailed if it refuses this one, too.
+        """
+        if self.directory is not None:
+            return self.directory
+        while (directory := self._usable()) is None:
+            if self._stopping:
+                raise ConnectionLost("the server is stopping")
+            if self._refused is not None and time.monotonic() < self._refused[0] + PAUSE_S:
+                raise QueriesFailed(*self._refused[1].args)
+            if self._under_way is None:
+                self._start(self._begin(), "begin")
+            assert self._under_way is not None
+            await asyncio.shield(self._under_way)  # others may wait for it, too
+        if directory.log.pending_bytes:
+            await self._write(directory)
+        return directory
+
+    def keep_up(self, now: float) -> None:
+        """Do what is due, unless something is under way: called every round."""
+        if self._under_way is not None or self._stopping:
+            return
+        if self.directory is not None:
+            seq, at = self._checkpointed
+            updates, settings = self.engine.seq - seq, self._settings
+            if updates >= settings.checkpoint_updates or (updates and now - at >= settings.checkpoint_s):
+                self._checkpointed = (self.engine.seq, now)
+                self._start(self._checkpoint(self.directory), "checkpoint")
+        elif (directory := self._usable()) is not None:
+            if directory.log.statistics().written_bytes >= self._temporary_due:
+                self._start(self._checkpoint(directory), "checkpoint")
+            elif directory.log.pending_bytes:
+                self._start(self._write(directory), "write")
+        elif self._temporary is not None:
+            log.error("files for queries given up", extra={"why": self._temporary.log.why_broken})
+            self._start(self._remove_temporary(), "remove")
+
+    async def stop(self) -> None:
+        """Begin nothing more, and wait for what is under way; the work on the event loop has ended."""
+        self._stopping = True
+        if self._under_way is not None:
+            await asyncio.gather(self._under_way, return_exceptions=True)
+
+    def close(self) -> None:
+        """Write what is pending, and let others have the directory; or remove it, if it is temporary."""
+        if self._temporary is not None:
+            self.log.copy_to(None)
+            self._temporary.remove()
+        (self.directory or self.log).close()
+
+    # --- one at a time -----------------------------------------------------------------------------------
+
+    def _start(self, work: Coroutine[None, None, None], name: str) -> None:
+        self._under_way = asyncio.create_task(work, name=f"server.storage.{name}")
+        self._under_way.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way = None
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, QueriesFailed):
+            self._refused = (time.monotonic(), error)
+        if error is not None:
+            log.error("files not written", extra={"why": str(error), "what": task.get_name()})
+
+    def _usable(self) -> DataDirectory | None:
+        """The temporary directory, if its log is whole."""
+        return None if self._temporary is None or self._temporary.log.why_broken else self._temporary
+
+    async def _begin(self) -> None:
+        """Make a temporary directory, with all that is in the tables by now."""
+        await self._remove_temporary()
+        try:
+            folder = await asyncio.to_thread(TemporaryFolder.make)
+        except OSError as error:
+            raise QueriesFailed(tempfile.gettempdir(), error.strerror or str(error)) from error
+        directory = folder.begin(self.engine, self.publishers, self.log, self._settings.pending_bytes)
+        try:
+            await self._capture_and_write(directory)
+        except BaseException as error:
+            self.log.copy_to(None)
+            await asyncio.to_thread(directory.remove)
+            if isinstance(error, LogBroken | CheckpointFailed):
+                raise QueriesFailed(tempfile.gettempdir(), error.reason) from error
+            raise
+        self._temporary = directory
+        log.info("files for queries begun", extra={"directory": str(directory.path), "seq": directory.log.seq})
+
+    async def _checkpoint(self, directory: DataDirectory) -> None:
+        try:
+            written = await self._capture_and_write(directory)
+        except Unavailable as error:
+            log.error("checkpoint failed", extra={"why": str(error)})  # the log still has everything
+            if directory is self._temporary:  # nobody needs it that much
+                await self._remove_temporary()
+            return
+        log.info("checkpoint written", extra={"seq": written.seq, "rows": written.rows, "bytes": written.size_bytes})
+
+    async def _capture_and_write(self, directory: DataDirectory) -> Written:
+        captured: CapturedState = await self._working.do("checkpoint", directory.capturing())
+        log_bytes = directory.log.statistics().written_bytes
+        written = await asyncio.to_thread(directory.write_checkpoint, captured)
+        self._temporary_due = log_bytes + max(TEMPORARY_LOG_BYTES, written.size_bytes)
+        self.checkpoints += 1
+        return written
+
+    async def _write(self, directory: DataDirectory) -> None:
+        """Let other processes read what is in the log by now."""
+        try:
+            await asyncio.to_thread(directory.log.write_and_sync)
+        except LogBroken as error:
+            raise QueriesFailed(tempfile.gettempdir(), error.reason) from error
+
+    async def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            directory, self._temporary = self._temporary, None
+            self.log.copy_to(None)
+            await asyncio.to_thread(directory.remove)

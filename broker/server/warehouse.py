@@ -1,0 +1,449 @@
+"""The warehouse process as the server holds it: started, told what there is, asked, and started again when it dies.
+
+The process itself is `broker/warehouse/process.py`. It reads rows from the files of the data directory, so all that
+goes to it is small: which tables there are, how far they were changed, and queries. All is written in the order in
+which it happens: a query comes behind everything that was acknowledged before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from hullcast.broker.log.history import Life
+from hullcast.broker.tables.schema import fold
+from hullcast.broker.warehouse.answering import with_worth
+from hullcast.broker.warehouse.messages import (
+    AnswerEnded,
+    AnswerRows,
+    Ask,
+    AskTables,
+    Begin,
+    Known,
+    MessageEnd,
+    QueryRefused,
+    Released,
+    Report,
+    SpooledPart,
+    Switch,
+    Tables,
+    Withdraw,
+)
+from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.network.wire.errors import BadSetting, ConnectionLost, HullcastError, from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.tables.feed import ChangeTally
+    from hullcast.broker.tables.schema import Table
+    from hullcast.broker.warehouse.messages import QueryLimits
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two messages on what was released, unless a query must know.
+RELEASE_S = 0.02
+#: Tables that the process is told of at once; then others have their turn.
+TABLES_AT_ONCE = 50
+#: Seconds without a word after which a process that owes answers is taken to hang, and killed.
+SILENCE_S = 30.0
+#: Seconds after a failed start before the next one that no query asks for.
+RETRY_S = 5.0
+
+
+class LargeAnswer:
+    """The portions of an answer behind the first, in a file that has no name any more: it goes with this process."""
+
+    def __init__(self, spool: str) -> None:
+        self._spool = spool
+        self._file: int | None = None
+        self._parts: list[tuple[int, int]] = []
+        self._worth: dict[str, Any] | None = None
+        self._error: HullcastError | None = None
+        self._closed = False
+        self._more = asyncio.Event()
+        self.size_bytes = 0
+        self.on_growth: Callable[[], None] = lambda: None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more portions will come."""
+        return self._worth is not None or self._error is not None
+
+    def add(self, part: SpooledPart) -> None:
+        """One more portion is in the file."""
+        if self._closed:
+            return
+        try:
+            if self._file is None:
+                self._file = os.open(self._spool, os.O_RDONLY)
+                os.unlink(self._spool)
+        except OSError as error:
+            self.fail(ConnectionLost(f"the rest of an answer cannot be read ({error.strerror})"))
+            return
+        self._parts.append((part.offset, part.size))
+        self.size_bytes += part.size
+        self._tell()
+        self.on_growth()
+
+    def end(self, worth: dict[str, Any]) -> None:
+        """That was the last portion."""
+        self._worth = worth
+        self._tell()
+
+    def fail(self, error: HullcastError) -> None:
+        """No further portion will come."""
+        self._error = self._error or error
+        self._tell()
+
+    def _tell(self) -> None:
+        self._more.set()
+        self._more = asyncio.Event()
+
+    async def read(self, part: int) -> tuple[bytes, bool]:
+        """Portion `part` (from 0 on) as soon as it is there, and whether it is the last; raises why there is none."""
+        while len(self._parts) < part + 2 and not self.ended:  # whether it is the last is known when the next one is
+            await self._more.wait()
+        last = part == len(self._parts) - 1
+        if self._error is not None and (last or part >= len(self._parts)):
+            raise self._error
+        if part >= len(self._parts) or self._file is None:
+            raise ConnectionLost("there is no such portion")
+        offset, size = self._parts[part]
+        body = await asyncio.to_thread(_read, os.dup(self._file), size, offset)
+        if last:
+            assert self._worth is not None
+            body = with_worth(body, self._worth)
+        return body, last
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._closed = True
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _read(file: int, size: int, offset: int) -> bytes:
+    try:
+        return os.pread(file, size, offset)
+    finally:
+        os.close(file)
+
+
+class Warehouse:
+    """The process, what it was told, and what it owes."""
+
+    def __init__(
+        self,
+        engine: ServedEngine,
+        files: Callable[[], Awaitable[DataDirectory]],
+        *,
+        places: int,
+        limits: QueryLimits,
+        policy: str,
+    ) -> None:
+        """`files` gives the directory that the process may read: all that was acknowledged before is in its log."""
+        self._engine, self._files = engine, files
+        self._places, self._limits = places, limits
+        self.policy = policy
+        self._process: asyncio.subprocess.Process | None = None
+        self._end: MessageEnd | None = None
+        self._directory: DataDirectory | None = None
+        self._starting = asyncio.Lock()
+        self._known: dict[str, Table] = {}
+        self._definitions = -1  # up to which tables are known
+        self._tally: ChangeTally | None = None
+        self._through = -1
+        self._told_at = 0.0
+        self._release_due: asyncio.TimerHandle | None = None
+        self._released: list[tuple[int, asyncio.Future[None]]] = []  # who waits for a sequence number to be on disk
+        self._numbers = 0
+        self._owed: dict[int, asyncio.Future[Any]] = {}
+        self._large: dict[int, LargeAnswer] = {}
+        self._heard_at = 0.0
+        self._next_try = 0.0
+        self._watching: asyncio.Task[None] | None = None
+        self._report: dict[str, Any] = {}
+        self.processes = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process that listens."""
+        return self._end is not None
+
+    # -- one life of the process -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return when there is a process that knows all tables; ConnectionLost if there can be none."""
+        directory = await self._files()
+        async with self._starting:
+            if self._end is not None and directory is not self._directory:
+                await self._stop()
+            if self._end is None:
+                await self._start(directory)
+            while self._definitions != self._engine.definitions:
+                await self._tell_tables()
+
+    async def _start(self, directory: DataDirectory) -> None:
+        await self._stop()
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                # not -m: what is pickled here names the module by its own name, which then is not __main__
+                *(sys.executable, "-P", "-c", "from hullcast.broker.warehouse.process import main; main()"),
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # a process group of its own: it is killed as one, and gets no Ctrl-C
+            )
+        except OSError as error:
+            ours.close()
+            raise ConnectionLost(f"the warehouse process cannot be started ({error})") from error
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        process = self._process
+        self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
+        self._directory = directory
+        self._tally = self._engine.feed.tally()
+        self._known, self._definitions, self._through = {}, -1, -1
+        self._heard_at = time.monotonic()
+        self.processes += 1
+        self._end.write(Begin(str(directory.path), self._places, self._limits, self.policy))
+
+    def _on_end(self, process: asyncio.subprocess.Process) -> None:
+        """The process is gone: what it owes is lost, and its workers are of no use."""
+        if process is not self._process or self._end is None:
+            return
+        log.warning("warehouse process ended", extra={"code": process.returncode})
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._end is not None:
+            self._end.close()
+        self._end = None
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._tally is not None:
+            self._tally.close()
+            self._tally = None
+        lost = ConnectionLost("the warehouse process ended")
+        for owed in self._owed.values():
+            if not owed.done():
+                owed.set_exception(lost)
+        for large in self._large.values():
+            large.fail(lost)
+        self._owed.clear()
+        self._large.clear()
+
+    async def stop(self) -> None:
+        """End the process, and wait for that."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._release_due is not None:
+            self._release_due.cancel()
+        for _, waiting in self._released:
+            waiting.cancel()
+        async with self._starting:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        self._let_go()
+        process, self._process = self._process, None
+        if process is not None:
+            await process.wait()
+
+    def watch(self, now: float) -> None:
+        """Called now and then: start the process if a table is declared a feed; kill one that hangs."""
+        self.on_release()  # files that replies do not wait for are written now and then
+        if self._end is not None and (self._owed or self._large) and now - self._heard_at > SILENCE_S:
+            log.error("warehouse process hangs", extra={"silent_s": now - self._heard_at})
+            self._let_go()
+        if self._watching is not None and not self._watching.done():
+            return
+        news = self._definitions != self._engine.definitions
+        if (self._end is None and now >= self._next_try and self._has_feeds()) or (self._end is not None and news):
+            self._next_try = now + RETRY_S
+            self._watching = asyncio.create_task(self._keep_started(), name="server.warehouse")
+
+    def _has_feeds(self) -> bool:
+        return any(table.feed is not None for table in self._engine.tables.values())
+
+    async def _keep_started(self) -> None:
+        try:
+            await self.start()
+            self.tell_released()
+        except HullcastError as error:
+            log.error("warehouse cannot be started", extra={"why": str(error)})
+
+    # -- what it is told -------------------------------------------------------------------------------------
+
+    async def _tell_tables(self) -> None:
+        """Let the process know what tables there are, some at a time."""
+        definitions, stores = self._engine.definitions, dict(self._engine.stores)
+        told = 0
+        for name in [name for name in self._known if name not in stores]:
+            del self._known[name]
+            self._write(Known(name, None))
+        for name, store in stores.items():
+            if self._known.get(name) is store.table:
+                continue
+            self._known[name] = store.table
+            self._write(Known(name, Life(store.table, store.created), len(store)))
+            told += 1
+            if told % TABLES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._definitions = definitions
+
+    def on_release(self) -> None:
+        """What was appended to the log is on disk; the process learns of it soon."""
+        if self._released and self._directory is not None:
+            synced = self._directory.log.synced_seq
+            for seq, waiting in self._released:
+                if seq <= synced and not waiting.done():
+                    waiting.set_result(None)
+            self._released = [one for one in self._released if not one[1].done()]
+        if self._end is not None and self._release_due is None:
+            wait_s = max(0.0, self._told_at + RELEASE_S - time.monotonic())
+            self._release_due = asyncio.get_running_loop().call_later(wait_s, self.tell_released)
+
+    def tell_released(self) -> None:
+        """Let the process know what was released up to now."""
+        if self._release_due is not None:
+            self._release_due.cancel()
+            self._release_due = None
+        if self._tally is None or self._end is None or self._directory is None:
+            return
+        through, counts = self._tally.take(self._directory.log.synced_seq)
+        if through == self._through and not counts:
+            return
+        self._through, self._told_at = through, time.monotonic()
+        stores = self._engine.stores
+        tables = {name: count for store, count in counts.items() if stores.get(name := fold(store.table.name)) is store}
+        self._end.write(Released(through, self._told_at, tables))
+
+    async def wait_released(self, seq: int) -> None:
+        """Return when the process can read everything up to a sequence number."""
+        while self._directory is not None and self._directory.log.synced_seq < seq:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._released.append((seq, waiting))
+            await waiting
+
+    # -- what it is asked ------------------------------------------------------------------------------------
+
+    async def tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
+        """The tables (folded names) that a text reads; raises why it cannot be read."""
+        self._numbers += 1
+        found: Tables = await self._answer(self._numbers, AskTables(self._numbers, owner, sql))
+        return found.names
+
+    async def ask(self, ask: Ask) -> tuple[bytes, LargeAnswer | None]:
+        """The encoded answer, or its first portion and the rest; raises why there is none."""
+        self._numbers += 1
+        self.tell_released()
+        found: tuple[bytes, LargeAnswer | None] = await self._answer(self._numbers, ask._replace(number=self._numbers))
+        return found
+
+    async def _answer(self, number: int, message: Ask | AskTables) -> Any:
+        owed = self._owed[number] = asyncio.get_running_loop().create_future()
+        answered = False
+        try:
+            self._write(message)
+            found = await owed
+            answered = True
+            return found
+        except HullcastError:
+            answered = True
+            raise
+        finally:
+            self._owed.pop(number, None)
+            if not answered:  # nobody waits for it any more
+                self._withdraw(number)
+
+    def withdraw(self, large: LargeAnswer) -> None:
+        """Nobody will fetch the rest of an answer."""
+        for number, one in list(self._large.items()):
+            if one is large:
+                del self._large[number]
+                self._withdraw(number)
+
+    def _withdraw(self, number: int) -> None:
+        self._large.pop(number, None)
+        if self._end is not None:
+            self._end.write(Withdraw(number))
+
+    def switch(self, policy: str) -> None:
+        """Let another policy decide what is done next."""
+        if policy not in POLICIES:
+            raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(POLICIES))}")
+        self.policy = policy
+        if self._end is not None:
+            self._end.write(Switch(policy))
+
+    def _write(self, message: object) -> None:
+        if self._end is None:
+            raise ConnectionLost("the warehouse process ended")
+        self._end.write(message)
+
+    # -- what it says ----------------------------------------------------------------------------------------
+
+    def _on_message(self, message: object) -> None:
+        self._heard_at = time.monotonic()
+        match message:
+            case AnswerRows(number, body, spool):
+                large = None
+                if spool is not None:
+                    large = self._large[number] = LargeAnswer(spool)
+                self._settle(number, (body, large))
+            case SpooledPart(number):
+                if number in self._large:
+                    self._large[number].add(message)
+            case AnswerEnded(number, worth):
+                if number in self._large:
+                    self._large.pop(number).end(worth)
+            case Tables(number):
+                self._settle(number, message)
+            case QueryRefused(number, code, arguments):
+                error = from_wire(code, arguments)
+                if number in self._large:
+                    self._large.pop(number).fail(error)
+                self._settle(number, error)
+            case Report(counters):
+                self._report = counters
+
+    def _settle(self, number: int, result: object) -> None:
+        owed = self._owed.get(number)
+        if owed is None or owed.done():
+            return
+        if isinstance(result, HullcastError):
+            owed.set_exception(result)
+        else:
+            owed.set_result(result)
+
+    # -- for people ------------------------------------------------------------------------------------------
+
+    def reported(self, counter: str) -> int:
+        """A counter of the process, as of half a second ago at most."""
+        return int(self._report.get(counter, 0)) if self.running else 0
+
+    def status(self) -> dict[str, Any]:
+        """Policy, tables and counters, as of half a second ago at most."""
+        empty = {"counters": {}, "tables": {}, "missed": 0, "load_failures": 0, "worker_restarts": 0}
+        known = {**empty, **self._report, "started": self.running, "processes": self.processes}
+        if known.get("policy") != self.policy:  # switched since: the counters were the other one's
+            known |= {"policy": self.policy, "counters": {}}
+        return known

@@ -1,0 +1,434 @@
+"""The SQLite file of one table: written by loads, read by queries at the same time (WAL).
+
+    DIR/warehouse/stock-1f3a..9c.sqlite     the table under its own name, as `SqliteCopy` would hold it, and one row of
+                                            ours: whose it is, and the sequence number that it is current to
+
+The name has a digest of the table's life (its name, CREATE TABLE and when it was created): a table that was dropped and
+created again has another file, and no two tables share one. A file that belongs to another data directory, has another
+format or is damaged is never read: `open_for_load` removes it, and it is made again from checkpoint and log.
+
+A load is one transaction, and `current` is written in it. So a file is exactly its table as of `current`, whoever was
+killed when.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hullcast.broker.log.changes import LogPosition
+from hullcast.broker.log.private import make_private, open_private
+from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.queries.sqlite_copy import affinity, quoted, rowid_name
+from hullcast.broker.sql.create import MAXIMUM_NAME, create_text
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.network.wire.errors import SqlError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from hullcast.broker.log.history import Life
+    from hullcast.broker.warehouse.source import Base
+
+FOLDER = "warehouse"
+_FORMAT = 1
+_APPLICATION_ID = 0x48756C57  # "HulW"
+#: Our own table. A table of a user has a shorter name, so this one is found by no statement of theirs.
+OWN = "hullcast_file".ljust(MAXIMUM_NAME + 1, "_")
+_PAGE_BYTES = 8192
+_CACHE_BYTES = 32 << 20  # of a load: pages that are not written to the WAL before its end
+_BUSY_S = 5.0  # how long a load waits for another of the same table; there should be none
+#: Bytes of a WAL from which a load moves it into the file; and from which it waits for readers to make room for that.
+WAL_BYTES, LONG_WAL_BYTES = 4 << 20, 256 << 20
+_ROOM_WAIT_S = 1.0
+_ROWS_COPIED = 100_000  # from a checkpoint, in one statement
+
+
+class FileState(NamedTuple):
+    """What a file says of itself: it is the table as of `current`; `last` is its last update up to there."""
+
+    current: int
+    last: int
+    position: LogPosition | None  # in the log, from where to go on
+
+
+class TableFile:
+    """The file of a table, open for loads. One load at a time, by one process; readers do not matter."""
+
+    def __init__(self, path: Path, life: Life, identity: bytes, database: sqlite3.Connection) -> None:
+        self.path, self.life = path, life
+        self._identity, self._database = identity, database
+        self._inode = path.stat().st_ino
+        self._waited_bytes = 0  # the WAL when readers were waited for
+        names = [quoted(column.name) for column in life.table.columns]
+        marks = ", ".join("?" * len(names))
+        table, key = quoted(life.table.name), names[life.table.key]
+        self._delete = f"DELETE FROM {table} WHERE {key} = ?"
+        self._put = f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET "
+        self._put += ", ".join(f"{name} = excluded.{name}" for name in names if name != key or len(names) == 1)
+        self._get = f"SELECT * FROM {table} WHERE {key} = ?"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is still the file of that name: it may have been removed, and made again."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def state(self) -> FileState:
+        """What it says of itself; sqlite3.DatabaseError if it is not the file that it should be."""
+        return state_of(self._database, "main", self.life, self._identity)
+
+    def begin(self) -> None:
+        """Begin a load."""
+        self._database.execute("BEGIN IMMEDIATE")
+
+    def attach(self, base: Base) -> None:
+        """Open a checkpoint beside the file, before a load begins; FileNotFoundError if it is not there."""
+        uri = f"{base.path.absolute().as_uri()}?mode=ro&immutable=1"
+        try:
+            self._database.execute("ATTACH ? AS base", (uri,))
+        except sqlite3.OperationalError as error:
+            if base.path.exists():
+                raise
+            raise FileNotFoundError(f"{base.path} is not there") from error
+
+    def copy(self, base: Base) -> Iterator[int]:
+        """Copy the rows of a checkpoint that was attached into the table, which has none, some at a time; gives how
+        many were copied each time."""
+        if base.stored is None:
+            return
+        table, source = self.life.table, f"base.{quoted(base.stored)}"
+        columns = ", ".join(_copied(column) for column in table.columns)
+        copy = f"INSERT INTO main.{quoted(table.name)} SELECT {columns} FROM {source}"
+        order = f" ORDER BY {quoted(table.key_column.name)}"
+        rowid = rowid_name(table)
+        if rowid is None:  # columns hide all its names
+            yield self._database.execute(copy + order).rowcount
+            return
+        (last,) = self._database.execute(f"SELECT max({rowid}) FROM {source}").fetchone()
+        for start in range(0, last or 0, _ROWS_COPIED):
+            some = f"{copy} WHERE {rowid} > ? AND {rowid} <= ?{order}"
+            yield self._database.execute(some, (start, start + _ROWS_COPIED)).rowcount
+
+    def detach(self) -> None:
+        """Close the checkpoint, after a load."""
+        with suppress(sqlite3.Error):
+            self._database.execute("DETACH base")
+
+    def clear(self) -> None:
+        """Remove all rows, within a load."""
+        self._database.execute(f"DELETE FROM {quoted(self.life.table.name)}")
+
+    def put(self, columns: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, or replace those with the same key: columns as SQLite keeps them (`stored_column`)."""
+        self._database.executemany(self._put, zip(*columns, strict=True))
+
+    def remove(self, keys: Iterable[Any]) -> None:
+        """Delete the rows with these keys, where there are any."""
+        self._database.executemany(self._delete, zip(keys, strict=True))
+
+    def rows(self, keys: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """The rows with these keys, of those that are there."""
+        return [row for key in keys for row in self._database.execute(self._get, (key,))]
+
+    def end(self, state: FileState) -> None:
+        """End a load: the file is the table as of `state.current`."""
+        position = (None,) * 4 if state.position is None else state.position
+        self._database.execute(
+            f"UPDATE {OWN} SET current = ?, last = ?, segment = ?, seed = ?, offset = ?, before = ?",
+            (state.current, state.last, *position),
+        )
+        self._database.execute("COMMIT")
+
+    def undo(self) -> None:
+        """Leave the file as it was before `begin`."""
+        with suppress(sqlite3.Error):  # SQLite may have done it by itself
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+
+    def tidy(self) -> None:
+        """Move what loads have written from the WAL into the file, as far as readers allow it. Readers never do this.
+
+        The WAL is used again from its start if nobody reads from it when a load begins. Where readers overlap there is
+        no such moment, and it would grow without end. So if it is long, this waits for those that read from it now:
+        others that begin meanwhile find all rows in the file.
+        """
+        size_bytes = 0
+        with suppress(FileNotFoundError):
+            size_bytes = self.path.with_name(self.path.name + "-wal").stat().st_size
+        if size_bytes < WAL_BYTES:
+            return
+        with suppress(sqlite3.OperationalError):  # the load is done; if the disk is full, the next one tries again
+            self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            if size_bytes < LONG_WAL_BYTES:
+                self._waited_bytes = 0
+            elif size_bytes >= self._waited_bytes + LONG_WAL_BYTES // 4:  # not each time, if one reads for long
+                self._waited_bytes = size_bytes
+                self._database.execute(f"PRAGMA busy_timeout = {int(_ROOM_WAIT_S * 1000)}")
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._database.execute(f"PRAGMA busy_timeout = {int(_BUSY_S * 1000)}")
+        self._database.execute("PRAGMA shrink_memory")
+
+    def close(self) -> None:
+        """Close it; the last one to close it moves the WAL into the file."""
+        self._database.close()
+
+
+def file_of(directory: Path, life: Life) -> Path:
+    """The file of a table in a data directory, there or not."""
+    return directory / FOLDER / f"{_stem(life)}.sqlite"
+
+
+def open_for_load(directory: Path, identity: bytes, life: Life) -> TableFile | None:
+    """The file of a table; None if there is none. One that cannot be used is removed."""
+    path = file_of(directory, life)
+    if not path.exists():
+        return None
+    database = _connect(path, "rw")
+    try:
+        _prepare(database)
+        file = TableFile(path, life, identity, database)
+        file.state()
+    except sqlite3.DatabaseError as error:
+        database.close()
+        if is_transient(error):
+            raise
+        remove(path)
+        return None
+    except BaseException:
+        database.close()
+        raise
+    return file
+
+
+class NewFile:
+    """A file on its way: filled without a journal under another name, which it has until it is complete and on disk.
+
+    Until then nobody reads it, so nothing is written twice, and the index of the keys is made at the end. Whoever is
+    killed meanwhile leaves a file that `remove_unfinished` removes.
+    """
+
+    def __init__(self, directory: Path, identity: bytes, life: Life, base: Base | None) -> None:
+        self.path, self.life = file_of(directory, life), life
+        make_private(directory / FOLDER)
+        remove_unfinished(self.path)
+        self._temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
+        os.close(open_private(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        self._database = _connect(self._temporary, "rw")
+        try:
+            self.table = TableFile(self._temporary, life, identity, self._database)
+            self._begin(identity, base)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _begin(self, identity: bytes, base: Base | None) -> None:
+        database, life = self._database, self.life
+        database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        database.execute("PRAGMA journal_mode = OFF").fetchall()
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute(f"PRAGMA cache_size = {-_CACHE_BYTES // 1024}")
+        database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        if base is not None:
+            self.table.attach(base)
+        database.execute("BEGIN")
+        database.execute(
+            f'CREATE TABLE {OWN} (format INTEGER, identity BLOB, "create" TEXT, created INTEGER, current INTEGER, '
+            "last INTEGER, segment INTEGER, seed INTEGER, offset INTEGER, before INTEGER)"
+        )
+        own = (_FORMAT, identity, _text(life.table), life.created, life.created, life.created)
+        database.execute(f"INSERT INTO {OWN} VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)", own)
+        database.execute(create_sql(life.table))
+
+    def index(self) -> None:
+        """Make the index of the keys: now rows can be put and removed."""
+        if self.life.table.key_column.type is not ColumnType.INTEGER:
+            key = quoted(self.life.table.key_column.name)
+            self._database.execute(f"CREATE UNIQUE INDEX {OWN}key ON {quoted(self.life.table.name)} ({key})")
+
+    def finish(self, state: FileState) -> None:
+        """Give the file its name: it is the table as of `state.current`, and on disk."""
+        self.table.end(state)
+        self.table.detach()
+        self._database.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._database.close()
+        descriptor = os.open(self._temporary, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            os.link(self._temporary, self.path)
+        except FileExistsError:  # another process was faster; then theirs is as good
+            pass
+        except OSError:  # a file system without links
+            os.replace(self._temporary, self.path)
+        self._temporary.unlink(missing_ok=True)
+        sync_directory(self.path.parent)
+
+    def give_up(self) -> None:
+        """Remove what was written."""
+        self._database.close()
+        remove(self._temporary)
+
+
+def create_sql(table: Table) -> str:
+    """CREATE TABLE as SQLite gets it: the columns in their order, with the types that `SqliteCopy` gives them.
+
+    An INTEGER key is the rowid; any other gets an index, when the first rows are there.
+    """
+    columns = [f"{quoted(column.name)} {affinity(column)}" for column in table.columns]
+    if table.key_column.type is ColumnType.INTEGER:
+        columns[table.key] += " PRIMARY KEY"
+    return f"CREATE TABLE {quoted(table.name)} ({', '.join(columns)})"
+
+
+def _copied(column: Column) -> str:
+    """A column of a checkpoint as it is stored here: there a TIMESTAMP is microseconds, here it is text."""
+    name = quoted(column.name)
+    if column.type is not ColumnType.TIMESTAMP:
+        return name
+    rest = f"(({name} % 1000000 + 1000000) % 1000000)"
+    seconds = f"({name} - {rest}) / 1000000"
+    return f"strftime('%Y-%m-%d %H:%M:%S', {seconds}, 'unixepoch') || printf('.%06d', {rest})"
+
+
+def remove(path: Path) -> None:
+    """Remove a file and what SQLite keeps beside it. A reader that has it open goes on with what it has."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed processes left of this file on its way."""
+    for left in path.parent.glob(f"{path.stem}.*.tmp*"):
+        if _is_left(left):
+            left.unlink(missing_ok=True)
+
+
+def remove_others(directory: Path, lives: Iterable[Life]) -> int:
+    """Remove the files of tables that are no longer there (and unfinished ones); returns how many."""
+    kept = {file_of(directory, life).name for life in lives}
+    removed = 0
+    for path in (directory / FOLDER).glob("*"):
+        unfinished = ".tmp" in path.suffix
+        if _is_left(path) if unfinished else path.name.partition(".sqlite")[0] + ".sqlite" not in kept:
+            path.unlink(missing_ok=True)
+            removed += not unfinished and path.suffix == ".sqlite"
+    return removed
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def open_for_reading(directory: Path, lives: Sequence[Life], sql: str = "SELECT") -> sqlite3.Connection:
+    """A connection that reads the files of these tables, each under its own name; `sql` is for the error message.
+
+    SqlError if there are more tables than SQLite can read in one statement; FileNotFoundError if a file is not there.
+    """
+    first, *others = [file_of(directory, life) for life in lives]
+    database = _connect(first, "ro")
+    try:
+        most = database.getlimit(sqlite3.SQLITE_LIMIT_ATTACHED) + 1
+        if len(lives) > most:
+            raise SqlError(sql, f"it reads {len(lives)} tables", f"at most {most} are possible in one query")
+        for number, path in enumerate(others, 1):
+            try:
+                database.execute("ATTACH ? AS ?", (f"{path.absolute().as_uri()}?mode=ro", f"t{number}"))
+            except sqlite3.OperationalError as error:
+                if path.exists():
+                    raise
+                raise FileNotFoundError(f"{path} is not there") from error
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def pin(database: sqlite3.Connection, lives: Sequence[Life], identity: bytes) -> list[FileState]:
+    """Begin a read transaction on all files that `open_for_reading` opened: from now on they do not change for this
+    connection, whatever is loaded. Returns what each is; sqlite3.DatabaseError if one is not what it should be."""
+    database.execute("BEGIN")
+    return [state_of(database, f"t{number}" if number else "main", life, identity) for number, life in enumerate(lives)]
+
+
+def state_of(database: sqlite3.Connection, schema: str, life: Life, identity: bytes) -> FileState:
+    """What a file says of itself; sqlite3.DatabaseError if it is damaged, or of another table or data directory."""
+    rows = database.execute(f"SELECT * FROM {schema}.{OWN}").fetchall()
+    expected = (_FORMAT, identity, _text(life.table), life.created)
+    if len(rows) != 1 or rows[0][:4] != expected:
+        raise sqlite3.DatabaseError("the file belongs to another table, data directory or version")
+    current, last, *position = rows[0][4:]
+    return FileState(current, last, None if position[0] is None else LogPosition(*position))
+
+
+def is_transient(error: sqlite3.Error) -> bool:
+    """Whether the file may be fine and something else is in the way: a full disk, a lock, a read-only folder."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _TRANSIENT
+
+
+_TRANSIENT = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+}
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    try:
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False)
+    except sqlite3.OperationalError as error:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is not there") from error
+        raise
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Set up a connection for loads."""
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("PRAGMA wal_autocheckpoint = 0")  # `tidy` does it
+    database.execute("PRAGMA secure_delete = OFF")
+    database.execute("PRAGMA temp_store = MEMORY")
+    database.execute(f"PRAGMA cache_size = {-_CACHE_BYTES // 1024}")
+
+
+@lru_cache(1024)
+def _text(table: Table) -> str:
+    return create_text(table)
+
+
+@lru_cache(1024)
+def _stem(life: Life) -> str:
+    name = fold(life.table.name)
+    life_text = f"{name}\n{_text(life.table)}\n{life.created}"
+    digest = blake2b(life_text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+    return f"{re.sub('[^a-z0-9_]', '_', name)[:40]}-{digest}"
+
+
+def _is_left(unfinished: Path) -> bool:
+    """Whether the process that was writing an unfinished file is gone, or is this one."""
+    owner = unfinished.name.split(".")[1]
+    if not owner.isdigit() or int(owner) == os.getpid():
+        return True
+    try:
+        os.kill(int(owner), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is another user's
+        return False
+    return False

@@ -1,0 +1,318 @@
+"""A load, whole: the file of a table is brought from what it has to exactly a sequence number, in one transaction.
+
+    no file, or not usable     newest checkpoint -> new file under another name, then the log behind it -> renamed
+    a file as of `current`     the log behind `current`, coalesced by key -> upserts and deletes
+    the log is cut behind it   all rows are removed, and come again from the newest checkpoint and the log behind it
+
+`current` is written in the same transaction: a change is applied once, whoever is killed when. A load that fails (a
+full disk, a read-only folder) leaves the file as it was, and the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.history import gone, readable_from
+from hullcast.broker.queries.sqlite_copy import stored_column
+from hullcast.broker.tables.ingest import Encoded, ingest
+from hullcast.broker.tables.schema import ColumnType
+from hullcast.broker.tables.store import TableStore
+from hullcast.broker.tables.values import decode_column
+from hullcast.broker.warehouse.coalesce import coalesced
+from hullcast.broker.warehouse.files import FileState, NewFile, TableFile, file_of, is_transient, open_for_load, remove
+from hullcast.broker.warehouse.source import TableSource
+from hullcast.network.wire.errors import LoadFailed
+from hullcast.network.wire.values import from_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hullcast.broker.log.changes import LogPosition
+    from hullcast.broker.log.history import Life
+    from hullcast.broker.tables.interning import Interner
+    from hullcast.broker.tables.schema import Table
+    from hullcast.broker.warehouse.source import Base, ChangeBlock
+    from hullcast.network.wire.arrays import Floats
+
+#: Files that stay open between loads.
+_FILES_OPEN = 8
+#: How often a load begins again because the log or a checkpoint was cut under its hands.
+_ATTEMPTS = 5
+#: Rows that are made Python objects at once.
+_ROWS_PUT = 1 << 15
+
+
+class Loaded(NamedTuple):
+    """How a load went: the file is the table as of `current`; `last` is the last update of the table up to there."""
+
+    current: int
+    last: int
+    rows_read: int  # updates of the table in the log, and rows of a checkpoint
+    rows_written: int  # rows put and removed: each key once, among very many
+    took_s: float
+    position: LogPosition | None
+
+
+class Loader:
+    """Loads the tables of one data directory. Any number of loaders may, in processes of their own; but one load of a
+    table at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._identity = read_identity(directory) or b""
+        self._source = TableSource(directory, self._identity)
+        self._files: dict[Life, TableFile] = {}  # the one used last is the last
+
+    def state(self, life: Life, newest: int | None = None) -> FileState | None:
+        """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
+        the last there is, is of another course of events (the log was restored from a copy), and is removed."""
+        with _failing(life):
+            file = self._file(life)
+            if file is None:
+                return None
+            found = file.state()
+            if newest is not None and found.current > newest:
+                self.discard(life)
+                return None
+            return found
+
+    def load(self, life: Life, through: int, progress: Callable[[int], None] | None = None) -> Loaded:
+        """Bring the file of a table to `through`, which is on disk in the log; a file that is further stays as it is.
+
+        `progress` is called with the number of rows read so far, now and then. LoadFailed if the disk refuses;
+        HistoryGone if neither the log nor a checkpoint has what is needed.
+        """
+        began = time.perf_counter()
+        with _failing(life):
+            try:
+                found = self._load(life, through, progress or _silent)
+            except sqlite3.DatabaseError as error:
+                self._forget(life)
+                if is_transient(error):
+                    raise
+                self.discard(life)  # damaged: once more, from the beginning
+                found = self._load(life, through, progress or _silent)
+            except BaseException:
+                self._forget(life)
+                raise
+        return found._replace(took_s=time.perf_counter() - began)
+
+    def count(self, life: Life, after: int, through: int) -> int:
+        """How many updates of a table there are behind `after` up to `through`; HistoryGone if the log does not reach
+        back that far."""
+        state = self.state(life)
+        start = None if state is None or state.current > after else state.position
+        try:
+            return self._source.count(life, after, through, start)
+        except FileNotFoundError:
+            raise gone(life, after + 1, readable_from(self._directory)) from None
+
+    def discard(self, life: Life) -> None:
+        """Remove the file of a table, which a reader found damaged: the next load makes it again."""
+        self._forget(life)
+        remove(file_of(self._directory, life))
+
+    def close(self) -> None:
+        """Close all files."""
+        for life in list(self._files):
+            self._forget(life)
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def _file(self, life: Life) -> TableFile | None:
+        file = self._files.pop(life, None)
+        if file is not None and not file.is_there:
+            file.close()
+            file = None
+        if file is None:
+            file = open_for_load(self._directory, self._identity, life)
+        if file is not None:
+            self._files[life] = file
+            for other in list(self._files)[:-_FILES_OPEN]:
+                self._forget(other)
+        return file
+
+    def _forget(self, life: Life) -> None:
+        file = self._files.pop(life, None)
+        if file is not None:
+            file.undo()
+            file.close()
+
+    # -- a load ------------------------------------------------------------------------------------------------
+
+    def _load(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
+        for attempt in range(_ATTEMPTS):
+            file = self._file(life)
+            try:
+                if file is None:
+                    return self._make(life, through, progress)
+                return (self._renew if attempt else self._go_on)(file, through, progress)
+            except FileNotFoundError:  # the log or a checkpoint was cut, before or under way
+                continue
+        raise gone(life, life.created + 1, readable_from(self._directory))
+
+    def _make(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
+        """A file that is not there."""
+        base = next(self._source.bases(life, through), None)
+        new = NewFile(self._directory, self._identity, life, base)
+        try:
+            tally = _Tally(progress, life.created)
+            self._begin_with(new.table, base, tally)
+            new.index()
+            self._apply(new.table, tally.last, through, None, tally)
+            loaded = tally.loaded(through, self._source.position)
+            new.finish(FileState(through, loaded.last, loaded.position))
+        except BaseException:
+            new.give_up()
+            raise
+        return loaded
+
+    def _go_on(self, file: TableFile, through: int, progress: Callable[[int], None]) -> Loaded:
+        """A file that is there, from what it has."""
+        file.begin()
+        try:
+            current, last, start = file.state()
+            if current >= through:
+                file.undo()
+                return Loaded(current, last, 0, 0, 0.0, start)
+            tally = _Tally(progress, last)
+            self._apply(file, current, through, start, tally)
+            loaded = tally.loaded(through, self._source.position)
+            file.end(FileState(through, loaded.last, loaded.position))
+        except BaseException:
+            file.undo()
+            raise
+        file.tidy()
+        return loaded
+
+    def _renew(self, file: TableFile, through: int, progress: Callable[[int], None]) -> Loaded:
+        """A file that is there, without what it has: the log does not reach back to that. Readers have the old rows
+        until the load ends."""
+        base = next(self._source.bases(file.life, through), None)
+        if base is not None:
+            file.attach(base)
+        try:
+            file.begin()
+            file.clear()
+            tally = _Tally(progress, file.life.created)
+            self._begin_with(file, base, tally)
+            self._apply(file, tally.last, through, None, tally)
+            loaded = tally.loaded(through, self._source.position)
+            file.end(FileState(through, loaded.last, loaded.position))
+        except BaseException:
+            file.undo()
+            raise
+        finally:
+            file.detach()
+        file.tidy()
+        return loaded
+
+    def _begin_with(self, file: TableFile, base: Base | None, tally: _Tally) -> None:
+        """The rows of a checkpoint. When the last update of the table before it was is not known: at its end at the
+        latest, which is what is noted."""
+        if base is not None:
+            for rows in file.copy(base):
+                tally.add(rows, rows)
+            tally.last = base.seq
+
+    def _apply(self, file: TableFile, after: int, through: int, start: LogPosition | None, tally: _Tally) -> None:
+        """Apply the changes behind `after`."""
+        for block in self._source.changes(file.life, after, through, start):
+            written = _apply_partial(file, block) if _is_partial(block) else _apply_whole(file, block)
+            tally.add(block.updates, written)
+            tally.last = block.last
+
+
+class _Tally:
+    """What a load has done so far."""
+
+    def __init__(self, progress: Callable[[int], None], last: int) -> None:
+        self._progress, self.last = progress, last
+        self._read = self._written = 0
+
+    def add(self, read: int, written: int) -> None:
+        """So many rows more."""
+        self._read += read
+        self._written += written
+        self._progress(self._read)
+
+    def loaded(self, current: int, position: LogPosition | None) -> Loaded:
+        """How it went, apart from the time."""
+        return Loaded(current, self.last, self._read, self._written, 0.0, position)
+
+
+def _silent(rows: int) -> None:
+    pass
+
+
+@contextmanager
+def _failing(life: Life) -> Iterator[None]:
+    """Errors of the disk as our own."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise LoadFailed(life.table.name, str(error)) from error
+    except OSError as error:
+        raise LoadFailed(life.table.name, error.strerror or str(error)) from error
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def _apply_whole(file: TableFile, block: ChangeBlock) -> int:
+    """Write the last word on each key, in the order of the keys: then rows that stand together are written together."""
+    table = file.life.table
+    rows, gone_keys = coalesced(block.batches, table.key)
+    file.remove(sorted(_column(table, table.key, gone_keys, block.interner)))
+    if table.key_column.type is ColumnType.TEXT:  # codes of texts have an order of their own
+        texts = _column(table, table.key, rows[table.key], block.interner)
+        rows = rows[:, sorted(range(len(texts)), key=texts.__getitem__)]
+    _put(file, rows, block.interner)
+    return int(rows.shape[1] + len(gone_keys))
+
+
+def _put(file: TableFile, rows: Floats, interner: Interner) -> None:
+    for start in range(0, rows.shape[1], _ROWS_PUT):
+        some = rows[:, start : start + _ROWS_PUT]
+        file.put([_column(file.life.table, position, codes, interner) for position, codes in enumerate(some)])
+
+
+def _is_partial(block: ChangeBlock) -> bool:
+    return any(batch.partial for batch in block.batches)
+
+
+def _apply_partial(file: TableFile, block: ChangeBlock) -> int:
+    """The same for rows that lack columns, as earlier versions logged them: what they lack is in the file, or in rows
+    before them. So the rows concerned are read into a store, which does the rest."""
+    table, interner = file.life.table, block.interner
+    store = TableStore(table)
+    keys = np.unique(np.concatenate([batch.cells[table.key] for batch in block.batches]))
+    there = file.rows(_column(table, table.key, keys, interner))
+    if there:
+        columns = zip(table.columns, zip(*there, strict=True), strict=True)
+        store.apply(ingest(table, {column.name: from_list(list(values)) for column, values in columns}, None, interner))
+    for batch in block.batches:
+        if batch.deleted:
+            store.remove(batch.cells[table.key])
+        else:
+            store.apply(Encoded(batch.cells, batch.partial))
+    rows = store.cells[:, store.live_slots()]
+    gone_keys = np.setdiff1d(keys, rows[table.key])
+    file.remove(_column(table, table.key, gone_keys, interner))
+    _put(file, rows, interner)
+    return int(rows.shape[1] + len(gone_keys))
+
+
+def _column(table: Table, position: int, codes: Floats, interner: Interner) -> list[Any]:
+    """A column of codes as SQLite keeps it."""
+    column = table.columns[position]
+    if column.type is ColumnType.TEXT:
+        return decode_column(column.type, codes, interner)
+    return stored_column(column, codes)

@@ -1,0 +1,315 @@
+"""What the server, the warehouse process and its workers tell each other, and how it travels.
+
+    server <==(a socket pair)==> warehouse process <==(a socket pair each)==> workers
+
+Only our own processes have the ends of these sockets, hence pickle. A message is its length and then its bytes. All
+times are of the monotonic clock, which the processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hullcast.broker.log.history import Life
+    from hullcast.broker.queries.reading import Plan
+    from hullcast.broker.tables.schema import Table
+
+_SIZE = struct.Struct("<Q")
+
+
+# -- from the server to the process ------------------------------------------------------------------------
+
+
+class Begin(NamedTuple):
+    """The first message: whose files, how many workers, what a query may take, and who decides."""
+
+    directory: str
+    places: int
+    limits: QueryLimits
+    policy: str
+
+
+class Known(NamedTuple):
+    """A table (folded name) as it is now, and about how many rows it has; without a life: it is gone."""
+
+    name: str
+    life: Life | None
+    rows: int = 0
+
+
+class Released(NamedTuple):
+    """All up to `through` was acknowledged at `at`; by folded name, the first and the last update of tables that
+    changed since the message before, and how many."""
+
+    through: int
+    at: float
+    tables: dict[str, tuple[int, int, int]]
+
+
+class AskTables(NamedTuple):
+    """Which tables does a text read?"""
+
+    number: int
+    owner: str
+    sql: str
+
+
+class Ask(NamedTuple):
+    """A query that may read these tables (folded names). If its answer is large, `ticket` is to fetch it with."""
+
+    number: int
+    owner: str
+    sql: str
+    parameters: tuple[Any, ...]
+    tables: tuple[str, ...]
+    arrived: float
+    ticket: bytes
+    freshness: float = 1.0
+    deadline_s: float | None = None
+    priority: int = 0
+    consistent: bool = False
+
+
+class Withdraw(NamedTuple):
+    """Nobody waits for that answer any more."""
+
+    number: int
+
+
+class Switch(NamedTuple):
+    """Another policy, by name."""
+
+    policy: str
+
+
+# -- from the process to the server ------------------------------------------------------------------------
+
+
+class Tables(NamedTuple):
+    """The tables (folded names) that a text reads."""
+
+    number: int
+    names: tuple[str, ...]
+
+
+class AnswerRows(NamedTuple):
+    """The first portion of an answer, encoded. If there are more, they are in the file `spool`."""
+
+    number: int
+    body: bytes
+    spool: str | None
+
+
+class SpooledPart(NamedTuple):
+    """One more portion is in the file, at this place."""
+
+    number: int
+    offset: int
+    size: int
+
+
+class AnswerEnded(NamedTuple):
+    """That was the last portion; what the rows are worth."""
+
+    number: int
+    worth: dict[str, Any]
+
+
+class QueryRefused(NamedTuple):
+    """A query failed: see `errors.to_wire`."""
+
+    number: int
+    code: str
+    arguments: tuple[Any, ...]
+    ran_s: float = 0.0
+
+
+class Report(NamedTuple):
+    """How things are, for people."""
+
+    counters: dict[str, Any]
+
+
+# -- from the process to a worker --------------------------------------------------------------------------
+
+
+class ReadText(NamedTuple):
+    """Read a text; these are the tables it may name."""
+
+    sql: str
+    known: Mapping[str, Table]
+
+
+class FileOf(NamedTuple):
+    """A table's file. It may be read if it is current up to a number from `least` to `most`."""
+
+    life: Life
+    path: str
+    least: int
+    most: float
+
+
+class LoadTable(NamedTuple):
+    """Bring a table's file to a sequence number."""
+
+    life: Life
+    through: int
+
+
+class Select(NamedTuple):
+    """Run a SELECT. `plan`: the text as it was read, if it was."""
+
+    sql: str
+    plan: Plan | None
+    parameters: tuple[Any, ...]
+    files: tuple[FileOf, ...]
+    ticket: bytes
+    spool: str
+    limits: QueryLimits
+
+
+class QueryLimits(NamedTuple):
+    """What one query may take."""
+
+    time_s: float
+    memory_bytes: int
+    rows: int
+    spool_bytes: int
+
+
+# -- from a worker to the process --------------------------------------------------------------------------
+
+
+class ReadPlan(NamedTuple):
+    """A text was read."""
+
+    plan: Plan
+
+
+class Pinned(NamedTuple):
+    """The query sees its tables as they are now, up to these numbers, whatever is loaded from now on."""
+
+    loaded: tuple[int, ...]
+
+
+class FileMoved(NamedTuple):
+    """A file was loaded further than it may be for this question, and nothing was read."""
+
+
+class FirstRows(NamedTuple):
+    """The first portion, encoded; whether there are more."""
+
+    body: bytes
+    more: bool
+
+
+class NextRows(NamedTuple):
+    """One more portion is in the spool file."""
+
+    offset: int
+    size: int
+
+
+class Finished(NamedTuple):
+    """The task is done. `spent`: the worker has taken memory that it may not get rid of, and should be replaced."""
+
+    spent: bool = False
+    result: Any = None
+
+
+class Failure(NamedTuple):
+    """The task failed."""
+
+    code: str
+    arguments: tuple[Any, ...]
+    spent: bool = False
+
+
+# -- how they travel ---------------------------------------------------------------------------------------
+
+
+def message_bytes(message: object) -> bytes:
+    """A message as it travels."""
+    content = pickle.dumps(message, protocol=5)
+    return _SIZE.pack(len(content)) + content
+
+
+class BlockingEnd:
+    """An end that waits for each message: a worker's."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def read(self) -> Any:
+        """The next message, and no byte behind it; EOFError if there is none any more."""
+        return pickle.loads(self._exactly(_SIZE.unpack(self._exactly(_SIZE.size))[0]))
+
+    def _exactly(self, size: int) -> bytearray:
+        content = bytearray(size)
+        left = memoryview(content)
+        while left:
+            came = self._connection.recv_into(left)
+            if not came:
+                raise EOFError
+            left = left[came:]
+        return content
+
+    def write(self, message: object) -> None:
+        """Send a message."""
+        self._connection.sendall(message_bytes(message))
+
+
+class MessageEnd(asyncio.Protocol):
+    """An end on an event loop: hands over each message as it comes, and says when there are no more."""
+
+    def __init__(self, on_message: Callable[[Any], None], on_end: Callable[[], None]) -> None:
+        self._on_message, self._on_end = on_message, on_end
+        self._came = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def over(
+        cls, connection: socket.socket, on_message: Callable[[Any], None], on_end: Callable[[], None]
+    ) -> MessageEnd:
+        """The end of a connected socket, which it owns from now on."""
+        _, end = await asyncio.get_running_loop().create_connection(lambda: cls(on_message, on_end), sock=connection)
+        return end
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._came += data
+        start = 0
+        while len(self._came) - start >= _SIZE.size:
+            end = start + _SIZE.size + _SIZE.unpack_from(self._came, start)[0]
+            if len(self._came) < end:
+                break
+            with memoryview(self._came) as view:
+                message = pickle.loads(view[start + _SIZE.size : end])
+            start = end
+            self._on_message(message)
+        if start:
+            del self._came[:start]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._on_end()
+
+    def write(self, message: object) -> None:
+        """Send a message; it goes nowhere if the other end is gone."""
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.write(message_bytes(message))
+
+    def close(self) -> None:
+        """Send nothing more. `on_end` is called soon."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,145 @@
+"""ORAD: updates wait until a question needs them; the question whose deadline is nearest comes first.
+
+Vu and Gopalkrishnan (2009): "On-demand ReAl-time Data warehouse". One class, used in two ways:
+
+    live               `next`, `ended`: objects are tables, a load is the update on demand, and the board holds a
+                       question's tables at one moment (`Board.missing`, `Board.pinned`)
+    reads one by one   `earliest`, `choose`, `horizon`: the paper's transactions over `Versions` (validity.py), as in
+                       `hullcast sim scheduling`
+    both               `urgency` (who is first), `committed` and `first_of` (what idle time is for)
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, ClassVar
+
+from hullcast.broker.warehouse.board import Answer, Load
+from hullcast.broker.warehouse.policies.policy import WarehousePolicy, toward
+from hullcast.broker.warehouse.policies.validity import ClockCache, Look
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from hullcast.broker.warehouse.board import Board, Question, Task
+    from hullcast.broker.warehouse.policies.validity import Id, Reader, Version
+
+#: Objects in the cache of those that are read often; tables are few.
+CACHED = 16
+#: A question without a deadline counts as of the next higher priority after so long.
+PATIENCE_S = 10.0
+
+
+def urgency(priority: int, deadline: float, arrived: float, now: float) -> tuple[float, float, float]:
+    """Least first: higher priority, then the earlier deadline, then what came first.
+
+    What has no deadline comes after all that have one, and rises with the time that it waits: it does not starve.
+    """
+    waited = 0.0 if deadline < inf else max(0.0, now - arrived) // PATIENCE_S
+    return -(priority + waited), deadline, arrived
+
+
+def by_deadline(questions: Iterable[Question], now: float) -> list[Question]:
+    """Questions in the order of their urgency."""
+    return sorted(questions, key=lambda each: urgency(each.priority, each.deadline, each.arrived, now))
+
+
+def before_it(question: Question, board: Board, *, since: float = inf) -> list[str]:
+    """The tables of a question with updates from before it was asked that are not loaded (released before `since`)."""
+    found = []
+    for table in question.tables:
+        pending = board.feeds[table].pending
+        if pending and pending[0].first <= question.seq and pending[0].at < since:
+            found.append(table)
+    return found
+
+
+def fresher(question: Question, tables: list[str], board: Board) -> Load | None:
+    """A load that makes one of these tables of a question fresher; None: none can begin now."""
+    for feed in board.loadable():
+        if feed.name in tables:
+            return board.load(feed, None if question.needs_common else question)
+    return None
+
+
+class Orad(WarehousePolicy):
+    """The earliest deadline first; loads on demand, with the priority of the question that needs them; idle places load
+    what is read often first.
+
+    A reader takes the latest version that meets its interval. That is enough (Theorem 1), needs one look as a rule, and
+    lets everything be forgotten that ended before the intervals of all readers.
+    """
+
+    name: ClassVar[str] = "orad"
+    about: ClassVar[str] = "the earliest deadline first; updates are loaded when a question needs them, or in idle time"
+
+    def __init__(self, cached: int = CACHED) -> None:
+        self.often: ClockCache[Hashable] = ClockCache(cached)
+        self._on_demand = self._idle = self._as_it_is = 0
+
+    # -- live: what a free place does next -----------------------------------------------------------------
+
+    def next(self, board: Board, now: float) -> Task | None:
+        for question in by_deadline(board.waiting, now):
+            if (task := self._toward(question, board, now)) is not None:
+                self._on_demand += isinstance(task, Load)
+                return task
+        loadable = {feed.name: feed for feed in sorted(board.loadable(), key=lambda feed: feed.pending[0].at)}
+        if not loadable:
+            return None
+        self._idle += 1
+        return board.load(loadable[self.first_of(loadable)])
+
+    def _toward(self, question: Question, board: Board, now: float) -> Task | None:
+        """As fresh as possible: a question that need not have everything gets it nevertheless if there is time."""
+        if 0.0 < question.freshness < 1.0 and question.target is None and (late := before_it(question, board)):
+            feeds = [board.feeds[table] for table in late]
+            loads_s = sum(feed.cost.of(feed.pending_rows) for feed in feeds)
+            if now + loads_s + question.expected_s <= question.deadline:
+                load = fresher(question, late, board)
+                if load is not None or any(feed.loading for feed in feeds):
+                    return load
+            self._as_it_is += board.ready(question)
+        return toward(question, board)
+
+    def ended(self, task: Task, took_s: float, board: Board, now: float) -> None:
+        if isinstance(task, Answer):
+            self.committed(task.question.tables)
+
+    def counters(self) -> dict[str, float]:
+        return {
+            "loads on demand": self._on_demand,
+            "loads in idle time": self._idle,
+            "answers not made fresher for lack of time": self._as_it_is,
+            "tables read often": len(self.often),
+        }
+
+    # -- what idle time is for -----------------------------------------------------------------------------
+
+    def committed(self, objects: Iterable[Id]) -> None:
+        """A question that read these was answered."""
+        for object_id in objects:
+            self.often.touch(object_id)
+
+    def first_of(self, objects: Iterable[Id]) -> Id:
+        """Of objects in the order of arrival of their updates, the one to bring up to date first."""
+        return min(objects, key=self.often.rank)
+
+    # -- reads one by one: `ReadingRule` -------------------------------------------------------------------
+
+    def earliest(self, start: float) -> float:
+        """Nothing older than its start."""
+        return start
+
+    def choose(self, versions: Sequence[Version], reader: Reader[Id]) -> Look:
+        """The latest that meets the interval: look from the latest back, and stop at the first."""
+        begins, ends = reader.begins, reader.ends
+        for back in range(len(versions) - 1, -1, -1):
+            version = versions[back]
+            if version.begins < ends and version.ends > begins:
+                return Look(version, len(versions) - back)
+        return Look(None, len(versions))
+
+    def horizon(self, readers: Iterable[Reader[Id]], now: float) -> float:
+        """Where the first of all intervals begins; without readers only the latest versions are kept."""
+        return min((reader.begins for reader in readers), default=now)

@@ -1,0 +1,84 @@
+"""The rows of one table from a data directory, read beside the server: a checkpoint, and changes from the log."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from hullcast.broker.log.changes import GatheredChanges, LogPosition, LogReader
+from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_name
+from hullcast.broker.tables.interning import Interner
+from hullcast.broker.tables.schema import fold
+from hullcast.network.wire.errors import LogDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hullcast.broker.log.changes import ChangeBatch
+    from hullcast.broker.log.history import Life
+
+#: Rows and bytes of the log that are taken at once: each key is written once among them.
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 18, 16 << 20
+
+
+class ChangeBlock(NamedTuple):
+    """Changes that follow each other. `updates` of the table, up to `last`; the codes of texts are the interner's."""
+
+    batches: list[ChangeBatch]
+    interner: Interner
+    updates: int
+    last: int
+
+
+class Base(NamedTuple):
+    """A checkpoint that holds a table as of `seq`, under the name `stored`; None: it had no rows yet."""
+
+    path: Path
+    seq: int
+    stored: str | None
+
+
+class TableSource:
+    """Reads one data directory. Any number of sources may, beside the server; each belongs to one thread."""
+
+    def __init__(self, directory: Path, identity: bytes) -> None:
+        self._directory, self._identity = directory, identity
+        self._log = LogReader(directory)
+
+    @property
+    def position(self) -> LogPosition | None:
+        """Where the changes read last ended, to go on from."""
+        return self._log.position
+
+    def changes(self, life: Life, after: int, through: int, start: LogPosition | None) -> Iterator[ChangeBlock]:
+        """The changes behind `after` up to `through`; FileNotFoundError if the log does not reach back that far."""
+        gathered, updates, last = GatheredChanges(life.table, Interner(), after, through), 0, 0
+        for run in self._log.runs(fold(life.table.name), after, through, start):
+            if run.records:
+                gathered.add_run(run)
+                updates += run.updates(after, through)
+                last = min(run.last_change, through)
+            if updates >= _ROWS_AT_ONCE or gathered.size_bytes >= _BYTES_AT_ONCE:
+                yield ChangeBlock(gathered.settled(), gathered.interner, updates, last)
+                gathered, updates = GatheredChanges(life.table, Interner(), after, through), 0
+        if updates:
+            yield ChangeBlock(gathered.settled(), gathered.interner, updates, last)
+
+    def count(self, life: Life, after: int, through: int, start: LogPosition | None) -> int:
+        """How many updates of the table there are behind `after` up to `through`; FileNotFoundError as above."""
+        return sum(run.updates(after, through) for run in self._log.runs(fold(life.table.name), after, through, start))
+
+    def bases(self, life: Life, through: int) -> Iterator[Base]:
+        """The checkpoints with which a load up to `through` can begin, the newest first; those that are damaged, or
+        removed in this moment, are left out."""
+        for number, path in reversed(checkpoints(self._directory)):
+            try:
+                with closing(open_checkpoint(path)) as database:
+                    seq = int(meta_of(path, database)["seq"])
+                    if not life.created <= seq <= through:
+                        continue
+                    check(path, number, self._identity)
+                    yield Base(path, seq, stored_name(database, life.table, life.created))
+            except (FileNotFoundError, LogDamaged):
+                continue

@@ -1,0 +1,143 @@
+"""A worker of the warehouse: a forked child that does one task at a time, until its socket ends or it is killed.
+
+It loads a table, reads a text, or runs a SELECT. A SELECT is bounded in memory by the operating system and by SQLite,
+in time by the warehouse process, which kills the worker. Whatever happens to it, files are right: a load is one
+transaction, and readers change nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sqlite3
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from hullcast.broker.log.directory import read_identity
+from hullcast.broker.queries.reading import read_query
+from hullcast.broker.scheduling.background import step_back
+from hullcast.broker.sql.text import shorten
+from hullcast.broker.warehouse.answering import Answering
+from hullcast.broker.warehouse.loader import Loader
+from hullcast.broker.warehouse.messages import BlockingEnd, Failure, Finished, LoadTable, ReadPlan, ReadText, Select
+from hullcast.network.wire.errors import HullcastError, InvariantBroken, SqlError, to_wire
+
+if TYPE_CHECKING:
+    import socket
+
+#: How likely the kernel is to end a worker if the machine runs out of memory.
+OOM_SCORE = 1000
+#: A worker that holds more than this share of a query's memory after it is replaced.
+SPENT = 0.25
+
+
+def serve(connection: socket.socket, directory: Path) -> NoReturn:
+    """Do tasks until the other end is gone. This is a fork: nothing of the parent is ours to clean up."""
+    try:
+        _leave_parent(connection)
+        WarehouseWorker(connection, directory).run()
+    except BaseException:  # noqa: BLE001  (a fork must not go on as its parent)
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+class WarehouseWorker:
+    """What a worker keeps between tasks: open files."""
+
+    def __init__(self, connection: socket.socket, directory: Path) -> None:
+        self._end = BlockingEnd(connection)
+        self._loader = Loader(directory)
+        self._answering = Answering(directory, read_identity(directory) or b"")
+        self._base_bytes = address_space_bytes()
+        self._heap_bytes = 0
+
+    def run(self) -> None:
+        """Do tasks until there are none any more."""
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                self._end.write(self._done(self._end.read()))
+
+    def _done(self, task: object) -> Finished | Failure:
+        try:
+            match task:
+                case Select():
+                    return self._select(task)
+                case LoadTable():
+                    return Finished(result=self._loader.load(task.life, task.through))
+                case ReadText():
+                    self._end.write(ReadPlan(read_query(task.sql, task.known, attached=True)))
+                    return Finished()
+            raise InvariantBroken(f"a worker was given a {type(task).__name__}")
+        except HullcastError as error:
+            return Failure(*to_wire(error))
+        except MemoryError:
+            return Failure(*to_wire(InvariantBroken("the warehouse has too little memory")), spent=True)
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001  (a fault of ours: it fails this task only)
+            traceback.print_exc()
+            bug = InvariantBroken(f"{type(error).__name__} in the warehouse: {error}")
+            return Failure(*to_wire(bug), spent=True)
+
+    def _select(self, select: Select) -> Finished | Failure:
+        memory_bytes = select.limits.memory_bytes
+        try:
+            self._limit(memory_bytes)
+            self._answering.answer(select, self._end.write, self._loader.load)
+        except HullcastError as error:
+            if "out of memory" not in str(error):
+                self._lift()
+                return Failure(*to_wire(error), spent=self._spent(memory_bytes))
+            return self._out_of_memory(select)
+        except MemoryError:
+            return self._out_of_memory(select)
+        self._lift()
+        return Finished(self._spent(memory_bytes))
+
+    def _out_of_memory(self, select: Select) -> Failure:
+        self._lift()
+        reason = f"it needs more than {select.limits.memory_bytes >> 20} MiB of memory"
+        refusal = SqlError(shorten(select.sql), reason, "ask for less, or sort less")
+        return Failure(*to_wire(refusal), spent=True)
+
+    def _limit(self, memory_bytes: int) -> None:
+        if self._heap_bytes != memory_bytes:
+            with contextlib.closing(sqlite3.connect(":memory:")) as database:  # it holds for all of the process
+                database.execute(f"PRAGMA hard_heap_limit = {memory_bytes}")
+            self._heap_bytes = memory_bytes
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (self._base_bytes + memory_bytes, hard))
+
+    def _lift(self) -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+    def _spent(self, memory_bytes: int) -> bool:
+        return address_space_bytes() > self._base_bytes + SPENT * memory_bytes
+
+
+def _leave_parent(connection: socket.socket) -> None:
+    """Let go of what belongs to the process that was forked."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
+    kept = {1, 2, connection.fileno()}
+    for name in os.listdir("/dev/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # the one by which the folder was read
+                os.close(int(name))
+    connection.setblocking(True)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    step_back(OOM_SCORE)
+
+
+def address_space_bytes() -> int:
+    """What this process has reserved."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

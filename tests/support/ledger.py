@@ -1,0 +1,125 @@
+"""A data directory that is written as a server writes it, and what its table T held after each update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hullcast.broker.log.history import Life
+from hullcast.broker.log.recovery import DataDirectory, open_directory
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.server.attendance import Attendance
+from hullcast.broker.server.brain import Brain
+from hullcast.broker.server.changing import apply_record
+from hullcast.broker.server.retention import Retention
+from hullcast.broker.server.subscribing import Limits
+from hullcast.network.security.rights import Rights
+from hullcast.network.wire import bodies
+from hullcast.network.wire.frames import Origin, Request
+from hullcast.network.wire.values import keys_to_column, rows_to_columns
+from tests.support.durable import captured
+
+CREATE = "CREATE TABLE T (K TEXT PRIMARY KEY, I INTEGER, R REAL, W TIMESTAMP, S TEXT)"
+OTHER = "CREATE TABLE U (K INTEGER PRIMARY KEY, V REAL)"
+COLUMNS = ("K", "I", "R", "W", "S")
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
+Row = tuple[Any, ...]
+
+
+class Ledger:
+    """A data directory that is written as a server does, and what its table T held after each update."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.path, self.options = path, {"segment_bytes": 2000, "history_bytes": 1 << 40, **options}
+        self.number = 0
+        self.rows: dict[str, Row] = {}
+        self.at: dict[int, dict[str, Row]] = {0: {}}  # T as of each sequence number of its present life
+        self.changes: list[tuple[int, str, Row | None]] = []
+        self.updates: list[int] = []  # of T, also those that changed nothing
+        self.open()
+        self.execute(CREATE)
+        self.execute(OTHER)
+
+    def open(self) -> None:
+        self.data: DataDirectory = open_directory(self.path, apply_record, **self.options)
+        engine = self.data.engine
+        self.brain = Brain(
+            engine,
+            bytes(16),
+            self.data.publishers,
+            Rights.everything,
+            Attendance(engine, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_)),
+            Retention(1 << 20),
+            dict,
+            set,
+            limits=Limits(rows=1000, subscriptions=100, groups=50, channels=3),
+        )
+
+    def reopen(self) -> None:
+        self.data.close()
+        self.open()
+
+    def checkpoint(self) -> None:
+        self.data.write_checkpoint(captured(self.data))
+
+    def ask(self, make: Callable[[int], bodies.Body]) -> bodies.Done:
+        self.number += 1
+        body = make(self.number)
+        request = Request(1, (1,), Origin("", ""), bodies.encode(body))
+        outcome = finish(self.brain.work(body, request, "", lambda: 0.0))
+        assert isinstance(outcome.reply, bodies.Done), outcome.reply
+        kind, payload, first, count, publisher, number = outcome.entry
+        self.data.log.append(kind, payload, first=first, count=count, publisher=publisher, publisher_number=number)
+        self.data.log.write_and_sync()
+        return outcome.reply
+
+    def execute(self, sql: str) -> None:
+        self.ask(lambda number: bodies.Execute(sql, b"p" * 16, number))
+
+    def create_again(self) -> None:
+        self.execute("DROP TABLE T")
+        self.execute(CREATE)
+        self.rows, self.changes, self.updates = {}, [], []
+        self.at = {self.seq: {}}
+
+    def publish(self, rows: list[dict[str, Any]]) -> None:
+        columns, absent = rows_to_columns(rows)
+        done = self.ask(lambda number: bodies.Publish("t", columns, absent, b"p" * 16, number))
+        for seq, row in enumerate(rows, done.first):
+            old = self.rows.get(row["K"], (None,) * len(COLUMNS))
+            new = tuple(row.get(name, before) for name, before in zip(COLUMNS, old, strict=True))
+            self._change(seq, row["K"], new)
+
+    def delete(self, keys: list[str]) -> None:
+        done = self.ask(lambda number: bodies.Delete("T", keys_to_column(keys), b"p" * 16, number))
+        for seq, key in enumerate(keys, done.first):
+            self._change(seq, key, None)
+
+    def elsewhere(self) -> None:
+        columns, absent = rows_to_columns([{"K": 1, "V": 1.5}, {"K": 2}])
+        done = self.ask(lambda number: bodies.Publish("U", columns, absent, b"p" * 16, number))
+        for seq in range(done.first, done.last + 1):
+            self.at[seq] = dict(self.rows)
+
+    def _change(self, seq: int, key: str, row: Row | None) -> None:
+        if row is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+        self.updates.append(seq)
+        if "\0" not in key:
+            self.changes.append((seq, key, row))
+        self.at[seq] = dict(self.rows)
+
+    @property
+    def seq(self) -> int:
+        return self.data.engine.seq
+
+    @property
+    def life(self) -> Life:
+        store = self.data.engine.store_of("T")
+        return Life(store.table, store.created)

@@ -1,0 +1,260 @@
+"""What one-time queries answer: as fresh as asked, of one moment, in time, in portions, whoever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from hullcast.broker.server.service import Server
+from hullcast.broker.warehouse.files import FOLDER
+from hullcast.broker.warehouse.process import SPOOL
+from hullcast.clients.sdk.client import Client
+from hullcast.network.answers.named import QueryRows, QueryWorth
+from hullcast.network.wire import bodies
+from hullcast.network.wire.errors import AnswerGone, DeadlineMissed, Overloaded, SqlError, TimedOut
+from tests.support.cluster import PATIENCE_S, wait_for
+from tests.system.test_warehouse import CREATE, ENDLESS, server_of, serving, warehouse_process
+
+BOTH = "SELECT (SELECT max(V) FROM main.A), (SELECT max(V) FROM main.B)"
+MANY = "SELECT a.K, b.K AS L, a.S FROM T a, T b"
+
+
+def workers() -> list[psutil.Process]:
+    return warehouse_process().children()
+
+
+def worth(rows: QueryRows) -> QueryWorth:
+    assert rows.worth is not None
+    return rows.worth
+
+
+async def alternate(hc: Client, until: asyncio.Event) -> int:
+    """Rounds of A, then B: so the table A has round (seq + 1) // 2, and B round seq // 2."""
+    rounds = 0
+    while not until.is_set():
+        rounds += 1
+        await hc.publish("A", [{"K": 1, "V": rounds}])
+        await hc.publish("B", [{"K": 1, "V": rounds}])
+    return rounds
+
+
+@pytest.mark.parametrize("policy", ["fifo", "queries-first"])
+async def test_an_answer_is_the_sql_at_its_sequence_number(tmp_path: Path, policy: str) -> None:
+    async with serving(tmp_path, warehouse_policy=policy) as (made, server, hc):
+        for name in "AB":
+            await hc.execute(f"CREATE TABLE {name} (K INTEGER PRIMARY KEY, V INTEGER)")
+        stop = asyncio.Event()
+        async with made.client() as publisher:
+            publishing = asyncio.create_task(alternate(publisher, stop))
+            await hc.query(BOTH)
+            for i in range(40):
+                acknowledged = server.log.synced_seq
+                terms: dict[str, Any] = {} if i % 2 else {"freshness": 0.0, "read_set": "consistent"}
+                rows = await hc.query(BOTH, **terms)
+                seq = worth(rows).seq
+                assert seq is not None
+                assert tuple(rows[0]) == ((seq + 1) // 2 or None, seq // 2 or None)
+                assert not i % 2 or seq >= acknowledged
+                assert worth(rows).policy == policy
+            stop.set()
+            rounds = await publishing
+        assert tuple((await hc.query(BOTH))[0]) == (rounds, rounds)
+
+
+def table_file(server: Server, name: str) -> Path:
+    assert server.settings.data is not None
+    (found,) = (server.settings.data / FOLDER).glob(f"{name.lower()}-*.sqlite")
+    return found
+
+
+async def test_freshness_decides_between_waiting_and_old_rows(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute(CREATE)
+        await hc.publish("T", [{"K": 1, "X": 1.0}])
+        first = await hc.query("SELECT X FROM T", freshness=0.0)
+        assert first == [(1.0,)], "a table that was never loaded is loaded first"
+        with closing(sqlite3.connect(table_file(server, "T"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so nothing can be loaded
+            await hc.publish("T", [{"K": 1, "X": 2.0}, {"K": 2, "X": 3.0}])
+            while worth(rows := await hc.query("SELECT X FROM T", freshness=0.0)).unapplied != 2:
+                assert rows == [(1.0,)]
+            assert rows == [(1.0,)]
+            assert worth(rows).staleness_s > 0
+            assert worth(rows).tables["T"].seq == worth(first).tables["T"].seq
+            with pytest.raises(DeadlineMissed) as missed:
+                await hc.query("SELECT X FROM T", deadline=0.3)
+            assert missed.value.ran_s == 0
+            assert missed.value.waited_s >= 0.3
+            waiting = asyncio.create_task(hc.query("SELECT X FROM T ORDER BY K"))
+            other.execute("ROLLBACK")
+        rows = await waiting
+        assert rows == [(2.0,), (3.0,)]
+        assert (worth(rows).unapplied, worth(rows).staleness_s, worth(rows).deadline_met) == (0, 0.0, True)
+
+
+async def test_a_query_past_its_deadline_is_stopped_and_its_place_is_free(tmp_path: Path) -> None:
+    async with serving(tmp_path, warehouse_processes=2) as (_, server, hc):
+        await hc.execute(CREATE)
+        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
+        with pytest.raises(DeadlineMissed) as missed:
+            await hc.query(ENDLESS, deadline="300ms")
+        assert missed.value.ran_s > 0
+        assert await hc.query("SELECT count(*) FROM T", deadline=PATIENCE_S) == [(0,)]
+        await wait_for(lambda: server.queries.status()["missed"] == 1, "it is counted")
+
+
+async def test_of_queries_that_wait_the_most_urgent_runs_first(tmp_path: Path) -> None:
+    async with serving(tmp_path, warehouse_processes=2) as (_, server, hc):
+        await hc.execute(CREATE)
+        await hc.query("SELECT 1")
+        slow = asyncio.create_task(hc.query(ENDLESS, deadline=1.0))
+        await wait_for(lambda: server.warehouse.reported("running") == 1, "the only place is taken")
+        ended: list[int] = []
+
+        async def ask(priority: int) -> None:
+            await hc.query("SELECT 1", priority=priority)
+            ended.append(priority)
+
+        waiting = [asyncio.create_task(ask(priority)) for priority in (0, 5, -3, 9)]
+        await asyncio.gather(slow, *waiting, return_exceptions=True)
+        assert ended == [9, 5, 0, -3]
+
+
+async def test_a_large_answer_comes_in_portions_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hullcast.broker.server.service.ROW_LIMIT", 100_000)
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(300), "S": [f"text {i}" for i in range(300)]})
+        rows = await hc.query(MANY + " ORDER BY 1, 2")
+        assert rows == [(i, j, f"text {i}") for i in range(300) for j in range(300)]
+        assert worth(rows).seq == 300
+        assert server.settings.data is not None
+        assert list((server.settings.data / SPOOL).iterdir()) == []
+        with pytest.raises(SqlError, match=r"more than 100,000 rows"):
+            await hc.query(f"{MANY}, T c")
+        assert await hc.query("SELECT count(*) FROM T") == [(300,)]
+        assert list((server.settings.data / SPOOL).iterdir()) == []
+
+
+async def test_portions_are_the_owners_and_are_not_kept_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as (made, server, hc):
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(300), "S": ["x" * 20] * 300})
+        first = await hc._ask(bodies.Query(MANY, ()), "query", PATIENCE_S)
+        assert isinstance(first, bodies.QueryAnswer)
+        assert first.ticket
+        assert first.worth is None
+        async with made.client() as stranger:
+            with pytest.raises(AnswerGone):
+                await stranger._ask(bodies.FetchRows(first.ticket, 1), "fetch", PATIENCE_S)
+        part = await hc._ask(bodies.FetchRows(first.ticket, 1), "fetch", PATIENCE_S)
+        again = await hc._ask(bodies.FetchRows(first.ticket, 1), "fetch", PATIENCE_S)
+        assert isinstance(part, bodies.QueryPart)
+        assert isinstance(again, bodies.QueryPart)
+        assert bodies.encode(part) == bodies.encode(again)
+        assert part.more
+        with pytest.raises(AnswerGone, match="order"):
+            await hc._ask(bodies.FetchRows(first.ticket, 7), "fetch", PATIENCE_S)
+        await wait_for(lambda: server.queries.kept_bytes > 1 << 20, "the rest is on disk")
+        server.queries.expire(asyncio.get_running_loop().time() + 3600)
+        with pytest.raises(AnswerGone):
+            await hc._ask(bodies.FetchRows(first.ticket, 2), "fetch", PATIENCE_S)
+        assert server.queries.kept_bytes == 0
+        monkeypatch.setattr("hullcast.broker.server.queries.KEPT_BYTES_PER_OWNER", 1 << 20)
+        first = await hc._ask(bodies.Query(MANY, ()), "query", PATIENCE_S)
+        assert isinstance(first, bodies.QueryAnswer)
+        number, refused = 0, ""
+        while not refused:
+            number += 1
+            try:
+                await hc._ask(bodies.FetchRows(first.ticket, number), "fetch", 1.0)
+            except TimedOut as error:
+                refused = str(error)
+        assert str(Overloaded("bytes of large answers being fetched", 1 << 20)).split(";")[0] in refused
+
+
+async def test_a_worker_that_is_killed_fails_one_query_and_no_load(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute(CREATE)
+        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
+        slow = asyncio.create_task(hc.query(ENDLESS))
+        await wait_for(lambda: server.warehouse.reported("running") == 1, "it runs")
+        busiest = max(workers(), key=lambda worker: worker.cpu_times().user)
+        os.kill(busiest.pid, signal.SIGKILL)
+        with pytest.raises(SqlError, match="its process was killed"):
+            await slow
+        for i in range(3):  # whichever of them loads, and how ever far it is
+            await hc.publish("T", {"K": np.arange(20_000), "X": np.full(20_000, float(i))})
+            asking = asyncio.create_task(hc.query("SELECT count(*), min(X), max(X) FROM T"))
+            await asyncio.sleep(0.004 * i)
+            loading = [
+                worker.pid for worker in workers() if any(".sqlite" in file.path for file in worker.open_files())
+            ]
+            for process in loading or [workers()[0].pid]:
+                os.kill(process, signal.SIGKILL)
+            rows = None
+            while rows is None:
+                try:
+                    rows = await asking
+                except SqlError:  # the one that answered was killed
+                    asking = asyncio.create_task(hc.query("SELECT count(*), min(X), max(X) FROM T"))
+            assert rows == [(20_000, float(i), float(i))]
+
+
+async def test_garbage_in_the_folders_is_removed_or_made_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(tmp_path) as (made, server, hc):
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(100)})
+        assert await hc.query("SELECT count(*) FROM T") == [(100,)]
+        path = table_file(server, "T")
+        await made.server.stop()
+        path.write_bytes(os.urandom(50_000))
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).write_bytes(b"garbage")
+        (data / FOLDER / "unknown.sqlite").write_bytes(b"garbage")
+        (data / SPOOL / "left").write_bytes(b"garbage")
+        (data / SPOOL / "folder").mkdir()
+        await made.server.start()
+        assert await hc.query("SELECT count(*), max(K) FROM T") == [(100, 99)]
+        assert not (data / FOLDER / "unknown.sqlite").exists()
+        assert list((data / SPOOL).iterdir()) == []
+        path = table_file(server_of(made.server), "T")
+        path.unlink()  # under its hands
+        assert await hc.query("SELECT count(*), max(K) FROM T") == [(100, 99)]
+
+
+async def test_the_policy_is_switched_while_queries_run(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(100)})
+        for name in ("updates-first", "queries-first", "fifo") * 3:
+            slow = asyncio.create_task(hc.query("SELECT count(*) FROM T a, T b, T c"))
+            server.warehouse.switch(name)
+            assert worth(await hc.query("SELECT count(*) FROM T")).policy == name
+            assert await slow == [(1_000_000,)]
+            await hc.publish("T", [{"K": 1}])
+
+
+async def test_many_tables_are_refused_in_words(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, _, hc):
+        for i in range(12):
+            await hc.execute(f"CREATE TABLE T{i} (K INTEGER PRIMARY KEY)")
+            await hc.publish(f"T{i}", [{"K": i}])
+        tables = [f"main.T{i}" for i in range(12)]
+        assert await hc.query(f"SELECT * FROM {', '.join(tables[:11])}") == [tuple(range(11))]
+        with pytest.raises(SqlError, match=r"12 tables.*at most 11"):
+            await hc.query(f"SELECT * FROM {', '.join(tables)}")
