@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.history import HistoryReader, Life, PortionLimits
 from hullcast.broker.scheduling.background import step_back
+from hullcast.network import compiled
 from hullcast.network.wire.bodies import Body, ChangedRows, Failed, ReadChanges, ReadTable, RowsAsOf, encode
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, to_wire
 
@@ -49,6 +50,7 @@ def main() -> None:
     """Serve until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
     step_back(500)
+    compiled.load()  # not within the time of the first portion, which would end early
     reader = HistoryReader(Path(sys.argv[1]))
     source, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with contextlib.suppress(BrokenPipeError):  # the server is gone

@@ -1,0 +1,135 @@
+"""The workers of the warehouse, as their process holds them: forked, given tasks, killed and replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hullcast.broker.warehouse.messages import MessageEnd
+from hullcast.broker.warehouse.worker import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hullcast.broker.warehouse.board import Task
+    from hullcast.broker.warehouse.turns import TextReading
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which another fork is tried, where there was no memory or no process for one.
+FORK_PAUSE_S = 0.5
+
+
+@dataclass(eq=False, slots=True)
+class Hand:
+    """One worker, and what it does."""
+
+    process: int
+    end: MessageEnd = field(init=False)
+    doing: Task | TextReading | None = None
+    began: float = 0.0
+    limit: asyncio.TimerHandle | None = None
+
+
+class Workers:
+    """So many workers, always: one that dies, or is killed, is replaced by another fork of this process."""
+
+    def __init__(
+        self,
+        directory: Path,
+        on_message: Callable[[Hand, object], None],
+        on_death: Callable[[Hand], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._directory = directory
+        self._on_message, self._on_death, self._on_ready = on_message, on_death, on_ready
+        self._hands: list[Hand] = []
+        self._hiring: set[asyncio.Task[None]] = set()
+        self._dying: list[int] = []
+        self._stopping = False
+        self.restarts = 0
+
+    async def start(self, count: int) -> None:
+        """Fork them."""
+        for _ in range(count):
+            await self._hire()
+
+    def stop(self) -> None:
+        """Kill them."""
+        self._stopping = True
+        for hand in self._hands:
+            _kill(hand.process)
+
+    def free(self) -> Hand | None:
+        """One that has nothing to do."""
+        return next((hand for hand in self._hands if hand.doing is None), None)
+
+    def busy(self) -> list[Hand]:
+        """Those that do something."""
+        return [hand for hand in self._hands if hand.doing is not None]
+
+    def replace(self, hand: Hand) -> None:
+        """Kill a worker, whatever it does, and fork another one."""
+        if hand not in self._hands or self._stopping:
+            return
+        self._hands.remove(hand)
+        _kill(hand.process)
+        hand.end.close()
+        self._dying.append(hand.process)
+        self.restarts += 1
+        self._hire_soon()
+
+    def reap(self) -> None:
+        """Let the system forget the dead."""
+        self._dying = [process for process in self._dying if not _is_reaped(process)]
+
+    async def _hire(self) -> None:
+        """Fork one more worker."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = os.fork()
+        except OSError as error:  # no memory, or no process, for one more
+            log.error("no worker", extra={"why": error.strerror})
+            ours.close()
+            theirs.close()
+            asyncio.get_running_loop().call_later(FORK_PAUSE_S, self._hire_soon)
+            return
+        if process == 0:
+            serve(theirs, self._directory)
+        theirs.close()
+        hand = Hand(process)
+        hand.end = await MessageEnd.over(
+            ours, lambda message: self._on_message(hand, message), lambda: self._ended(hand)
+        )
+        self._hands.append(hand)
+        self._on_ready()
+
+    def _hire_soon(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._hire(), name="warehouse.hire")
+        self._hiring.add(task)
+        task.add_done_callback(self._hiring.discard)
+
+    def _ended(self, hand: Hand) -> None:
+        """A worker has died, of itself or by somebody else."""
+        if hand in self._hands and not self._stopping:
+            log.warning("a worker died", extra={"did": type(hand.doing).__name__})
+            self._on_death(hand)
+            self.replace(hand)
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+def _is_reaped(process: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(process, os.WNOHANG)[0] != 0
+    return True
