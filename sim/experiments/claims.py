@@ -94,6 +94,7 @@ class Section:
     pictures: dict[str, Path] = field(default_factory=dict)  # by what they show, for readers who cannot see them
     figures: list[list[list[str]]] = field(default_factory=list)  # tables for the reader; first rows name the columns
     notes: list[str] = field(default_factory=list)
+    cited: str = ""  # the paper, where a report is about several
 
     @property
     def told(self) -> str:

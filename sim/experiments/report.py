@@ -67,7 +67,7 @@ def _marked(text: str, good: bool, given: bool) -> str:
 
 def _section(section: Section, cited: str) -> list[str]:
     parts = [f"## {section.title}", section.workload]
-    parts += [f"{cited}: {section.paper}"] if section.paper else []
+    parts += [f"{section.cited or cited}: {section.paper}"] if section.paper else []
     parts += [f"Ours: {section.told}."] if section.claims else []
     parts += [f"![{alt}]({path.name})" for alt, path in section.pictures.items()]
     parts += [_statements(section.claims)] if section.claims else []

@@ -4,6 +4,9 @@
 
 What is measured is a pure function of one point of the grid and one seed. The points of one seed are a step of the run,
 so an interrupted study continues with the next seed, and `--resume --seeds 20` adds seeds to a study of 10.
+
+Points with a parameter `part` make a study of several parts, each with parameters, metrics, steps and a table of its
+own; `--only PART` runs some of them, and with `--resume` adds them to those that are there.
 STUDIES.md shows how to write one.
 """
 
@@ -19,6 +22,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from hullcast.network.wire.errors import UsageError
 from hullcast.sim.experiments.claims import Claim, Section, over_draws
 from hullcast.sim.experiments.report import glossary, write_report, write_reports
 from hullcast.sim.experiments.run import ExperimentRun, StepProgress, cores_of
@@ -29,7 +33,7 @@ from hullcast.sim.spark.storage import Place, place_of
 
 #: The parameters of one row: names and plain values (text, whole numbers, floats).
 GridPoint = Mapping[str, Any]
-SEED = "seed"
+SEED, PART = "seed", "part"
 #: Rows for each core that one Spark job should have.
 ENOUGH = 4
 
@@ -118,27 +122,36 @@ def run_study(
     quick: bool = False,
     seed: int = 0,
     seeds: int | None = None,
+    only: Sequence[str] = (),
     options: SparkOptions = DEFAULT,
     resume: bool = False,
     spark: SparkSession | None = None,
 ) -> StudyFound:
-    """Measure every point for each of the seeds `seed`, `seed + 1`, .., and write table, charts and report."""
-    points, count = checked(study.grid(quick)), seeds_of(study, quick, seeds)
+    """Measure every point for each of the seeds `seed`, `seed + 1`, .., and write tables, charts and report.
+
+    `only`: the parts to run; none: all. UsageError for one that the study does not have.
+    """
+    parts, count = parts_of(study, quick, only), seeds_of(study, quick, seeds)
     settings = {"study": study.name, "version": study.version, "quick": quick}
     with (
         reaching([place_of(out)], options, app=f"hullcast sim {study.name}"),
         RunFolder(out, settings, resume=resume) as folder,
         ExperimentRun(folder, progress, options=options, spark=spark) as run,
     ):
-        rows: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         wanted = range(seed, seed + count)
-        measured = _Rows(run, study, points, wanted)
-        for each in wanted:
-            place = run.step(f"seed-{each}", {"points": points}, partial(measured.fill, each))
-            rows += read_rows(place / "rows.parquet")
-        write_rows(rows, folder.folder / f"{study.name}.parquet")
-        sections = study.sections(Sweep(rows), folder.folder)
-        text = write_report(_begin(study, quick, points, count), sections, [], [], study.cited)
+        for part, points in parts.items():
+            rows: list[dict[str, Any]] = []
+            measured = _Rows(run, study, points, wanted)
+            for each in wanted:
+                name = "-".join(filter(None, (part, f"seed-{each}")))
+                place = run.step(name, {"points": points}, partial(measured.fill, each))
+                rows += read_rows(place / "rows.parquet")
+            write_rows(rows, folder.folder / _table(study, part))
+            found += rows
+        sections = study.sections(Sweep(found), folder.folder)
+        left_out = [f"{part} (not asked for)" for part in _by_part(study.grid(quick)) if part not in parts]
+        text = write_report(_begin(study, quick, parts, count), sections, [], left_out, study.cited)
         write_reports(folder.folder, text, sections)
         return StudyFound(sections, folder.place / "report.md", folder.reused)
 
@@ -148,8 +161,29 @@ def seeds_of(study: Study, quick: bool, asked: int | None) -> int:
     return asked or (study.quick_seeds if quick else study.seeds)
 
 
+def parts_of(study: Study, quick: bool, only: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """The points of each part asked for, none: of all; a study that has no parts is one, without a name."""
+    parts = _by_part(study.grid(quick))
+    for part in only:
+        if part not in parts or not part:
+            known = f"parts: {', '.join(parts)}" if "" not in parts else f"{study.name} does not have parts"
+            raise UsageError(f"no part {part!r}; {known}")
+    return {part: checked(points) for part, points in parts.items() if part in only or not only}
+
+
+def _by_part(points: Sequence[GridPoint]) -> dict[str, list[GridPoint]]:
+    parts: dict[str, list[GridPoint]] = {}
+    for point in points:
+        parts.setdefault(point.get(PART, ""), []).append(point)
+    return parts or {"": []}
+
+
+def _table(study: Study, part: str) -> str:
+    return "-".join(filter(None, (study.name, part))) + ".parquet"
+
+
 def checked(points: Sequence[GridPoint]) -> list[dict[str, Any]]:
-    """The points of a grid as they are; a ValueError if there are none or one is there twice."""
+    """The points of a grid, or of a part of one, as they are; a ValueError if there are none or one is there twice."""
     names = {frozenset(point) for point in points}
     if len(names) != 1:
         raise ValueError(f"all points of a grid need the same parameters, got {sorted(map(sorted, names))}")
@@ -229,14 +263,20 @@ def together(
     ]
 
 
-def _begin(study: Study, quick: bool, points: Sequence[GridPoint], seeds: int) -> list[str]:
-    size = f"{len(points):,} points, each measured for {seeds} seeds" + (" (a small run, `--quick`)" if quick else "")
-    varied = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0]}
-    told = "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in varied.items())
+def _begin(study: Study, quick: bool, parts: Mapping[str, Sequence[GridPoint]], seeds: int) -> list[str]:
+    told = []
+    for part, points in parts.items():
+        size = f"{len(points):,} points, each measured for {seeds} seeds" + (
+            " (a small run, `--quick`)" if quick else ""
+        )
+        varied = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0] if name != PART}
+        listed = "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in varied.items())
+        told.append(f"{f'- **{part}**: ' if part else ''}{size}. {listed}. All rows are in `{_table(study, part)}`.")
     return [
         f"# {study.title}",
         study.about,
-        f"{size[0].upper()}{size[1:]}. {told}. All rows are in `{study.name}.parquet`. Figures are medians over the "
-        "seeds, and in brackets from where to where the seeds go; a statement *holds* if it does for every seed.",
+        *told,
+        "Figures are medians over the seeds, and in brackets from where to where the seeds go; a statement *holds* if "
+        "it does for every seed.",
         *(["## Words", glossary(study.words)] if study.words else []),
     ]

@@ -22,6 +22,7 @@ from hullcast.sim.experiments.study import (
     Sweep,
     checked,
     grid,
+    parts_of,
     run_study,
     swept,
     together,
@@ -90,6 +91,36 @@ def test_a_study_goes_from_its_grid_to_a_report_and_on_where_it_was(spark: Spark
     assert len(read_rows(out / "toy.parquet")) == 12
     with pytest.raises(UsageError, match=r"version 1 \(now 2\)"):
         run_study(replace(TOY, version=2), out, Told(), resume=True, spark=spark)
+
+
+def by_part(point: GridPoint, seed: int) -> dict[str, float]:
+    return {"half": point["n"] / 2} if point["part"] == "halves" else {"length": float(len(point["text"]))}
+
+
+PARTS = replace(
+    TOY, grid=lambda quick: grid(part=["halves"], n=[2, 4]) + grid(part=["texts"], text=["a", "bc"]), measure=by_part,
+    sections=lambda sweep, folder: [Section(part, part, "", "", []) for part in sweep.all_of("part")], seeds=2,
+)  # fmt: skip
+
+
+def test_parts_of_a_study_have_parameters_of_their_own_and_can_be_added(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = run_study(PARTS, out, Told(), only=["texts"], spark=spark)
+    assert [section.name for section in first.sections] == ["texts"]
+    assert "## Left out\n\n- halves (not asked for)" in first.report.read_text()
+    both = run_study(PARTS, out, Told(), resume=True, spark=spark)
+    assert both.reused == ["texts-seed-0", "texts-seed-1"]
+    assert [section.name for section in both.sections] == ["halves", "texts"]
+    texts = [
+        {"part": "texts", "text": text, "seed": s, "length": n} for s in (0, 1) for text, n in (("a", 1), ("bc", 2))
+    ]
+    assert read_rows(out / "toy-texts.parquet") == texts
+    assert [set(row) for row in read_rows(out / "toy-halves.parquet")] == [{"part", "n", "seed", "half"}] * 4
+    assert "- **texts**: 2 points, each measured for 2 seeds. text: a, bc." in both.report.read_text()
+    with pytest.raises(UsageError, match="no part 'text'; parts: halves, texts"):
+        run_study(PARTS, out, Told(), only=["text"], spark=spark)
+    with pytest.raises(UsageError, match="no part 'n'; toy does not have parts"):
+        parts_of(TOY, quick=True, only=["n"])
 
 
 def broken(point: GridPoint, seed: int) -> dict[str, float]:

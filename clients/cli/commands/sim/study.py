@@ -25,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with what is claimed and what was measured. The exit code is 0 also if a statement does not hold."
     )
     parser.add_argument("--seeds", type=whole(1), metavar="N", help="draws of everything that is random")
+    only = "one part of a study that has several; may be repeated (default: all)"
+    parser.add_argument("--only", action="append", default=[], metavar="PART", help=only)
     add_run_arguments(parser, out=name, quick="few and small points: a minute or so")
 
 
@@ -32,12 +34,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run the study, and say what was found."""
     from hullcast.clients.cli.commands.progress import continuable, steps_bar
     from hullcast.clients.cli.commands.sim.figures import show
-    from hullcast.sim.experiments.study import run_study, seeds_of
+    from hullcast.sim.experiments.study import parts_of, run_study, seeds_of
 
     study: Study = import_module(f"{studies.__name__}.{arguments.simulation}").STUDY
-    how = {name: getattr(arguments, name) for name in ("quick", "seed", "seeds", "resume")}
+    how = {name: getattr(arguments, name) for name in ("quick", "seed", "seeds", "only", "resume")}
     how["options"] = spark_options(arguments)
-    count = seeds_of(study, arguments.quick, arguments.seeds)
+    parts = parts_of(study, arguments.quick, arguments.only)
+    count = seeds_of(study, arguments.quick, arguments.seeds) * len(parts)
     with continuable(arguments.out), steps_bar(console, count) as progress:
         found = run_study(study, arguments.out, progress, **how)
     show(found, console)

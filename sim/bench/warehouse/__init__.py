@@ -1,0 +1,1 @@
+"""`hullcast bench warehouse`: what loads, queries and policies take."""
