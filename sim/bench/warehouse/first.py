@@ -15,8 +15,10 @@ from hullcast.sim.bench.warehouse.workers import CREATE_PUSHES
 from hullcast.sim.bench.warehouse.workload import create
 
 LOOK_S, SETTLE_S = 0.05, 0.5
-NOBODY = "nobody"
-PROBES = ("publish", "status", NOBODY)
+#: What a request may have to wait for, whatever the server does: the disk, and the processor.
+DISK, NOBODY = "disk", "nobody"
+ASKING = ("publish", "status")
+PROBES = (*ASKING, DISK, NOBODY)
 
 
 @dataclass(frozen=True, slots=True)

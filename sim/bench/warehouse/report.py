@@ -14,7 +14,7 @@ from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.wire.errors import UsageError
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.timing import process_of
-from hullcast.sim.bench.warehouse.first import NOBODY, FirstQuerySection, first_query
+from hullcast.sim.bench.warehouse.first import ASKING, DISK, NOBODY, FirstQuerySection, first_query
 from hullcast.sim.bench.warehouse.knapsack import GOAL_BYTES, GOAL_S, KnapsackCost, knapsack_cost
 from hullcast.sim.bench.warehouse.live import (
     BUSY,
@@ -187,7 +187,7 @@ def _of_first(section: FirstQuerySection) -> list[Goal]:
             HELD_UP / line.ratio,
         )
         for line in section.lines
-        if line.probe != NOBODY  # what the machine did to a process that asks nobody: nothing to reach
+        if line.probe in ASKING
     ]
 
 
@@ -311,8 +311,9 @@ def _show_first(section: FirstQuerySection, console: Console) -> None:
         table.add_row(line.probe, number(line.without_ms), number(line.during_ms), factor(line.ratio), *times)
     console.print(table)
     console.print(
-        f"Medians over {section.tables} tables. {NOBODY.capitalize()}: a process that only wakes up again; "
-        f"what it waits, the machine causes. The query itself: {section.first_s:.2f} s; again: "
+        f"Medians over {section.tables} tables. {DISK.capitalize()}: a process that syncs a file of its own; "
+        f"{NOBODY}: one that only wakes up again. Where these wait as long, the machine is the cause. "
+        f"The query itself: {section.first_s:.2f} s; again: "
         f"{section.second_s:.2f} s.",
         style="dim",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Awaitable, Callable
 from time import monotonic, monotonic_ns, perf_counter, sleep, thread_time
 from typing import Any
@@ -29,6 +30,7 @@ NEWEST = f"SELECT MAX(SENT) FROM {PUSHES} WHERE X BETWEEN 0 AND 100"
 #: Publishes of one feed that wait for their receipts; with more the feed waits, and is late.
 IN_FLIGHT = 16
 _FILL_BATCH = 50_000
+_SYNC_BYTES = 200
 _SPIN_S = 0.002
 _TIMEOUT_S = 110.0
 
@@ -42,6 +44,7 @@ class WarehouseBenchClient:
         self._client: Client | None = None
         self._goes_on: asyncio.Task[dict[str, Any]] | None = None
         self._stop = asyncio.Event()
+        self._file = tempfile.TemporaryFile(prefix="hullcast-bench-", buffering=0)  # noqa: SIM115  (ends with us)
         self._values: dict[str, Floats] = {}  # of each table that is loaded, by key
         self._draws: dict[str, np.random.Generator] = {}
 
@@ -217,12 +220,23 @@ class WarehouseBenchClient:
         return {"ms": [age / 1e6 for age in ages]}
 
     async def probe(self, how: str) -> dict[str, Any]:
-        """Make one round trip after the other; `how`: "publish" a row, ask for the "status", or ask "nobody"."""
-        trip = {"publish": self._published, "status": self.client.status, "nobody": self._nobody}[how]
+        """Do one thing after the other: "publish" a row, ask for the "status", sync a file of our own to "disk", or
+        ask "nobody"."""
+        trip = {
+            "publish": self._published,
+            "status": self.client.status,
+            "disk": self._synced,
+            "nobody": self._nobody,
+        }[how]
         return self._begin(lambda: self._probe(trip), "probe")
 
     async def _published(self) -> Any:
         return await self.client.publish(PUSHES, {"ID": -1, "X": -1.0, "SENT": 0})
+
+    async def _synced(self) -> None:
+        """As a server does with its log; in this thread, because nothing else happens here."""
+        self._file.write(bytes(_SYNC_BYTES))
+        os.fdatasync(self._file.fileno())
 
     async def _nobody(self) -> None:
         await asyncio.sleep(0.001)  # longer than that: the machine had no time for this process

@@ -111,7 +111,7 @@ def test_every_live_section_runs(tmp_path: Path) -> None:
     assert report.points is not None
     assert [line.count for line in report.points.lines] == [10, 10, 10]
     assert report.first is not None
-    assert {line.probe for line in report.first.lines} == {"publish", "status", "nobody"}
+    assert {line.probe for line in report.first.lines} == {"publish", "status", "disk", "nobody"}
     assert len(report.goals) == 2 + 2 + 1 + 2
     assert report.push.phase(CONTENDED).warehouse_cores > 0  # of the plain processes
     assert "goals" in shown(report)
