@@ -75,7 +75,7 @@ def _policies(section: PolicySection, path: Path) -> Path:
     columns = (
         ("response p50, ms", [line.p50_ms for line in section.lines], BLUE),
         ("response p99, ms", [line.p99_ms for line in section.lines], BLUE),
-        ("staleness of answers, s", [line.staleness_s for line in section.lines], ORANGE),
+        ("staleness of answers, ms", [1e3 * line.staleness_s for line in section.lines], ORANGE),
         ("deadlines missed, %", [100 * line.missed_share for line in section.lines], GREEN),
     )
     for axes, (title, values, colour) in zip(grid, columns, strict=True):

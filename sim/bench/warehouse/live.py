@@ -32,8 +32,9 @@ class LiveWarehouseSettings:
     """Sizes of the live sections."""
 
     keys: int = 50_000  # rows of each feed
-    rows_s: float = 20_000.0  # updates a second of all feeds together
-    questions_s: float = 40.0
+    rows_s: float = 20_000.0  # updates a second of all feeds together, beside the push path
+    policy_rows_s: float = 80_000.0  # the same beside questions: so many that loaders have work all the time
+    questions_s: float = 60.0
     policy_s: float = 5.0  # of each policy in each round
     policy_rounds: int = 3
     push_rate: float = 100.0
@@ -110,7 +111,7 @@ class _Phase:
 
 async def policies(settings: LiveWarehouseSettings, tick: Tick) -> PolicySection:
     """All policies in turns, under the same load and the same questions."""
-    some = feeds(settings.rows_s, settings.keys)
+    some = feeds(settings.policy_rows_s, settings.keys)
     phases: dict[str, list[_Phase]] = {name: [] for name in POLICIES}
     async with staged(["loader", "asker"]) as stage:
         tick("policies, filling tables")
@@ -124,7 +125,7 @@ async def policies(settings: LiveWarehouseSettings, tick: Tick) -> PolicySection
         wrong = [feed.table for feed in some if not await _is_right(stage, feed, sums[feed.table])]
     errors = {one["error"] for of in phases.values() for phase in of for one in phase.asked if one["error"]}
     lines = tuple(_policy_line(name, of) for name, of in phases.items())
-    return PolicySection(settings.rows_s, settings.questions_s, lines, tuple(wrong), tuple(sorted(errors)[:5]))
+    return PolicySection(settings.policy_rows_s, settings.questions_s, lines, tuple(wrong), tuple(sorted(errors)[:5]))
 
 
 async def _policy_phase(

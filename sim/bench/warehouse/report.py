@@ -251,18 +251,18 @@ def _show_loading(lines: tuple[LoadingLine, ...], console: Console) -> None:
 def _show_policies(section: PolicySection, console: Console) -> None:
     title = f"policies: {short(section.rows_s)} updates/s, {section.questions_s:g} questions/s"
     table = plain_table(
-        title, "policy", "p50 ms", "p99 ms", "stale s", "unapplied", "missed", "failed", "loaded/s", "cores"
+        title, "policy", "p50 ms", "p99 ms", "stale ms", "unapplied", "missed", "failed", "loaded/s", "cores"
     )
     for line in section.lines:
-        times = (_number(line.p50_ms), _number(line.p99_ms), _number(line.staleness_s), _number(line.unapplied))
+        times = (_number(line.p50_ms), _number(line.p99_ms), _number(1e3 * line.staleness_s), _number(line.unapplied))
         table.add_row(
             line.policy, *times, f"{line.missed_share:.0%}", str(line.failed), short(line.loaded_s),
             f"{line.warehouse_cores:.2f}",
         )  # fmt: skip
     console.print(table)
-    by = plain_table("p50 ms, and mean staleness in s, by freshness", "policy", "0", "", "0.5", "", "1", "")
+    by = plain_table("p50 ms, and mean staleness in ms, by freshness", "policy", "0", "", "0.5", "", "1", "")
     for line in section.lines:
-        cells = ((_number(one.p50_ms), _number(one.staleness_s)) for one in line.by_freshness)
+        cells = ((_number(one.p50_ms), _number(1e3 * one.staleness_s)) for one in line.by_freshness)
         by.add_row(line.policy, *(cell for pair in cells for cell in pair))
     console.print()
     console.print(by)

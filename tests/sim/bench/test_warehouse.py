@@ -51,8 +51,8 @@ TINY = WarehouseSettings(
     first_tables=1,
     knapsack_quick=True,
     live=LiveWarehouseSettings(
-        keys=500, rows_s=2_000.0, questions_s=30.0, policy_s=0.4, policy_rounds=1, push_s=0.3, push_rounds=1,
-        points=10, point_rounds=1, point_rows=500,
+        keys=500, rows_s=2_000.0, policy_rows_s=2_000.0, questions_s=30.0, policy_s=0.4, policy_rounds=1,
+        push_s=0.3, push_rounds=1, points=10, point_rounds=1, point_rows=500,
     ),
 )  # fmt: skip
 
