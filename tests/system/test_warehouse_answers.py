@@ -260,6 +260,7 @@ async def test_many_tables_are_refused_in_words(tmp_path: Path) -> None:
             await hc.query(f"SELECT * FROM {', '.join(tables)}")
 
 
+@pytest.mark.slow
 async def test_a_killed_server_takes_the_warehouse_along_and_the_next_goes_on_from_its_files(
     tmp_path: Path,
 ) -> None:
