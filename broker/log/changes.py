@@ -28,13 +28,13 @@ from hullcast.broker.log.walk import (
     walk_records,
 )
 from hullcast.broker.tables.ingest import ingest, ingest_keys
-from hullcast.broker.tables.schema import ColumnType, Table, fold
-from hullcast.broker.tables.values import texts_are_good, words_of
+from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.broker.tables.values import encode_numbers, texts_are_good, words_of
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Delete, Publish
 from hullcast.network.wire.errors import BadFrame, LogDamaged
 from hullcast.network.wire.limits import LOGGED
-from hullcast.network.wire.value_columns import is_values
+from hullcast.network.wire.value_columns import Mixed, is_values
 from hullcast.network.wire.values import from_list, to_list
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 #: Bytes that are read at once, and records that are noted.
 _BLOCK_BYTES, _RECORDS_AT_ONCE = 1 << 22, 1 << 15
+_FEW = 16
 _NOT_THERE = "a record that was on disk is not there"
 #: Bytes of a segment between two places of records that are remembered.
 _BOOKMARK_BYTES = 1 << 18
@@ -286,28 +287,33 @@ class GatheredChanges:
 
     def add_run(self, run: RecordRun) -> None:
         """Many records at once: the plain ones among them by compiled code."""
-        place = 0
+        place, most = 0, run.records
         while place < run.records:
-            place += self._add_plain(run, place)
-            if place < run.records:
+            wanted = min(most, run.records - place)
+            plain = self._add_plain(run, place, wanted)
+            place += plain
+            if plain == wanted:
+                most *= 4
+            else:
+                most = _FEW  # where plain ones are few, room for many would cost more than they do
                 self.add(run.change(place))
                 place += 1
 
-    def _add_plain(self, run: RecordRun, place: int) -> int:
-        """The rows of records from `place` on that are one plain row each; how many there are."""
+    def _add_plain(self, run: RecordRun, place: int, most: int) -> int:
+        """The rows of records from `place` on that are one plain row each, up to `most`; how many there are."""
         if run.noted[3, place] != 1:
             return 0
-        most, width = run.records - place, len(self.table.columns)
+        width = len(self.table.columns)
         cells, deleted = np.empty((width, most)), np.empty(most, np.bool_)
         texts = np.empty((width, 2, most), np.int64)
-        rows = read_rows(run.content, run.noted, (place, run.records), self._plain, cells, deleted, texts)
+        rows = read_rows(run.content, run.noted, (place, place + most), self._plain, cells, deleted, texts)
         if not rows:
             return 0
         self._settle()
         cells, deleted, noted = cells[:, :rows], deleted[:rows], run.noted[:, place : place + rows]
         for position, column in enumerate(self.table.columns):
-            if column.type is ColumnType.TEXT:
-                self._code_texts(run.content, texts[position, :, :rows], cells[position])
+            if column.type in (ColumnType.TEXT, ColumnType.TIMESTAMP):
+                self._code_texts(column, run.content, texts[position, :, :rows], cells[position])
         seqs = noted[2].copy()
         ends = [0, *(np.flatnonzero(deleted[1:] != deleted[:-1]) + 1).tolist(), rows]
         for start, stop in pairwise(ends):
@@ -317,14 +323,16 @@ class GatheredChanges:
         self.size_bytes += int(noted[1].sum())
         return rows
 
-    def _code_texts(self, content: Bytes, texts: Ints, codes: Floats) -> None:
-        """Put the codes of texts (where they begin and end) into a column of NULLs."""
+    def _code_texts(self, column: Column, content: Bytes, texts: Ints, codes: Floats) -> None:
+        """Put the codes of texts (where they begin and end) into a column, where there are any."""
         given = np.flatnonzero(texts[0] >= 0)
         if len(given):
             texts = np.ascontiguousarray(texts[:, given])
             joined = np.empty(int((texts[1] - texts[0] + 1).sum()), np.uint8)
             join_texts(content, texts, joined)
-            codes[given] = self.interner.encode(joined.tobytes().decode().split("\0")[:-1])
+            words = joined.tobytes().decode().split("\0")[:-1]
+            is_text = column.type is ColumnType.TEXT
+            codes[given] = self.interner.encode(words) if is_text else encode_numbers(column, Mixed(tuple(words)))
 
     def settled(self) -> list[ChangeBatch]:
         """All that was added."""

@@ -14,7 +14,7 @@ from hullcast.broker.log.record import HEADER_BYTES, MAGIC, RecordKind
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.values import EXACT
 from hullcast.network.compiled import kernel, part
-from hullcast.network.wire.packing import INSTANT
+from hullcast.network.wire.packing import INSTANT, TICKS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +39,8 @@ _EXACT = float(EXACT)
 #: How encoded changes begin: an array of 6 or 5, and a text (`bodies.changed_table`).
 _PUBLISH = np.array([*b"\x96\xa7publish"], np.uint8)
 _DELETE = np.array([*b"\x95\xa6delete"], np.uint8)
+#: How a datetime64 in microseconds begins and ends, as an extension of 11 bytes.
+_TICKS, _MICROSECONDS = np.array([0xC7, 11, TICKS, *b"M"], np.uint8), np.array([*b"us"], np.uint8)
 
 
 def _crc_tables() -> Ints:
@@ -206,8 +208,8 @@ def read_rows(
     reached; returns how many there are.
 
     `table` is (names of the columns, folded, one behind the other; where each ends; their KINDS; the key). Row i gets
-    its codes in `cells[:, i]`, whether it is a deletion in `deleted[i]`, and of each TEXT where it begins and ends in
-    `texts[column, :, i]` (-1: NULL).
+    its codes in `cells[:, i]`, whether it is a deletion in `deleted[i]`, and of each text (of a TIMESTAMP, too) where
+    it begins and ends in `texts[column, :, i]` (-1: it is none).
     """
     names, ends, kinds, key = table
     place, stop_place = which
@@ -288,10 +290,10 @@ def _cell(
     if at >= stop:
         return -1
     head = int(np.int64(data[at]))
-    if kind == _TEXT:
+    texts[column, 0, row] = -1
+    texts[column, 1, row] = -1
+    if kind == _TEXT or (kind == _TIMESTAMP and (0xA0 <= head <= 0xBF or head == 0xD9)):
         cells[column, row] = np.nan
-        texts[column, 0, row] = -1
-        texts[column, 1, row] = -1
         if head == 0xC0:
             return at + 1
         begin, end = _text(data, at, stop)
@@ -305,10 +307,14 @@ def _cell(
     if head == 0xC0:
         after = at + 1
     elif kind == _TIMESTAMP:
+        start = at + 2
         after = at + 10
-        if head != 0xD7 or after > stop or data[at + 1] != _INSTANT:
+        if head == 0xC7 and at + 14 <= stop and _begins(data, at, _TICKS) and _begins(data, at + 12, _MICROSECONDS):
+            start = at + 4
+            after = at + 14
+        elif head != 0xD7 or after > stop or data[at + 1] != _INSTANT:
             return -1
-        value = float(_uint32(data, at + 2) | _uint32(data, at + 6) << 32)
+        value = float(_uint32(data, start) | _uint32(data, start + 4) << 32)
     elif head <= 0x7F:
         after, value = at + 1, float(head)
     elif head >= 0xE0:

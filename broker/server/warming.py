@@ -35,6 +35,7 @@ from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
 from hullcast.broker.log.walk import NOTED, join_texts, read_rows, walk_records
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.warehouse.policies.knapsack import packed, update_positions
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
 from hullcast.network.answers.audience import Audience
@@ -126,6 +127,7 @@ def run_everything() -> None:
     run_standing_joins()
     run_planner()
     run_newest()
+    run_knapsack()
     run_log()
     warm_node()
 
@@ -210,6 +212,13 @@ def run_newest() -> None:
     news, told = settle(seqs, seqs, latest, fresh), np.zeros(1)
     take_newest(news, *answers_of(COUNT, np.zeros((1, 4)), news), told, told.copy(), fresh, latest, seqs)
     same(0.0, 0.0, 0.0, 0.0)
+
+
+def run_knapsack() -> None:
+    """A plan of the warehouse's policy Pareto, with enough updates that not all is known without looking at states."""
+    costs, places = np.arange(3, 11), np.tile(np.array([1, 3, 4]), 8)
+    positions = update_positions(costs, costs[::-1] % 5 + 1, np.arange(0, 25, 3), places)
+    assert packed(positions, 70).work
 
 
 def run_log() -> None:

@@ -10,9 +10,10 @@ full disk, a read-only folder) leaves the file as it was, and the next one goes 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,16 @@ from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.values import decode_column
 from hullcast.broker.warehouse.coalesce import coalesced
-from hullcast.broker.warehouse.files import FileState, NewFile, TableFile, file_of, is_transient, open_for_load, remove
+from hullcast.broker.warehouse.files import (
+    FOLDER,
+    FileState,
+    NewFile,
+    TableFile,
+    file_of,
+    is_transient,
+    open_for_load,
+    remove,
+)
 from hullcast.broker.warehouse.source import TableSource
 from hullcast.network.wire.errors import LoadFailed
 from hullcast.network.wire.values import from_list
@@ -45,6 +55,8 @@ if TYPE_CHECKING:
 _FILES_OPEN = 8
 #: How often a load begins again because the log or a checkpoint was cut under its hands.
 _ATTEMPTS = 5
+#: A disk with less is called full.
+_NO_SPACE_BYTES = 64 << 10
 #: Rows that are made Python objects at once.
 _ROWS_PUT = 1 << 15
 
@@ -73,7 +85,7 @@ class Loader:
     def state(self, life: Life, newest: int | None = None) -> FileState | None:
         """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
         the last there is, is of another course of events (the log was restored from a copy), and is removed."""
-        with _failing(life):
+        with _failing(self._directory, life):
             file = self._file(life)
             if file is None:
                 return None
@@ -90,18 +102,14 @@ class Loader:
         HistoryGone if neither the log nor a checkpoint has what is needed.
         """
         began = time.perf_counter()
-        with _failing(life):
+        with _failing(self._directory, life):
             try:
                 found = self._load(life, through, progress or _silent)
             except sqlite3.DatabaseError as error:
-                self._forget(life)
                 if is_transient(error):
                     raise
                 self.discard(life)  # damaged: once more, from the beginning
                 found = self._load(life, through, progress or _silent)
-            except BaseException:
-                self._forget(life)
-                raise
         return found._replace(took_s=time.perf_counter() - began)
 
     def count(self, life: Life, after: int, through: int) -> int:
@@ -172,6 +180,7 @@ class Loader:
         except BaseException:
             new.give_up()
             raise
+        self._file(life)  # stays open: what SQLite needs beside it to read is then there, also if the disk fills up
         return loaded
 
     def _go_on(self, file: TableFile, through: int, progress: Callable[[int], None]) -> Loaded:
@@ -253,14 +262,18 @@ def _silent(rows: int) -> None:
 
 
 @contextmanager
-def _failing(life: Life) -> Iterator[None]:
+def _failing(directory: Path, life: Life) -> Iterator[None]:
     """Errors of the disk as our own."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise LoadFailed(life.table.name, str(error)) from error
-    except OSError as error:
-        raise LoadFailed(life.table.name, error.strerror or str(error)) from error
+    except (sqlite3.Error, OSError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        with suppress(OSError):
+            folder = directory / FOLDER
+            space = os.statvfs(folder if folder.exists() else directory)
+            if space.f_bavail * space.f_frsize < _NO_SPACE_BYTES:  # SQLite may say no more than "disk I/O error"
+                reason = f"the disk is full: {reason}"
+        raise LoadFailed(life.table.name, reason) from error
 
 
 # -- rows --------------------------------------------------------------------------------------------------

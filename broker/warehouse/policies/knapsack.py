@@ -122,7 +122,8 @@ def packed(positions: UpdatePositions, slot: int, unit: int = 1, effort: int = E
     if unit > 1:
         cost = -(-cost // unit)
     step, gain = (max(1, int(np.gcd.reduce(each))) if len(each) else 1 for each in (cost, profit))
-    task = _Packing(positions.first, cost // step, profit // gain, room // step, effort)
+    cost, profit = cost // step if step > 1 else cost, profit // gain if gain > 1 else profit
+    task = _Packing(positions.first, cost, profit, room // step, effort)
     chosen = task.solve()
     found, paid = int(positions.profit[chosen].sum()), int(positions.cost[chosen].sum())
     lost_profit, lost_cost = task.lost[0] * gain, task.lost[1] * step
@@ -163,7 +164,15 @@ class _Relaxed:
         base = first[:-1].copy()
         np.maximum.at(base, steps[2, order[:breaks]], steps[3, order[:breaks]])
         _bases(first, cost, profit, num, den, base)
-        return cls(num, den, slot, base, steps[:, order[breaks:]], int(cost[base].sum()), int(profit[base].sum()))
+        return cls(
+            num,
+            den,
+            slot,
+            base,
+            np.ascontiguousarray(steps[:, order[breaks:]]),
+            int(cost[base].sum()),
+            int(profit[base].sum()),
+        )
 
     def short_of(self, profit: int, cost: int) -> tuple[int, int]:
         """How much more profit there may be in the slot, and how much less the same profit may cost."""
@@ -181,7 +190,7 @@ class _Packing:
     def __init__(self, first: Integers, cost: Integers, profit: Integers, slot: int, effort: int) -> None:
         self._first, self._cost, self._profit, self._slot, self._effort = first, cost, profit, slot, effort
         self.work = self.states = 0
-        self.size_bytes = first.nbytes + 9 * cost.nbytes  # with what the relaxed problem and the core take for a while
+        self.size_bytes = first.nbytes + 10 * cost.nbytes  # with what the relaxed problem and the core take for a while
         self.lost = 0, 0
 
     def solve(self) -> Integers:
@@ -196,13 +205,10 @@ class _Packing:
         for _ in range(GUESSES):
             if not _improve(self._first, self._cost, self._profit, self._slot, chosen):
                 break
-        for room in (FEW, STATES):  # what the first finds makes the second short, if it is needed at all
-            core = _Core(relaxed, self._first, self._cost, self._profit, chosen)
-            core.run(room, self._effort - self.work)
-            self.work, self.states = self.work + core.work, max(self.states, core.most)
-            chosen = core.chosen()
-            if not core.cut:
-                break
+        core = _Core(relaxed, self._first, self._cost, self._profit, chosen)
+        core.run(self._effort)
+        self.work, self.states = core.work, core.most
+        chosen = core.chosen()
         self.size_bytes += core.size_bytes
         if core.cut:
             self.lost = relaxed.short_of(int(self._profit[chosen].sum()), int(self._cost[chosen].sum()))
@@ -262,7 +268,7 @@ class _Core:
         """Of all that is here."""
         return 4 * self._item.nbytes + 2 * self._states.nbytes + self._nodes.nbytes
 
-    def run(self, room: int, effort: int) -> None:
+    def run(self, effort: int) -> None:
         """Go through the classes until none of those left can make the best better."""
         count, cap = 1, ROOM
         for turn in range(len(self._begin) - 1):
@@ -270,7 +276,7 @@ class _Core:
             if self._loss[low:high].min() > self._gap():
                 continue  # it stays at its base in any better choice
             while (grown := self._expand(turn, low, high, count, cap, effort)) == NO_ROOM:
-                if self._states.shape[1] < room:
+                if self._states.shape[1] < STATES:
                     self._states, self._grown = _doubled(self._states), _doubled(self._grown)
                 else:
                     self.cut, cap = True, min(cap, self._gap()) * 4 // 5

@@ -38,6 +38,15 @@ from hullcast.sim.bench.peers.report import show_peers
 from hullcast.sim.bench.report import show, show_covers
 from hullcast.sim.bench.spark_source import FULL_ROWS, QUICK_ROWS, run_source, show_source
 from hullcast.sim.bench.spark_source import STEPS as SOURCE_STEPS
+from hullcast.sim.bench.warehouse.figures import draw_warehouse
+from hullcast.sim.bench.warehouse.report import (
+    FULL_WAREHOUSE,
+    QUICK_WAREHOUSE,
+    WAREHOUSE_SECTIONS,
+    run_warehouse,
+    show_warehouse,
+    warehouse_steps,
+)
 from hullcast.sim.output.charts import pyplot
 from hullcast.sim.output.text import plain_table
 
@@ -53,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
     which = parser.add_subparsers(
-        metavar="engine|joins|nodes|covers|live|peers|hop|idle|spark", dest="bench", required=True
+        metavar="engine|joins|nodes|covers|live|peers|hop|idle|spark|warehouse", dest="bench", required=True
     )
     engine = which.add_parser(
         "engine",
@@ -178,9 +187,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "is 0 either way.",
     )
     spark.add_argument("--quick", action="store_true", help="fewer rows: about half a minute")
+    warehouse = which.add_parser(
+        "warehouse",
+        help="one-time queries against loading feeds, and what the push path notices",
+        description="Measures loads, all policies under one load, the push path with the warehouse idle and busy, "
+        "point queries, and what others notice of the first query on a large table; with real servers on disk. Goals "
+        "are judged at the end; the exit code is 0 either way.",
+        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in WAREHOUSE_SECTIONS.items()) + ".",
+    )
+    warehouse.add_argument("--quick", action="store_true", help="fewer rows and rounds: about two minutes")
+    warehouse.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
+    )
+    warehouse.add_argument(
+        "--only",
+        action="append",
+        choices=list(WAREHOUSE_SECTIONS),
+        default=[],
+        metavar="SECTION",
+        help="one section; may be repeated",
+    )
     for one in (covers, live, idle, spark):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    for one in (engine, joins, nodes, covers, live, peers):
+    for one in (engine, joins, nodes, covers, live, peers, warehouse):
         one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
@@ -196,6 +228,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "hop": _hop,
         "idle": _idle,
         "spark": _spark,
+        "warehouse": _warehouse,
     }
     return benches[arguments.bench](arguments, console)
 
@@ -221,6 +254,18 @@ def _joins(arguments: argparse.Namespace, console: Console) -> int:
         report = run_joins(settings, cluster, arguments.only, tick)
     show_joins(report, console)
     return _written(report, arguments.json, console, lambda folder: draw_joins(report, folder))
+
+
+def _warehouse(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        pyplot()  # better said before measuring than after
+    warm_with_bar(console)
+    settings = QUICK_WAREHOUSE if arguments.quick else FULL_WAREHOUSE
+    settings = replace(settings, seed=arguments.seed, live=replace(settings.live, seed=arguments.seed))
+    with bar(console, warehouse_steps(settings, arguments.only)) as tick:
+        report = run_warehouse(settings, arguments.only, tick)
+    show_warehouse(report, console)
+    return _written(report, arguments.json, console, lambda folder: draw_warehouse(report, folder))
 
 
 def _written(

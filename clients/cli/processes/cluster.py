@@ -29,6 +29,7 @@ class Layout:
     monitor: bool = False
     log_level: str = "warning"
     server_module: str = "hullcast"  # what `python -m` runs as the server
+    server_options: tuple[str, ...] = ()  # further words of its command line
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -133,7 +134,7 @@ class Cluster:
         words = ["--name", name, "--listen", listen, "--advertise", "", "--log-level", self.layout.log_level]
         words += ["--monitor", "127.0.0.1:0" if self.layout.monitor else ""]
         if name == SERVER:
-            words = ["server", "--data", self.layout.data, *words]
+            words = ["server", "--data", self.layout.data, *words, *self.layout.server_options]
         else:
             ways = [self.server] if name == ROOT else [self.children[ROOT], self.server]
             words = ["node", *(word for way in ways for word in ("--parent", way.endpoint)), *words]

@@ -1,1 +1,1 @@
-"""`hullcast bench warehouse`: what loads, queries and policies take."""
+"""`hullcast bench warehouse`: one-time queries against loading feeds, and what the push path notices."""

@@ -170,7 +170,8 @@ def test_several_files_are_read_at_one_moment(directory: Path) -> None:
     make(directory, lives[1], [(1, "a")], current=4)
     database = open_for_reading(directory, lives)
     assert [state.current for state in pin(database, lives, IDENTITY)] == [3, 4]
-    for life, columns in zip(lives, ([["a"], [2.0]], [[1], ["other"]]), strict=True):
+    changes: list[list[list[Any]]] = [[["a"], [2.0]], [[1], ["other"]]]
+    for life, columns in zip(lives, changes, strict=True):
         file = open_for_load(directory, IDENTITY, life)
         assert file is not None
         file.begin()
