@@ -173,6 +173,12 @@ async def test_portions_are_the_owners_and_are_not_kept_for_ever(
         with pytest.raises(AnswerGone):
             await hc._ask(bodies.FetchRows(first.ticket, 2), "fetch", PATIENCE_S)
         assert server.queries.kept_bytes == 0
+        monkeypatch.setattr("hullcast.broker.server.queries.KEPT_S", 3600.0)
+        async with made.client() as leaving:
+            await leaving._ask(bodies.Query(f"{MANY}, T c", ()), "query", PATIENCE_S)
+            await wait_for(lambda: server.queries.kept_bytes > 1 << 20, "it goes on")
+        await wait_for(lambda: server.queries.kept_bytes == 0, "it is dropped with its client")
+        await wait_for(lambda: server.warehouse.reported("running") == 0, "and stopped")
         monkeypatch.setattr("hullcast.broker.server.queries.KEPT_BYTES_PER_OWNER", 1 << 20)
         first = await hc._ask(bodies.Query(MANY, ()), "query", PATIENCE_S)
         assert isinstance(first, bodies.QueryAnswer)
