@@ -82,7 +82,7 @@ class _Kept:
     tables: tuple[str, ...]
     rest: LargeAnswer
     until: float
-    link: int
+    link: int | None  # that it goes with; None: whoever has its key may fetch it by another one
     fetched: int = 0  # portions, of which the last may be fetched again
     again: bytes = b""  # the very last one, when the file is gone
     fetching: bool = False
@@ -191,6 +191,9 @@ class Queries:
         for fetching, link in list(self._fetching.items()):
             if link not in links:
                 fetching.cancel()
+        for ticket, kept in list(self._kept.items()):
+            if kept.link is not None and kept.link not in links:
+                self._drop(ticket)
 
     async def run(self) -> None:
         """Answer queries until cancelled."""
@@ -279,7 +282,8 @@ class Queries:
         ask = Ask(0, item.owner, query.sql, tuple(query.parameters), tables, item.arrived, ticket, *terms)
         body, rest = await self.warehouse.ask(ask)
         if rest is not None:
-            self._keep(ticket, _Kept(item.owner, tables, rest, time.monotonic() + KEPT_S, item.request.route[-1]))
+            link = None if origin.key else item.request.route[-1]
+            self._keep(ticket, _Kept(item.owner, tables, rest, time.monotonic() + KEPT_S, link))
         return body
 
     async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("OPERATING.md", r"each is dropped after (half a minute) without use", "broker.server.queries:KEPT_S"),
     ("PROTOCOL.md", r"A ticket is good for (\d+) seconds", "broker.server.queries:KEPT_S"),
     ("SDK.md", r"nothing was fetched for (\d+) seconds", "broker.server.queries:KEPT_S"),
-    ("WAREHOUSE.md", r"What is not fetched for (\d+) seconds", "broker.server.queries:KEPT_S"),
+    ("broker/warehouse/WAREHOUSE.md", r"What is not fetched for (\d+) seconds", "broker.server.queries:KEPT_S"),
     ("PROTOCOL.md", r"in one portion \(about (\d+ KiB)\)", "broker.warehouse.answering:PORTION_BYTES"),
     ("OPERATING.md", r"its address \((ten) a minute at most\)", "network.security.authenticator:LOGGED_MOST"),
     ("OPERATING.md", r"With more than (\d+) clients at one parent", few_clients),

@@ -21,7 +21,7 @@ from hullcast.clients.sdk.client import Client
 from hullcast.network.answers.named import QueryRows, QueryWorth
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import AnswerGone, DeadlineMissed, Overloaded, SqlError, TimedOut
-from tests.support.cluster import PATIENCE_S, wait_for
+from tests.support.cluster import PATIENCE_S, ProcessMember, cluster, wait_for
 from tests.system.test_warehouse import CREATE, ENDLESS, server_of, serving, warehouse_process
 
 BOTH = "SELECT (SELECT max(V) FROM main.A), (SELECT max(V) FROM main.B)"
@@ -173,6 +173,12 @@ async def test_portions_are_the_owners_and_are_not_kept_for_ever(
         with pytest.raises(AnswerGone):
             await hc._ask(bodies.FetchRows(first.ticket, 2), "fetch", PATIENCE_S)
         assert server.queries.kept_bytes == 0
+        monkeypatch.setattr("hullcast.broker.server.queries.KEPT_S", 3600.0)
+        async with made.client() as leaving:
+            await leaving._ask(bodies.Query(f"{MANY}, T c", ()), "query", PATIENCE_S)
+            await wait_for(lambda: server.queries.kept_bytes > 1 << 20, "it goes on")
+        await wait_for(lambda: server.queries.kept_bytes == 0, "it is dropped with its client")
+        await wait_for(lambda: server.warehouse.reported("running") == 0, "and stopped")
         monkeypatch.setattr("hullcast.broker.server.queries.KEPT_BYTES_PER_OWNER", 1 << 20)
         first = await hc._ask(bodies.Query(MANY, ()), "query", PATIENCE_S)
         assert isinstance(first, bodies.QueryAnswer)
@@ -258,3 +264,34 @@ async def test_many_tables_are_refused_in_words(tmp_path: Path) -> None:
         assert await hc.query(f"SELECT * FROM {', '.join(tables[:11])}") == [tuple(range(11))]
         with pytest.raises(SqlError, match=r"12 tables.*at most 11"):
             await hc.query(f"SELECT * FROM {', '.join(tables)}")
+
+
+@pytest.mark.slow
+async def test_a_killed_server_takes_the_warehouse_along_and_the_next_goes_on_from_its_files(
+    tmp_path: Path,
+) -> None:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, tmp_path / "data", processes=tmp_path) as made,
+        made.client() as hc,
+    ):
+        await hc.execute(CREATE)
+        await hc.publish("T", {"K": np.arange(1000), "X": np.zeros(1000)})
+        assert await hc.query("SELECT count(*), max(X) FROM T") == [(1000, 0.0)]
+        slow = asyncio.create_task(hc.query(ENDLESS))
+        member = made.server
+        assert isinstance(member, ProcessMember)
+        assert member.process is not None
+        below = psutil.Process(member.process.pid).children(recursive=True)
+        assert len(below) == 5
+        await hc.publish("T", [{"K": 1, "X": 1.0}])
+        await member.kill()
+        await wait_for(lambda: not any(one.is_running() for one in below), "its children end")
+        (file,) = (tmp_path / "data" / FOLDER).glob("t-*.sqlite")
+        inode = file.stat().st_ino
+        await member.start()
+        rows = await hc.query("SELECT count(*), max(X) FROM T")
+        assert (rows, worth(rows).seq) == ([(1000, 1.0)], 1001)
+        assert file.stat().st_ino == inode
+        slow.cancel()
+        await asyncio.gather(slow, return_exceptions=True)
