@@ -270,7 +270,7 @@ class Board:
                 self.feeds[table].reads += 1
         else:
             if task.question is not None:
-                self._aim(task.question)
+                self.aim(task.question)
             feed = self.feeds[task.table]
             assert feed.loading is None, "one load of a table at a time"
             assert task.through <= self.reach(feed), "not beyond a hold"
@@ -383,7 +383,7 @@ class Board:
         feeds = [self.feeds[table] for table in question.tables]
         return max(max(feed.loaded, feed.loading.through if feed.loading else 0) for feed in feeds)
 
-    def _aim(self, question: Question) -> None:
+    def aim(self, question: Question) -> None:
         """Decide the moment of a question that needs one, and hold its tables there."""
         if question.target is None and question.needs_common:
             self._hold(question, self._moment(question))

@@ -66,8 +66,13 @@ class Turns:
             return task
         if isinstance(task, Answer) and may(task.question.owner):
             return task
-        others = (one for one in in_turn(self._board.waiting) if may(one.owner) and self._board.ready(one))
-        return next(map(Answer, others), None)
+        others = [one for one in in_turn(self._board.waiting) if may(one.owner)]
+        ready = next((one for one in others if self._board.ready(one)), None)
+        if ready is not None:
+            return Answer(ready)
+        if others:  # or its tables would never be of one moment, under a policy that always loads
+            self._board.aim(others[0])
+        return None
 
     def _least_served(self, owners: Counter[str], now: float) -> str | None:
         """Who gets the last free place of queries, if several have something for it. So with one place for all, nobody

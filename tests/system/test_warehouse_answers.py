@@ -47,7 +47,7 @@ async def alternate(hc: Client, until: asyncio.Event) -> int:
     return rounds
 
 
-@pytest.mark.parametrize("policy", ["fifo", "queries-first"])
+@pytest.mark.parametrize("policy", ["updates-first", "orad"])
 async def test_an_answer_is_the_sql_at_its_sequence_number(tmp_path: Path, policy: str) -> None:
     async with serving(tmp_path, warehouse_policy=policy) as (made, server, hc):
         for name in "AB":

@@ -105,3 +105,28 @@ def test_a_worth_is_put_into_what_was_encoded() -> None:
         assert isinstance(found, bodies.QueryAnswer | bodies.QueryPart)
         assert found.worth == worth
         assert found.columns == plain.columns
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_question_of_several_tables_is_answered_while_updates_never_stop(policy: str) -> None:
+    board = Board(4)
+    turns = Turns(board, POLICIES[policy]())
+    for name in "AB":
+        board.add(Feed(name))
+    running: list[Task | TextReading] = []
+    question = Question(0, "desk", ("A", "B"), 0.0)
+    for now in range(40):
+        for name in "ABAB":
+            board.release(name, board.horizon + 1, board.horizon + 1, 1, float(now))
+        if now == 2:
+            board.ask(question)
+        while len(running) < 4 and (task := turns.next(running, float(now))) is not None:
+            assert not isinstance(task, TextReading)
+            running.append(task)
+            board.begin(task, float(now))
+        if question.began is not None:
+            return
+        ended = running.pop(0)  # they overlap: there is always one under way
+        assert not isinstance(ended, TextReading)
+        board.end(ended, now + 0.5)
+    pytest.fail("the question was never answered")
