@@ -167,6 +167,13 @@ class Feed:
         """Updates not applied."""
         return sum(release.rows for release in self.pending)
 
+    def behind(self, seq: int, before: tuple[Release, ...]) -> list[Release]:
+        """What a reader that sees the table as of `seq` lacks; `before` was pending when it began, loaded or not."""
+        known: Iterable[Release] = self.pending
+        if before and not (self.pending and self.pending[0] is before[0]):
+            known = {release.first: release for release in (*before, *self.pending)}.values()
+        return [release for release in known if release.through > seq]
+
     def staleness(self, now: float) -> float:
         """Seconds since the release up to which it is current."""
         return now - self.current_at

@@ -44,8 +44,8 @@ OWN = "hullcast_file".ljust(MAXIMUM_NAME + 1, "_")
 _PAGE_BYTES = 8192
 _CACHE_BYTES = 32 << 20  # of a load: pages that are not written to the WAL before its end
 _BUSY_S = 5.0  # how long a load waits for another of the same table; there should be none
-#: Bytes by which a WAL grows until a load moves it into the file, which is synced twice for that; and from which it waits
-#: for readers to make room for it.
+#: Bytes by which a WAL grows until a load moves it into the file (both are synced then); and from which a load waits
+#: for readers to make room for that.
 WAL_BYTES, LONG_WAL_BYTES = 16 << 20, 256 << 20
 _ROOM_WAIT_S = 1.0
 _ROWS_COPIED = 100_000  # from a checkpoint, in one statement

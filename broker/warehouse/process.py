@@ -60,6 +60,7 @@ from hullcast.broker.warehouse.messages import (
     Released,
     Report,
     Select,
+    SharedOut,
     SpooledPart,
     Switch,
     Tables,
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
-    from hullcast.broker.warehouse.board import Task
+    from hullcast.broker.warehouse.board import Release, Task
     from hullcast.broker.warehouse.files import FileState
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 
@@ -115,6 +116,7 @@ class _Asked:
     deadline: asyncio.TimerHandle | None = None
     tries: int = 0
     began: float | None = None
+    pending: dict[str, tuple[Release, ...]] = field(default_factory=dict)  # of its tables, when it began
     answered: bool = False  # in part at least
     more: bool = False
     worth: dict[str, Any] = field(default_factory=dict)
@@ -398,6 +400,7 @@ class LiveWarehouse:
         asked = self._asked[task.question.number]
         self.board.begin(task, now)
         asked.began, ask = now, asked.ask
+        asked.pending = {name: tuple(self.board.feeds[name].pending) for name in ask.tables}
         files = tuple(self._file(name, task.question) for name in ask.tables)
         spool, plan = str(self._spool(ask.number)), self._plans.get(ask.sql)
         hand.end.write(Select(ask.sql, plan, ask.parameters, files, ask.ticket, spool, self._limits))
@@ -450,7 +453,7 @@ class LiveWarehouse:
         tables, versions, latest = {}, [], board.horizon
         for name, seq in zip(question.tables, loaded, strict=True):
             feed = board.feeds[name]
-            missing = [release for release in feed.pending if release.through > seq]
+            missing = feed.behind(seq, asked.pending[name])
             tables[self._lives[name].table.name] = {
                 "seq": seq,
                 "staleness_s": max(0.0, now - missing[0].at) if missing else 0.0,
@@ -618,7 +621,7 @@ class LiveWarehouse:
         theirs.close()
         hand = _Hand(process)
         hand.end = await MessageEnd.over(
-            ours, lambda message: self._on_worker(hand, message), lambda: self._on_worker_end(hand)
+            ours, lambda message: self._on_worker(hand, message), lambda: self._on_worker_end(hand), SharedOut()
         )
         self._hands.append(hand)
         self._fill_soon()

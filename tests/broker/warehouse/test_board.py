@@ -185,3 +185,17 @@ def test_costs_are_learnt() -> None:
     cost.learn(100, 0.5)
     assert cost.of(100) == pytest.approx(0.5)
     assert cost.of(0) >= 0
+
+
+def test_what_was_loaded_after_a_reader_began_is_still_behind_it() -> None:
+    board = Board()
+    board.add(feed := Feed("A"))
+    board.release("A", 1, 3, 3, 1.0)
+    before = tuple(feed.pending)
+    load = Load("A", 3)
+    board.begin(load, 2.0)
+    board.end(load, 3.0)
+    late = board.release("A", 4, 5, 2, 4.0)
+    assert feed.behind(0, before) == [*before, late]  # it reads the file of before the load
+    assert feed.behind(3, before) == feed.behind(3, ()) == [late]
+    assert feed.behind(0, (late,)) == [late]
