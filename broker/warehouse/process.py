@@ -159,6 +159,7 @@ class LiveWarehouse:
         self._plans: dict[str, Plan] = {}
         self._takes: dict[str, float] = {}  # seconds, by text
         self._filling = self._tidied = self._stopping = False
+        self._gathered: asyncio.TimerHandle | None = None  # when there is something to load, if nothing happens before
         self.counts: Counter[str] = Counter()
 
     async def start(self) -> None:
@@ -336,8 +337,12 @@ class LiveWarehouse:
             self._loop.call_soon(self._fill)
 
     def _fill(self) -> None:
-        self._filling = False
-        self._places.fill(time.monotonic())
+        self._filling, now = False, time.monotonic()
+        gathered = self.board.gather(now)
+        self._places.fill(now)
+        if self._gathered is not None:
+            self._gathered.cancel()
+        self._gathered = self._loop.call_later(gathered - now, self._fill_soon) if gathered < inf else None
 
     def _choose(self, now: float) -> Task | _Reading | None:
         if all(hand.doing is not None for hand in self._hands):
