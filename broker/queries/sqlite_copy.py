@@ -54,17 +54,20 @@ StoredCells = Floats | list[str | None]
 class Guard:
     """What a stranger's statement may do in a database: read the tables that were found in it, with a limit of work.
 
-    Without a `step_limit` the caller must stop a statement that runs for too long.
+    Without a `step_limit` the caller must stop a statement that runs for too long. `written`: the caller itself writes
+    to the database, between such statements.
     """
 
-    def __init__(self, database: sqlite3.Connection, step_limit: int | None) -> None:
-        self._database, self._step_limit = database, step_limit
+    def __init__(self, database: sqlite3.Connection, step_limit: int | None, *, written: bool = True) -> None:
+        self._database, self._step_limit, self._written = database, step_limit, written
         self._guarded = False
         self._readable: frozenset[str] = frozenset()
         self._local: frozenset[str] = frozenset()  # CTEs: they are in no database
         self._steps_left = 0
         database.execute("PRAGMA temp_store = MEMORY")
         database.execute("PRAGMA trusted_schema = OFF")
+        if not written:
+            database.execute("PRAGMA query_only = ON")
         for limit, value in _LIMITS.items():
             database.setlimit(limit, value)
         database.create_function(INSTANT_FUNCTION, 1, instant_parameter, deterministic=True)
@@ -79,7 +82,8 @@ class Guard:
         SQLite's limit of length holds for texts it builds and for whole rows: a row of all `width` columns
         of the tables, each with the longest TEXT, must fit.
         """
-        self._database.execute("PRAGMA query_only = ON")
+        if self._written:  # else it holds for good: SQLite prepares all statements again after each such PRAGMA
+            self._database.execute("PRAGMA query_only = ON")
         length = self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, (width + 4) * (LONGEST_TEXT_BYTES + 16))
         self._guarded, self._steps_left = True, self._step_limit or 0
         self._readable, self._local = frozenset(plan.tables), plan.local
@@ -100,7 +104,8 @@ class Guard:
         finally:
             self._guarded = False
             self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
-            self._database.execute("PRAGMA query_only = OFF")
+            if self._written:
+                self._database.execute("PRAGMA query_only = OFF")
 
     def _authorize(
         self, action: int, first: str | None, second: str | None, database: str | None, trigger: str | None

@@ -317,6 +317,8 @@ class Warehouse:
                 if seq <= synced and not waiting.done():
                     waiting.set_result(None)
             self._released = [one for one in self._released if not one[1].done()]
+        if self._directory is None or self._directory.log.synced_seq == self._through:
+            return
         if self._end is not None and self._release_due is None:
             wait_s = max(0.0, self._told_at + RELEASE_S - time.monotonic())
             self._release_due = asyncio.get_running_loop().call_later(wait_s, self.tell_released)

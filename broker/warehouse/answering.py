@@ -40,6 +40,8 @@ PORTION_BYTES = 256 << 10
 FIRST_FETCH, MOST_FETCH = 16, 8192
 #: Sets of tables whose files stay open.
 SETS_OPEN = 32
+#: SQLite's steps, about a tenth of a millisecond, after which a query says that it reads, and not only with its rows.
+STEPS_SILENT = 10_000
 _NIL = packing.pack(None)
 
 
@@ -59,9 +61,12 @@ class Answering:
         self._directory, self._identity = directory, identity
         self._open: dict[tuple[Life, ...], _OpenFiles] = {}  # the one used last is the last
 
-    def answer(self, select: Select, say: Say, make: Callable[[Life, int], object]) -> None:
+    def answer(self, select: Select, say: Say, flush: Callable[[], None], make: Callable[[Life, int], object]) -> None:
         """Run it, and say what comes of it: FileMoved, or Pinned, FirstRows and perhaps NextRows. Raises SqlError or
-        BadParameter. A file that is not there, or cannot be used, is made first."""
+        BadParameter. A file that is not there, or cannot be used, is made first.
+
+        What is said need not arrive before `flush`, which is called unless the end is near.
+        """
         try:
             files, loaded = self._pinned(select)
         except (FileNotFoundError, sqlite3.DatabaseError) as error:
@@ -75,8 +80,10 @@ class Answering:
                 say(FileMoved())
             else:
                 say(Pinned(loaded))
-                self._run(select, files, say)
+                files.database.set_progress_handler(flush, STEPS_SILENT)
+                self._run(select, files, say, flush)
         finally:
+            files.database.set_progress_handler(None, 0)
             if files.database.in_transaction:
                 files.database.execute("ROLLBACK")
 
@@ -103,7 +110,7 @@ class Answering:
                 if lives
                 else sqlite3.connect(":memory:", isolation_level=None)
             )
-            files = _OpenFiles(lives, database, Guard(database, None), inodes)
+            files = _OpenFiles(lives, database, Guard(database, None, written=False), inodes)
         self._open[lives] = files
         for other in list(self._open.values())[:-SETS_OPEN]:
             self._forget(other)
@@ -116,7 +123,7 @@ class Answering:
         self._open.pop(files.lives, None)
         files.database.close()
 
-    def _run(self, select: Select, files: _OpenFiles, say: Say) -> None:
+    def _run(self, select: Select, files: _OpenFiles, say: Say, flush: Callable[[], None]) -> None:
         tables = {fold(life.table.name): life.table for life in files.lives}
         plan = select.plan or read_query(select.sql, tables, attached=True)
         bound = bind(select.parameters)
@@ -131,10 +138,12 @@ class Answering:
                 columns = table_of(with_instants(rows, instants), names)[1]
                 say(FirstRows(encode(QueryAnswer(names, columns, select.ticket if more else b"")), more))
                 if more:
+                    flush()
                     with _Spool(select, say) as spool:
                         for rows, more in portions:
                             columns = table_of(with_instants(rows, instants), names)[1]
                             spool.add(encode(QueryPart(columns, more)))
+                            flush()
             finally:
                 cursor.close()
 

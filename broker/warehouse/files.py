@@ -44,8 +44,9 @@ OWN = "hullcast_file".ljust(MAXIMUM_NAME + 1, "_")
 _PAGE_BYTES = 8192
 _CACHE_BYTES = 32 << 20  # of a load: pages that are not written to the WAL before its end
 _BUSY_S = 5.0  # how long a load waits for another of the same table; there should be none
-#: Bytes of a WAL from which a load moves it into the file; and from which it waits for readers to make room for that.
-WAL_BYTES, LONG_WAL_BYTES = 4 << 20, 256 << 20
+#: Bytes by which a WAL grows until a load moves it into the file (both are synced then); and from which a load waits
+#: for readers to make room for that.
+WAL_BYTES, LONG_WAL_BYTES = 16 << 20, 256 << 20
 _ROOM_WAIT_S = 1.0
 _ROWS_COPIED = 100_000  # from a checkpoint, in one statement
 
@@ -65,7 +66,7 @@ class TableFile:
         self.path, self.life = path, life
         self._identity, self._database = identity, database
         self._inode = path.stat().st_ino
-        self._waited_bytes = 0  # the WAL when readers were waited for
+        self._moved_bytes = self._waited_bytes = 0  # the WAL when it was moved into the file, and readers waited for
         names = [quoted(column.name) for column in life.table.columns]
         marks = ", ".join("?" * len(names))
         table, key = quoted(life.table.name), names[life.table.key]
@@ -163,9 +164,12 @@ class TableFile:
         """
         size_bytes = 0
         with suppress(FileNotFoundError):
-            size_bytes = self.path.with_name(self.path.name + "-wal").stat().st_size
-        if size_bytes < WAL_BYTES:
+            size_bytes = os.stat(f"{self.path}-wal").st_size
+        if size_bytes < self._moved_bytes:  # it was begun again
+            self._moved_bytes = 0
+        if size_bytes < self._moved_bytes + WAL_BYTES:
             return
+        self._moved_bytes = size_bytes
         with suppress(sqlite3.OperationalError):  # the load is done; if the disk is full, the next one tries again
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if size_bytes < LONG_WAL_BYTES:
@@ -402,6 +406,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     """Set up a connection for loads."""
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA wal_autocheckpoint = 0")  # `tidy` does it
+    database.execute("PRAGMA journal_size_limit = 0")  # a WAL that is begun again is as long as what is in it
     database.execute("PRAGMA secure_delete = OFF")
     database.execute("PRAGMA temp_store = MEMORY")
     database.execute(f"PRAGMA cache_size = {-_CACHE_BYTES // 1024}")

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
-    from hullcast.broker.warehouse.board import Task
+    from hullcast.broker.warehouse.board import Release, Task
     from hullcast.broker.warehouse.files import FileState
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 
@@ -87,6 +87,7 @@ class _Asked:
     deadline: asyncio.TimerHandle | None = None
     tries: int = 0
     began: float | None = None
+    pending: dict[str, tuple[Release, ...]] = field(default_factory=dict)  # of its tables, when it began
     answered: bool = False  # in part at least
     more: bool = False
     worth: dict[str, Any] = field(default_factory=dict)
@@ -112,6 +113,7 @@ class LiveWarehouse:
         self._plans: dict[str, Plan] = {}
         self._takes: dict[str, float] = {}  # seconds, by text
         self._filling = self._tidied = False
+        self._gathered: asyncio.TimerHandle | None = None  # when there is something to load, if nothing happens before
         self.counts: Counter[str] = Counter()
 
     async def start(self) -> None:
@@ -291,8 +293,12 @@ class LiveWarehouse:
             self._loop.call_soon(self._fill)
 
     def _fill(self) -> None:
-        self._filling = False
-        self._places.fill(time.monotonic())
+        self._filling, now = False, time.monotonic()
+        gathered = self.board.gather(now)
+        self._places.fill(now)
+        if self._gathered is not None:
+            self._gathered.cancel()
+        self._gathered = self._loop.call_later(gathered - now, self._fill_soon) if gathered < inf else None
 
     def _choose(self, now: float) -> Task | TextReading | None:
         return self._turns.next(self._places.busy, now) if self._workers.free() is not None else None
@@ -312,6 +318,7 @@ class LiveWarehouse:
         asked = self._asked[task.question.number]
         self.board.begin(task, now)
         asked.began, ask = now, asked.ask
+        asked.pending = {name: tuple(self.board.feeds[name].pending) for name in ask.tables}
         files = tuple(self._file(name, task.question) for name in ask.tables)
         spool, plan = str(self._spool(ask.number)), self._plans.get(ask.sql)
         hand.end.write(Select(ask.sql, plan, ask.parameters, files, ask.ticket, spool, self._limits))
@@ -364,7 +371,7 @@ class LiveWarehouse:
         tables, versions, latest = {}, [], board.horizon
         for name, seq in zip(question.tables, loaded, strict=True):
             feed = board.feeds[name]
-            missing = [release for release in feed.pending if release.through > seq]
+            missing = feed.behind(seq, asked.pending[name])
             tables[self._lives[name].table.name] = {
                 "seq": seq,
                 "staleness_s": max(0.0, now - missing[0].at) if missing else 0.0,

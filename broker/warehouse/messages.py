@@ -4,24 +4,31 @@
 
 Only our own processes have the ends of these sockets, hence pickle. A message is its length and then its bytes. All
 times are of the monotonic clock, which the processes of a machine share.
+
+Tables and plans go to a worker with the first message that has them, and by a number from then on: to pickle them each
+time takes longer than a point query does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import pickle
 import socket
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hullcast.broker.log.history import Life
+from hullcast.broker.queries.reading import Plan
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hullcast.broker.log.history import Life
-    from hullcast.broker.queries.reading import Plan
     from hullcast.broker.tables.schema import Table
 
 _SIZE = struct.Struct("<Q")
+#: Tables and plans that a worker has by numbers; when there are more, all are forgotten.
+MOST_SHARED = 256
 
 
 # -- from the server to the process ------------------------------------------------------------------------
@@ -241,15 +248,69 @@ def message_bytes(message: object) -> bytes:
     return _SIZE.pack(len(content)) + content
 
 
+class SharedOut:
+    """Messages as they travel to an end that remembers: a table or a plan is in the first message that has it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[int, object]] = {}  # by identity, which is theirs while they are kept here
+
+    def message_bytes(self, message: object) -> bytes:
+        """A message as it travels."""
+        content = io.BytesIO()
+        content.write(bytes(_SIZE.size))
+        pickler = pickle.Pickler(content, protocol=5)
+        pickler.persistent_id = self._reference  # type: ignore[method-assign]  # as documented
+        pickler.dump(message)
+        content.seek(0)
+        content.write(_SIZE.pack(len(content.getbuffer()) - _SIZE.size))
+        return content.getvalue()
+
+    def _reference(self, thing: object) -> int | tuple[int, bytes] | None:
+        if type(thing) is not Life and type(thing) is not Plan:
+            return None
+        known = self._numbers.get(id(thing))
+        if known is not None:
+            return known[0]
+        if len(self._numbers) >= MOST_SHARED:
+            self._numbers.clear()
+        number = len(self._numbers)
+        self._numbers[id(thing)] = (number, thing)
+        return number, pickle.dumps(thing, protocol=5)
+
+
+class SharedIn:
+    """The other end of `SharedOut`: what came is kept by its number. Number 0 with a thing: all before is forgotten."""
+
+    def __init__(self) -> None:
+        self._things: dict[int, object] = {}
+
+    def message(self, content: bytearray) -> Any:
+        """The message that travelled."""
+        unpickler = pickle.Unpickler(io.BytesIO(content))
+        unpickler.persistent_load = self._thing  # type: ignore[method-assign]  # as documented
+        return unpickler.load()
+
+    def _thing(self, reference: Any) -> object:
+        if isinstance(reference, int):
+            return self._things[reference]
+        number, content = reference
+        if number == 0:
+            self._things.clear()
+        self._things[number] = thing = pickle.loads(content)
+        return thing
+
+
 class BlockingEnd:
-    """An end that waits for each message: a worker's."""
+    """An end that waits for each message: a worker's. What is written goes out when it is flushed."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._shared = SharedIn()
+        self._written: list[bytes] = []
 
     def read(self) -> Any:
         """The next message, and no byte behind it; EOFError if there is none any more."""
-        return pickle.loads(self._exactly(_SIZE.unpack(self._exactly(_SIZE.size))[0]))
+        return self._shared.message(self._exactly(_SIZE.unpack(self._exactly(_SIZE.size))[0]))
 
     def _exactly(self, size: int) -> bytearray:
         content = bytearray(size)
@@ -262,24 +323,37 @@ class BlockingEnd:
         return content
 
     def write(self, message: object) -> None:
-        """Send a message."""
-        self._connection.sendall(message_bytes(message))
+        """Send a message with the next flush: the other end wakes up once for all."""
+        self._written.append(message_bytes(message))
+
+    def flush(self) -> None:
+        """Send what was written."""
+        if self._written:
+            written, self._written = b"".join(self._written), []
+            self._connection.sendall(written)
 
 
 class MessageEnd(asyncio.Protocol):
     """An end on an event loop: hands over each message as it comes, and says when there are no more."""
 
-    def __init__(self, on_message: Callable[[Any], None], on_end: Callable[[], None]) -> None:
-        self._on_message, self._on_end = on_message, on_end
+    def __init__(
+        self, on_message: Callable[[Any], None], on_end: Callable[[], None], shared: SharedOut | None = None
+    ) -> None:
+        self._on_message, self._on_end, self._shared = on_message, on_end, shared
         self._came = bytearray()
         self._transport: asyncio.Transport | None = None
 
     @classmethod
     async def over(
-        cls, connection: socket.socket, on_message: Callable[[Any], None], on_end: Callable[[], None]
+        cls,
+        connection: socket.socket,
+        on_message: Callable[[Any], None],
+        on_end: Callable[[], None],
+        shared: SharedOut | None = None,
     ) -> MessageEnd:
-        """The end of a connected socket, which it owns from now on."""
-        _, end = await asyncio.get_running_loop().create_connection(lambda: cls(on_message, on_end), sock=connection)
+        """The end of a connected socket, which it owns from now on; with `shared`, the other one is a BlockingEnd."""
+        loop = asyncio.get_running_loop()
+        _, end = await loop.create_connection(lambda: cls(on_message, on_end, shared), sock=connection)
         return end
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -307,7 +381,8 @@ class MessageEnd(asyncio.Protocol):
         """Send a message; it goes nowhere if the other end is gone."""
         assert self._transport is not None
         if not self._transport.is_closing():
-            self._transport.write(message_bytes(message))
+            as_bytes = message_bytes if self._shared is None else self._shared.message_bytes
+            self._transport.write(as_bytes(message))
 
     def close(self) -> None:
         """Send nothing more. `on_end` is called soon."""

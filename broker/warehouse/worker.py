@@ -52,7 +52,8 @@ class WarehouseWorker:
         self._end = BlockingEnd(connection)
         self._loader = Loader(directory)
         self._answering = Answering(directory, read_identity(directory) or b"")
-        self._base_bytes = address_space_bytes()
+        self._memory = AddressSpace()
+        self._base_bytes = self._memory.reserved_bytes()
         self._heap_bytes = 0
 
     def run(self) -> None:
@@ -60,6 +61,7 @@ class WarehouseWorker:
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 self._end.write(self._done(self._end.read()))
+                self._end.flush()
 
     def _done(self, task: object) -> Finished | Failure:
         try:
@@ -87,7 +89,7 @@ class WarehouseWorker:
         memory_bytes = select.limits.memory_bytes
         try:
             self._limit(memory_bytes)
-            self._answering.answer(select, self._end.write, self._loader.load)
+            self._answering.answer(select, self._end.write, self._end.flush, self._loader.load)
         except HullcastError as error:
             if "out of memory" not in str(error):
                 self._lift()
@@ -117,7 +119,7 @@ class WarehouseWorker:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
     def _spent(self, memory_bytes: int) -> bool:
-        return address_space_bytes() > self._base_bytes + SPENT * memory_bytes
+        return self._memory.reserved_bytes() > self._base_bytes + SPENT * memory_bytes
 
 
 def _leave_parent(connection: socket.socket) -> None:
@@ -135,9 +137,16 @@ def _leave_parent(connection: socket.socket) -> None:
     step_back(OOM_SCORE)
 
 
-def address_space_bytes() -> int:
-    """What this process has reserved."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+class AddressSpace:
+    """What this process has reserved. It must be the process that made this object."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        with contextlib.suppress(OSError):  # not Linux
+            self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+    def reserved_bytes(self) -> int:
+        """In bytes, now."""
+        if self._file is None:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return int(os.pread(self._file, 100, 0).split()[0]) * resource.getpagesize()

@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hullcast.broker.warehouse.messages import MessageEnd
+from hullcast.broker.warehouse.messages import MessageEnd, SharedOut
 from hullcast.broker.warehouse.worker import serve
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Workers:
         theirs.close()
         hand = Hand(process)
         hand.end = await MessageEnd.over(
-            ours, lambda message: self._on_message(hand, message), lambda: self._ended(hand)
+            ours, lambda message: self._on_message(hand, message), lambda: self._ended(hand), SharedOut()
         )
         self._hands.append(hand)
         self._on_ready()

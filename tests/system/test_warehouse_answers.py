@@ -101,6 +101,20 @@ async def test_freshness_decides_between_waiting_and_old_rows(tmp_path: Path) ->
         assert (worth(rows).unapplied, worth(rows).staleness_s, worth(rows).deadline_met) == (0, 0.0, True)
 
 
+async def test_what_nobody_asks_for_is_loaded_all_the_same(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute(CREATE)
+        await hc.query("SELECT count(*) FROM T")
+        for i in range(10):
+            await hc.publish("T", [{"K": i}])
+
+        def loaded() -> bool:
+            table = server.warehouse.status()["tables"].get("T")
+            return table is not None and table["loaded"] >= server.engine.seq and not table["unapplied"]
+
+        await wait_for(loaded, "the load of what was published")
+
+
 async def test_a_query_past_its_deadline_is_stopped_and_its_place_is_free(tmp_path: Path) -> None:
     async with serving(tmp_path, warehouse_processes=2) as (_, server, hc):
         await hc.execute(CREATE)

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, LoadCost, Question
+from hullcast.broker.warehouse.board import (
+    GATHERED,
+    MOST_GATHERED_S,
+    Answer,
+    Board,
+    Feed,
+    Load,
+    LoadCost,
+    Question,
+)
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.simulated import SimulatedWarehouse
 
@@ -185,3 +194,53 @@ def test_costs_are_learnt() -> None:
     cost.learn(100, 0.5)
     assert cost.of(100) == pytest.approx(0.5)
     assert cost.of(0) >= 0
+
+
+def test_what_was_loaded_after_a_reader_began_is_still_behind_it() -> None:
+    board = Board()
+    board.add(feed := Feed("A"))
+    board.release("A", 1, 3, 3, 1.0)
+    before = tuple(feed.pending)
+    load = Load("A", 3)
+    board.begin(load, 2.0)
+    board.end(load, 3.0)
+    late = board.release("A", 4, 5, 2, 4.0)
+    assert feed.behind(0, before) == [*before, late]  # it reads the file of before the load
+    assert feed.behind(3, before) == feed.behind(3, ()) == [late]
+    assert feed.behind(0, (late,)) == [late]
+
+
+def test_updates_wait_for_others_if_nobody_waits_for_them() -> None:
+    board = Board()
+    board.add(feed := Feed("A"))
+    board.add(Feed("B", period_s=60.0))
+    feed.cost = LoadCost(fixed_s=0.001, row_s=0.0)
+    assert board.gather(1.0) == inf
+    for table in ("A", "B"):
+        board.release(table, board.horizon + 1, board.horizon + 1, 1, 1.0)
+    assert board.gather(1.0) == 1.0 + GATHERED * 0.001
+    assert [feed.name for feed in board.loadable()] == ["B"]  # it has a period
+    board.release("A", 3, 3, 1, 1.04)  # they wait from the first on
+    assert board.gather(1.04) == 1.0 + GATHERED * 0.001
+    board.ask(question := Question(1, "me", ("A",), 1.04))
+    assert board.gather(1.04) == inf
+    assert {feed.name for feed in board.loadable()} == {"A", "B"}
+    board.withdraw(question)
+    assert board.gather(1.0 + GATHERED * 0.001) == inf
+    assert {feed.name for feed in board.loadable()} == {"A", "B"}
+    feed.cost = LoadCost(fixed_s=1.0)  # however long a load takes, not for longer than this
+    assert board.gather(1.04) == 1.0 + MOST_GATHERED_S
+    assert board.gather(1.0 + MOST_GATHERED_S) == inf
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_what_a_question_needs_is_loaded_though_its_updates_wait_for_others(name: str) -> None:
+    board, policy = Board(2), POLICIES[name]()
+    board.add(Feed("A"))
+    board.release("A", 1, 1, 1, 1.0)
+    assert board.gather(1.0) < inf
+    assert policy.next(board, 1.0) is None
+    board.ask(Question(1, "me", ("A",), 1.0))
+    task = policy.next(board, 1.0)
+    assert isinstance(task, Load)
+    assert task.table == "A"

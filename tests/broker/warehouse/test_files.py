@@ -299,6 +299,27 @@ def test_the_wal_does_not_grow_while_readers_overlap(directory: Path, monkeypatc
     file.close()
 
 
+def test_the_wal_is_moved_into_the_file_once_for_many_loads(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "WAL_BYTES", 400_000)
+    life = life_of("T")
+    path = make(directory, life, [])
+    file = open_for_load(directory, IDENTITY, life)
+    assert file is not None
+    content, moved, written = path.read_bytes(), 0, 0
+    for number in range(8, 208):
+        file.begin()
+        file.put([[f"{number}"], [float(number)]])
+        file.end(FileState(number, number, None))
+        before = path.with_name(path.name + "-wal").stat().st_size
+        file.tidy()
+        content, was = path.read_bytes(), content
+        moved += content != was
+        written += before if content != was else 0
+    assert 2 <= moved <= written // 400_000  # each move is of a WAL that has so many bytes in it
+    assert moved < 20
+    file.close()
+
+
 def test_the_sql_of_a_table_is_what_the_documentation_says() -> None:
     assert create_sql(life_of("T", "K INTEGER PRIMARY KEY, W TIMESTAMP").table) == (
         'CREATE TABLE "T" ("K" INTEGER PRIMARY KEY, "W" TEXT)'
