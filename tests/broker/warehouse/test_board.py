@@ -185,3 +185,19 @@ def test_costs_are_learnt() -> None:
     cost.learn(100, 0.5)
     assert cost.of(100) == pytest.approx(0.5)
     assert cost.of(0) >= 0
+
+
+def test_a_load_whose_worker_died_after_it_was_done_counts_as_done() -> None:
+    board = Board()
+    board.add(Feed("A"))
+    board.release("A", 1, 3, 3, 1.0)
+    load = board.load(board.feeds["A"])
+    board.begin(load, 2.0)
+    board.release("A", 4, 5, 2, 3.0)
+    board.end(load, 4.0, done=False)
+    board.found("A", 3, 2, 4.0)
+    feed = board.feeds["A"]
+    assert (feed.loaded, feed.version, feed.loads, feed.loaded_rows, feed.pending_rows) == (3, 2, 1, 3, 2)
+    assert feed.lag(5.0) == 2.0
+    board.found("A", 0, 0, 5.0)
+    assert (feed.loaded, feed.version) == (3, 2)
