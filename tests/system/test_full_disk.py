@@ -69,7 +69,8 @@ async def confined(tmp_path: Path) -> AsyncIterator[Confined]:
     words = ["server", "--json", "--until-input-ends", f"--listen={endpoint}", f"--data={data}"]
     with (tmp_path / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(data / FOLDER), str(COMMAND), *words),
+            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(data / FOLDER)),
+            str(COMMAND), *words,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
         )  # fmt: skip
     try:

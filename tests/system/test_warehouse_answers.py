@@ -295,6 +295,28 @@ async def test_updates_that_were_not_on_disk_when_the_process_began_are_not_miss
         assert worth(rows).seq == 2
 
 
+async def test_files_are_kept_though_updates_are_released_while_the_process_learns_of_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of tables that it does not know are removed: so it must know all of them first."""
+    monkeypatch.setattr("hullcast.broker.server.warehouse.TABLES_AT_ONCE", 1)
+    monkeypatch.setattr("hullcast.broker.server.warehouse.RELEASE_S", 0.0)
+    async with serving(tmp_path) as (_, server, hc):
+        for name in "ABC":
+            await hc.execute(f"CREATE TABLE {name} (K INTEGER PRIMARY KEY)")
+            await hc.publish(name, [{"K": 1}])
+            assert await hc.query(f"SELECT count(*) FROM {name}") == [(1,)]
+        files = {name: table_file(server, name).stat().st_ino for name in "ABC"}
+        os.kill(warehouse_process().pid, signal.SIGKILL)
+        await wait_for(lambda: not server.warehouse.running, "it is gone")
+        asking = asyncio.create_task(hc.query("SELECT count(*) FROM A"))
+        while not asking.done():
+            server.warehouse.on_release()
+            await asyncio.sleep(0)
+        assert await asking == [(1,)]
+        assert {name: table_file(server, name).stat().st_ino for name in "ABC"} == files
+
+
 async def test_after_a_restart_the_worth_of_rows_is_counted_from_the_log(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, server, hc):
         for name in "AB":
