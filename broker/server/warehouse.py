@@ -163,7 +163,7 @@ class Warehouse:
         self._known: dict[str, Table] = {}
         self._definitions = -1  # up to which tables are known
         self._tally: ChangeTally | None = None
-        self._through = -1
+        self._tally_from = self._through = -1
         self._told_at = 0.0
         self._release_due: asyncio.TimerHandle | None = None
         self._released: list[tuple[int, asyncio.Future[None]]] = []  # who waits for a sequence number to be on disk
@@ -191,8 +191,10 @@ class Warehouse:
                 await self._stop()
             if self._end is None:
                 await self._start(directory)
-            while self._definitions != self._engine.definitions:
-                await self._tell_tables()
+            await self._tell_all_tables()
+            if directory.log.synced_seq < self._tally_from:
+                await self.wait_released(self._tally_from)  # what the tally has not counted is on disk, and so known
+                await self._tell_all_tables()
 
     async def _start(self, directory: DataDirectory) -> None:
         await self._stop()
@@ -217,7 +219,7 @@ class Warehouse:
         process = self._process
         self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
         self._directory = directory
-        self._tally = self._engine.feed.tally()
+        self._tally, self._tally_from = self._engine.feed.tally(), self._engine.seq
         self._known, self._definitions, self._through = {}, -1, -1
         self._heard_at = time.monotonic()
         self.processes += 1
@@ -292,6 +294,10 @@ class Warehouse:
 
     # -- what it is told -------------------------------------------------------------------------------------
 
+    async def _tell_all_tables(self) -> None:
+        while self._definitions != self._engine.definitions:
+            await self._tell_tables()
+
     async def _tell_tables(self) -> None:
         """Let the process know what tables there are, some at a time."""
         definitions, stores = self._engine.definitions, dict(self._engine.stores)
@@ -330,6 +336,8 @@ class Warehouse:
             self._release_due = None
         if self._tally is None or self._end is None or self._directory is None:
             return
+        if self._definitions < 0 or self._directory.log.synced_seq < self._tally_from:
+            return  # it does not know all tables yet, or would miss what was applied before the tally began
         through, counts = self._tally.take(self._directory.log.synced_seq)
         if through == self._through and not counts:
             return

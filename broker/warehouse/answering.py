@@ -23,7 +23,7 @@ from hullcast.broker.warehouse.files import is_transient, open_for_reading, pin
 from hullcast.broker.warehouse.messages import FileMoved, FirstRows, NextRows, Pinned, Select
 from hullcast.network.wire import packing
 from hullcast.network.wire.bodies import QueryAnswer, QueryPart, encode
-from hullcast.network.wire.errors import SqlError
+from hullcast.network.wire.errors import HistoryGone, SqlError
 from hullcast.network.wire.values import table_of
 
 if TYPE_CHECKING:
@@ -72,8 +72,12 @@ class Answering:
         except (FileNotFoundError, sqlite3.DatabaseError) as error:
             if isinstance(error, sqlite3.Error) and is_transient(error):
                 raise SqlError(shorten(select.sql), f"its tables cannot be read now ({error})") from error
-            for file in select.files:
-                make(file.life, file.least)
+            try:
+                for file in select.files:
+                    make(file.life, file.least)
+            except HistoryGone:  # what was in the file, the log does not have any more
+                say(FileMoved(lost=True))
+                return
             files, loaded = self._pinned(select)
         try:
             if any(not file.least <= at <= file.most for file, at in zip(select.files, loaded, strict=True)):

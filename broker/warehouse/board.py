@@ -169,13 +169,6 @@ class Feed:
         """Updates not applied."""
         return sum(release.rows for release in self.pending)
 
-    def behind(self, seq: int, before: tuple[Release, ...]) -> list[Release]:
-        """What a reader that sees the table as of `seq` lacks; `before` was pending when it began, loaded or not."""
-        known: Iterable[Release] = self.pending
-        if before and not (self.pending and self.pending[0] is before[0]):
-            known = {release.first: release for release in (*before, *self.pending)}.values()
-        return [release for release in known if release.through > seq]
-
     def staleness(self, now: float) -> float:
         """Seconds since the release up to which it is current."""
         return now - self.current_at
@@ -304,6 +297,14 @@ class Board:
         if done:
             self._loaded(feed, task, now)
 
+    def found(self, table: str, current: int, last: int, now: float) -> None:
+        """A file is the table as of `current`, with `last` as its last update: a load was done that nobody told of."""
+        feed = self.feeds[table]
+        if current > feed.loaded:
+            batch = tuple(release for release in feed.pending if release.through <= current)
+            self._loaded(feed, Load(table, current, batch=batch), now)
+            feed.version = last
+
     def _loaded(self, feed: Feed, load: Load, now: float) -> None:
         feed.loaded = max(feed.loaded, load.through)
         for _ in load.batch:
@@ -420,6 +421,12 @@ class Board:
         """Decide the moment of a question that needs one, and hold its tables there."""
         if question.target is None and question.needs_common:
             self._hold(question, self._moment(question))
+
+    def aim_again(self, table: str) -> None:
+        """A table cannot be loaded through what questions that wait have aimed at, only further: they begin anew."""
+        for question in [one for one in self._held.get(table, ()) if one.began is None]:
+            self._let_go(question)
+            question.target = None
 
     def _hold(self, question: Question, target: int | None) -> None:
         """Load a question's tables no further until it has begun to read all of them."""

@@ -319,14 +319,16 @@ def remove_unfinished(path: Path) -> None:
 
 
 def remove_others(directory: Path, lives: Iterable[Life]) -> int:
-    """Remove the files of tables that are no longer there (and unfinished ones); returns how many."""
+    """Remove the files of tables that are no longer there (and unfinished ones); returns how many. What cannot be
+    removed, such as the folder lost+found of a disk, stays."""
     kept = {file_of(directory, life).name for life in lives}
     removed = 0
     for path in (directory / FOLDER).glob("*"):
         unfinished = ".tmp" in path.suffix
         if _is_left(path) if unfinished else path.name.partition(".sqlite")[0] + ".sqlite" not in kept:
-            path.unlink(missing_ok=True)
-            removed += not unfinished and path.suffix == ".sqlite"
+            with suppress(OSError):
+                path.unlink()
+                removed += not unfinished and path.suffix == ".sqlite"
     return removed
 
 

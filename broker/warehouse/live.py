@@ -12,10 +12,11 @@ import logging
 import os
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.scheduling.places import TaskPlaces
 from hullcast.broker.sql.text import shorten
@@ -53,7 +54,16 @@ from hullcast.broker.warehouse.messages import (
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.turns import TextReading, Turns
 from hullcast.broker.warehouse.workers import Hand, Workers
-from hullcast.network.wire.errors import ConnectionLost, DeadlineMissed, HullcastError, SqlError, UnknownTable, to_wire
+from hullcast.network.wire.errors import (
+    ConnectionLost,
+    DeadlineMissed,
+    HistoryGone,
+    HullcastError,
+    SqlError,
+    UnknownTable,
+    from_wire,
+    to_wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,12 +80,22 @@ log = logging.getLogger(__name__)
 SPOOL = "spool"
 #: Seconds after which a load that failed is tried again.
 LOAD_PAUSE_S = 0.5
+#: Seconds in all for which this process counts updates that were released before it began. Meanwhile all others wait.
+COUNTING_S = 1.0
 #: Texts that are remembered as they were read, and how long they took.
 REMEMBERED = 1024
 #: What a query is expected to take, as long as nothing is known of its text.
 EXPECTED_S = 0.002
 #: How often a query begins again because files were not as they had to be.
 MOST_TRIES = 20
+
+
+class _FileThen(NamedTuple):
+    """A table as it stood on the board when a query of it began."""
+
+    loaded: int
+    version: int
+    pending: tuple[Release, ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -87,7 +107,8 @@ class _Asked:
     deadline: asyncio.TimerHandle | None = None
     tries: int = 0
     began: float | None = None
-    pending: dict[str, tuple[Release, ...]] = field(default_factory=dict)  # of its tables, when it began
+    horizon: int = 0  # then
+    files: tuple[_FileThen, ...] = ()  # then; those of the question's tables
     answered: bool = False  # in part at least
     more: bool = False
     worth: dict[str, Any] = field(default_factory=dict)
@@ -113,6 +134,7 @@ class LiveWarehouse:
         self._plans: dict[str, Plan] = {}
         self._takes: dict[str, float] = {}  # seconds, by text
         self._filling = self._tidied = False
+        self._counting_s = COUNTING_S  # left
         self._gathered: asyncio.TimerHandle | None = None  # when there is something to load, if nothing happens before
         self.counts: Counter[str] = Counter()
 
@@ -204,22 +226,35 @@ class LiveWarehouse:
             if terms is not None:
                 feed.period_s, feed.weight = terms.period_s, terms.weight
             self.board.add(feed)
-            rows = self._unseen.pop(name, 0) + (self._rows[name] if state is None else 0)
-            if self.board.horizon > feed.loaded:  # what this process has not seen may have been updates of this table
-                release = self.board.release(name, feed.loaded + 1, self.board.horizon, max(rows, 1), now)
+            unseen = self._unseen.pop(name, 0)
+            missing = self._missing(life, feed.loaded) if state is not None else None
+            if missing is None:  # at least
+                missing = max(1, unseen + (self._rows[name] if state is None else 0))
+            if missing and self.board.horizon > feed.loaded:
+                release = self.board.release(name, feed.loaded + 1, self.board.horizon, missing, now)
                 self.policy.released(feed, release, self.board, now)
         return feed
 
     def _state(self, life: Life) -> FileState | None:
         """How far a table is loaded. No connection stays open: a fork would share it."""
-        loader = Loader(self._directory)
-        try:
-            return loader.state(life, self.board.horizon)
-        except HullcastError as error:  # a load will say it
-            log.warning("file of a table cannot be read", extra={"table": life.table.name, "why": str(error)})
-            return None
-        finally:
-            loader.close()
+        with closing(Loader(self._directory)) as loader:
+            try:
+                return loader.state(life, self.board.horizon)
+            except HullcastError as error:  # a load will say it
+                log.warning("file of a table cannot be read", extra={"table": life.table.name, "why": str(error)})
+                return None
+
+    def _missing(self, life: Life, after: int) -> int | None:
+        """How many updates a table has behind a sequence number; None if the log cannot tell, or not soon."""
+        began = time.monotonic()
+        with closing(Loader(self._directory)) as loader:
+            try:
+                return loader.count(life, after, self.board.horizon, within_s=self._counting_s)
+            except HullcastError as error:
+                log.warning("updates cannot be counted", extra={"table": life.table.name, "why": str(error)})
+                return None
+            finally:
+                self._counting_s = max(0.0, self._counting_s - (time.monotonic() - began))
 
     def _ask(self, ask: Ask) -> None:
         now = time.monotonic()
@@ -316,9 +351,11 @@ class LiveWarehouse:
             hand.end.write(ReadText(task.ask.sql, self._named_in(task.ask.sql)))
             return
         asked = self._asked[task.question.number]
+        feeds = [self.board.feeds[name] for name in task.question.tables]
+        asked.horizon = self.board.horizon
+        asked.files = tuple(_FileThen(feed.loaded, feed.version, tuple(feed.pending)) for feed in feeds)
         self.board.begin(task, now)
         asked.began, ask = now, asked.ask
-        asked.pending = {name: tuple(self.board.feeds[name].pending) for name in ask.tables}
         files = tuple(self._file(name, task.question) for name in ask.tables)
         spool, plan = str(self._spool(ask.number)), self._plans.get(ask.sql)
         hand.end.write(Select(ask.sql, plan, ask.parameters, files, ask.ticket, spool, self._limits))
@@ -357,28 +394,28 @@ class LiveWarehouse:
                 assert isinstance(task, TextReading)
                 self._remember(task.ask.sql, plan)
                 self.say(Tables(task.ask.number, plan.tables))
-            case FileMoved():
+            case FileMoved(lost):
                 assert asked is not None
-                self._moved(asked)
+                self._moved(asked, lost)
             case Finished() | Failure():
                 self._over(hand, task, message)
         self._fill_soon()
 
     def _pinned(self, asked: _Asked, loaded: tuple[int, ...]) -> None:
-        """A query has begun to read: loads may go on. What it sees is worth this much."""
-        board, now, question = self.board, time.monotonic(), asked.question
-        board.pinned(question)
-        tables, versions, latest = {}, [], board.horizon
-        for name, seq in zip(question.tables, loaded, strict=True):
-            feed = board.feeds[name]
-            missing = feed.behind(seq, asked.pending[name])
+        """A query has begun to read: loads may go on. What it sees is worth this much, by all that was known when it
+        was begun: a load may have ended since, and what it sees be older."""
+        now, question = time.monotonic(), asked.question
+        self.board.pinned(question)
+        tables, versions, latest = {}, [], max(asked.horizon, *loaded, 0)
+        for name, seq, file in zip(question.tables, loaded, asked.files, strict=True):
+            missing = [release for release in file.pending if release.through > seq]
             tables[self._lives[name].table.name] = {
                 "seq": seq,
                 "staleness_s": max(0.0, now - missing[0].at) if missing else 0.0,
                 "unapplied": sum(release.rows for release in missing),
             }
-            versions.append(feed.version if seq == feed.loaded else seq)
-            latest = min(latest, max(seq, missing[0].first - 1 if missing else board.horizon))
+            versions.append(file.version if seq == file.loaded else seq)
+            latest = min(latest, max(seq, missing[0].first - 1 if missing else asked.horizon))
         asked.worth = {
             "seq": latest if all(version <= latest for version in versions) else None,
             "tables": tables,
@@ -404,15 +441,15 @@ class LiveWarehouse:
     def _spool(self, number: int) -> Path:
         return self._directory / SPOOL / f"{os.getpid()}-{number}"
 
-    def _moved(self, asked: _Asked) -> None:
-        """A file was loaded further than it should be. It may be further than we know, by a worker that was killed
-        before it could say so: then look at the file."""
+    def _moved(self, asked: _Asked, lost: bool) -> None:
+        """A file was loaded further than it should be; or it is lost, and cannot be made again as it was."""
         asked.tries += 1
-        for name in asked.question.tables if asked.tries > 1 else ():
-            if self.board.feeds[name].loading is None:
-                self._unseen[name] = self.board.feeds[name].pending_rows
+        for name in asked.question.tables if lost else ():
+            if self.board.feeds[name].loading is None and self._state(self._lives[name]) is None:
+                self._loaded.discard(name)
                 self.board.remove(name)
                 self._feed(name)
+                asked.question.freshness = 1.0  # its first load is waited for
 
     def _over(self, hand: Hand, task: Task | TextReading, message: Finished | Failure) -> None:
         """A worker has done its task, or failed to."""
@@ -443,8 +480,14 @@ class LiveWarehouse:
     def _load_failed(self, load: Load, failure: Failure | None) -> None:
         """A load was in vain. It is tried again after a while; questions that cannot do without it fail, unless it
         was only a worker that died."""
-        self.counts["load_failures"] += 1
         feed = self.board.feeds.get(load.table)
+        error = None if failure is None else from_wire(failure.code, failure.arguments)
+        if isinstance(error, HistoryGone) and load.through < error.first - 1:  # cut meanwhile: load to behind that
+            self.board.aim_again(load.table)
+            if error.first - 1 <= self.board.horizon:
+                return
+            failure = None  # the server will say how far it is
+        self.counts["load_failures"] += 1
         if feed is not None:
             feed.loading = load  # so that nobody begins another one
             self._loop.call_later(LOAD_PAUSE_S, self._load_again, feed, load)
@@ -454,6 +497,13 @@ class LiveWarehouse:
                 if asked.began is None and load.table in question.tables and not self.board.ready(question):
                     self.say(QueryRefused(asked.ask.number, failure.code, failure.arguments))
                     self._drop(asked)
+
+    def _look(self, table: str) -> None:
+        """A worker died while it loaded a table: it may have come to the end of that before."""
+        state = self._state(self._lives[table]) if table in self.board.feeds else None
+        if state is not None:
+            self._loaded.add(table)
+            self.board.found(table, state.current, state.last, time.monotonic())
 
     def _load_again(self, feed: Feed, load: Load) -> None:
         if feed.loading is load:
@@ -528,6 +578,7 @@ class LiveWarehouse:
             self._end(hand, done=False)
         killed = "its process was killed"
         if isinstance(task, Load):
+            self._look(task.table)
             self._load_failed(task, None)
         elif isinstance(task, Answer):
             asked = self._asked[task.question.number]

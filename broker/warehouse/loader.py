@@ -14,6 +14,7 @@ import os
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -112,15 +113,20 @@ class Loader:
                 found = self._load(life, through, progress or _silent)
         return found._replace(took_s=time.perf_counter() - began)
 
-    def count(self, life: Life, after: int, through: int) -> int:
-        """How many updates of a table there are behind `after` up to `through`; HistoryGone if the log does not reach
-        back that far."""
+    def count(self, life: Life, after: int, through: int, within_s: float = inf) -> int | None:
+        """How many updates of a table there are behind `after` up to `through`; None if that cannot be said in time,
+        or if the log does not reach back that far."""
         state = self.state(life)
         start = None if state is None or state.current > after else state.position
+        began, found = time.perf_counter(), 0
         try:
-            return self._source.count(life, after, through, start)
+            for updates in self._source.counts(life, after, through, start):
+                found += updates
+                if time.perf_counter() - began > within_s:
+                    return None
         except FileNotFoundError:
-            raise gone(life, after + 1, readable_from(self._directory)) from None
+            return None
+        return found
 
     def discard(self, life: Life) -> None:
         """Remove the file of a table, which a reader found damaged: the next load makes it again."""

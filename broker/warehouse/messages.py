@@ -207,7 +207,9 @@ class Pinned(NamedTuple):
 
 
 class FileMoved(NamedTuple):
-    """A file was loaded further than it may be for this question, and nothing was read."""
+    """A file was loaded further than it may be for this question, or is `lost`; nothing was read."""
+
+    lost: bool = False
 
 
 class FirstRows(NamedTuple):

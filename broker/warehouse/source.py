@@ -65,9 +65,11 @@ class TableSource:
         if updates:
             yield ChangeBlock(gathered.settled(), gathered.interner, updates, last)
 
-    def count(self, life: Life, after: int, through: int, start: LogPosition | None) -> int:
-        """How many updates of the table there are behind `after` up to `through`; FileNotFoundError as above."""
-        return sum(run.updates(after, through) for run in self._log.runs(fold(life.table.name), after, through, start))
+    def counts(self, life: Life, after: int, through: int, start: LogPosition | None) -> Iterator[int]:
+        """How many updates of the table there are behind `after` up to `through`, stretch by stretch of the log;
+        FileNotFoundError as above."""
+        for run in self._log.runs(fold(life.table.name), after, through, start):
+            yield run.updates(after, through)
 
     def bases(self, life: Life, through: int) -> Iterator[Base]:
         """The checkpoints with which a load up to `through` can begin, the newest first; those that are damaged, or

@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 import sqlite3
+import threading
 from contextlib import closing
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +248,7 @@ async def test_garbage_in_the_folders_is_removed_or_made_again(tmp_path: Path) -
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).write_bytes(b"garbage")
         (data / FOLDER / "unknown.sqlite").write_bytes(b"garbage")
+        (data / FOLDER / "lost+found").mkdir()
         (data / SPOOL / "left").write_bytes(b"garbage")
         (data / SPOOL / "folder").mkdir()
         await made.server.start()
@@ -309,3 +312,120 @@ async def test_a_killed_server_takes_the_warehouse_along_and_the_next_goes_on_fr
         assert file.stat().st_ino == inode
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
+
+
+async def test_updates_that_were_not_on_disk_when_the_process_began_are_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were applied before the server began to count for the process, and written after."""
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute("CREATE TABLE T (K INTEGER PRIMARY KEY) WITH (period = '1m')")
+        await hc.publish("T", [{"K": 1}])
+        assert await hc.query("SELECT count(*) FROM T") == [(1,)]
+        server.warehouse._next_try = inf  # it is not started again by itself
+        os.kill(warehouse_process().pid, signal.SIGKILL)
+        await wait_for(lambda: not server.warehouse.running, "it is gone")
+        write, written = os.fdatasync, threading.Event()
+
+        def slowly(descriptor: int) -> None:
+            written.wait(PATIENCE_S)
+            write(descriptor)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", slowly)
+            publishing = asyncio.create_task(hc.publish("T", [{"K": 2}]))
+            await wait_for(lambda: server.engine.seq == 2, "it is applied")
+            server.warehouse._next_try = 0.0
+            server.warehouse.watch(0.0)
+            await wait_for(lambda: server.warehouse.running, "the process is started")
+            await asyncio.sleep(0)
+            written.set()
+            await publishing
+        rows = await hc.query("SELECT count(*) FROM T")
+        assert rows == [(2,)]
+        assert worth(rows).seq == 2
+
+
+async def test_files_are_kept_though_updates_are_released_while_the_process_learns_of_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of tables that it does not know are removed: so it must know all of them first."""
+    monkeypatch.setattr("hullcast.broker.server.warehouse.TABLES_AT_ONCE", 1)
+    monkeypatch.setattr("hullcast.broker.server.warehouse.RELEASE_S", 0.0)
+    async with serving(tmp_path) as (_, server, hc):
+        for name in "ABC":
+            await hc.execute(f"CREATE TABLE {name} (K INTEGER PRIMARY KEY)")
+            await hc.publish(name, [{"K": 1}])
+            assert await hc.query(f"SELECT count(*) FROM {name}") == [(1,)]
+        files = {name: table_file(server, name).stat().st_ino for name in "ABC"}
+        os.kill(warehouse_process().pid, signal.SIGKILL)
+        await wait_for(lambda: not server.warehouse.running, "it is gone")
+        asking = asyncio.create_task(hc.query("SELECT count(*) FROM A"))
+        while not asking.done():
+            server.warehouse.on_release()
+            await asyncio.sleep(0)
+        assert await asking == [(1,)]
+        assert {name: table_file(server, name).stat().st_ino for name in "ABC"} == files
+
+
+async def test_after_a_restart_the_worth_of_rows_is_counted_from_the_log(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, server, hc):
+        for name in "AB":
+            await hc.execute(f"CREATE TABLE {name} (K INTEGER PRIMARY KEY, V INTEGER)")
+            await hc.publish(name, [{"K": 1, "V": 1}])
+        await hc.query(BOTH)
+        with closing(sqlite3.connect(table_file(server, "A"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so nothing can be loaded
+            await hc.publish("A", [{"K": 1, "V": 2}, {"K": 2, "V": 3}])
+            await hc.delete("A", [1, 5, 7])
+            os.kill(warehouse_process().pid, signal.SIGKILL)
+            rows = await hc.query(BOTH, freshness=0.0)
+            assert rows == [(1, 1)]
+            assert {name: table.unapplied for name, table in worth(rows).tables.items()} == {"A": 5, "B": 0}
+            assert worth(rows).tables["A"].staleness_s > 0
+            assert worth(rows).tables["B"].staleness_s == 0
+            other.execute("ROLLBACK")
+        assert await hc.query(BOTH) == [(3, 1)]
+
+
+def long_rows(value: int) -> list[dict[str, Any]]:
+    return [{"K": k, "X": float(value), "S": "x" * 1000} for k in range(80)]
+
+
+async def cut_log(server: Server, hc: Client, table: str) -> None:
+    """Publish until nothing of what was before can be read from the log."""
+    seq, value = server.engine.seq, 0
+    while server.storage.readable_from is None or server.storage.readable_from <= seq:
+        await hc.publish(table, long_rows(value))
+        value += 1
+
+
+async def test_a_query_is_answered_though_the_log_is_cut_while_its_tables_are_loaded(tmp_path: Path) -> None:
+    """It has aimed at a sequence number, to which a table cannot be loaded any more: only further."""
+    async with serving(tmp_path, checkpoint_updates=50, segment_bytes=64 << 10) as (_, server, hc):
+        await hc.execute(CREATE)
+        for name in "AB":
+            await hc.execute(f"CREATE TABLE {name} (K INTEGER PRIMARY KEY, V INTEGER)")
+            await hc.publish(name, [{"K": 1, "V": 1}])
+        await hc.query(BOTH)
+        with closing(sqlite3.connect(table_file(server, "B"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await hc.publish("A", [{"K": 1, "V": 2}])
+            await hc.publish("B", [{"K": 1, "V": 2}])
+            asking = asyncio.create_task(hc.query(BOTH))
+            await cut_log(server, hc, "T")
+            assert not asking.done()
+            other.execute("ROLLBACK")
+        assert await asking == [(2, 2)]
+
+
+async def test_a_file_that_is_lost_is_made_again_though_the_log_is_cut(tmp_path: Path) -> None:
+    async with serving(tmp_path, checkpoint_updates=50, segment_bytes=64 << 10) as (_, server, hc):
+        await hc.execute(CREATE)
+        await hc.execute("CREATE TABLE A (K INTEGER PRIMARY KEY)")
+        await hc.publish("A", {"K": np.arange(100)})
+        assert await hc.query("SELECT count(*) FROM A") == [(100,)]
+        for freshness in (1.0, 0.0):
+            await cut_log(server, hc, "T")
+            table_file(server, "A").unlink()
+            assert await hc.query("SELECT count(*) FROM A", freshness=freshness) == [(100,)]

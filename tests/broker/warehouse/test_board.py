@@ -196,20 +196,6 @@ def test_costs_are_learnt() -> None:
     assert cost.of(0) >= 0
 
 
-def test_what_was_loaded_after_a_reader_began_is_still_behind_it() -> None:
-    board = Board()
-    board.add(feed := Feed("A"))
-    board.release("A", 1, 3, 3, 1.0)
-    before = tuple(feed.pending)
-    load = Load("A", 3)
-    board.begin(load, 2.0)
-    board.end(load, 3.0)
-    late = board.release("A", 4, 5, 2, 4.0)
-    assert feed.behind(0, before) == [*before, late]  # it reads the file of before the load
-    assert feed.behind(3, before) == feed.behind(3, ()) == [late]
-    assert feed.behind(0, (late,)) == [late]
-
-
 def test_updates_wait_for_others_if_nobody_waits_for_them() -> None:
     board = Board()
     board.add(feed := Feed("A"))
@@ -244,3 +230,19 @@ def test_what_a_question_needs_is_loaded_though_its_updates_wait_for_others(name
     task = policy.next(board, 1.0)
     assert isinstance(task, Load)
     assert task.table == "A"
+
+
+def test_a_load_whose_worker_died_after_it_was_done_counts_as_done() -> None:
+    board = Board()
+    board.add(Feed("A"))
+    board.release("A", 1, 3, 3, 1.0)
+    load = board.load(board.feeds["A"])
+    board.begin(load, 2.0)
+    board.release("A", 4, 5, 2, 3.0)
+    board.end(load, 4.0, done=False)
+    board.found("A", 3, 2, 4.0)
+    feed = board.feeds["A"]
+    assert (feed.loaded, feed.version, feed.loads, feed.loaded_rows, feed.pending_rows) == (3, 2, 1, 3, 2)
+    assert feed.lag(5.0) == 2.0
+    board.found("A", 0, 0, 5.0)
+    assert (feed.loaded, feed.version) == (3, 2)

@@ -171,8 +171,7 @@ def test_a_log_that_was_cut_behind_a_file_gives_it_all_rows_again(ledger: Ledger
         fill(ledger, 8)
         ledger.checkpoint()
     assert ledger.data.readable_from > before.current
-    with pytest.raises(HistoryGone):
-        loader.count(ledger.life, before.current, ledger.seq)
+    assert loader.count(ledger.life, before.current, ledger.seq) is None
     loaded = loader.load(ledger.life, ledger.seq)
     assert is_loaded(ledger)
     assert loaded.rows_read >= len(ledger.rows)

@@ -1,0 +1,69 @@
+"""The warehouse process, with what the server and workers say given by hand: in an order that is seldom, but may be."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from hullcast.broker.warehouse.live import LiveWarehouse
+from hullcast.broker.warehouse.loader import Loaded
+from hullcast.broker.warehouse.messages import (
+    AnswerRows,
+    Ask,
+    Begin,
+    Finished,
+    FirstRows,
+    Known,
+    LoadTable,
+    Pinned,
+    QueryLimits,
+    Released,
+    Select,
+)
+from hullcast.broker.warehouse.workers import Hand
+from hullcast.network.wire.bodies import QueryAnswer, decode, encode
+from tests.broker.warehouse.test_files import life_of
+
+
+class SpokenWorker(Hand):
+    """A worker that does nothing by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(process=0)
+        self.end: Any = self
+        self.tasks: list[object] = []
+
+    def write(self, message: object) -> None:
+        self.tasks.append(message)
+
+
+async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_since(tmp_path: Path) -> None:
+    said: list[object] = []
+    warehouse = LiveWarehouse(Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo"))
+    warehouse.say = said.append
+    loader, reader = SpokenWorker(), SpokenWorker()
+    warehouse._workers._hands += [loader, reader]
+    warehouse.on_message(Known("t", life_of("T", "K INTEGER PRIMARY KEY")))
+    warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
+    warehouse._feed("t").period_s = 60.0  # so it is loaded at once
+    warehouse._fill()
+    assert [type(task) for task in loader.tasks] == [LoadTable]
+    warehouse._on_worker(loader, Finished(result=Loaded(3, 3, 3, 3, 0.0, None)))
+    warehouse.on_message(Released(5, time.monotonic(), {"t": (4, 5, 2)}))
+    warehouse._fill()
+    assert [type(task) for task in loader.tasks] == [LoadTable] * 2
+    warehouse.on_message(Ask(1, "me", "SELECT 1 FROM T", (), ("t",), time.monotonic(), b"", freshness=0.0))
+    warehouse._fill()
+    assert [type(task) for task in reader.tasks] == [Select]
+    warehouse._on_worker(loader, Finished(result=Loaded(5, 5, 2, 2, 0.0, None)))  # it is heard first
+    warehouse._on_worker(reader, Pinned((3,)))
+    warehouse._on_worker(reader, FirstRows(encode(QueryAnswer((), ())), more=False))
+    (rows,) = said
+    assert isinstance(rows, AnswerRows)
+    answer = decode(rows.body)
+    assert isinstance(answer, QueryAnswer)
+    assert answer.worth is not None
+    assert answer.worth["seq"] == 3
+    assert answer.worth["tables"]["T"]["unapplied"] == 2
+    assert answer.worth["tables"]["T"]["staleness_s"] > 0

@@ -1,0 +1,157 @@
+"""The disk of the warehouse is full, under load: questions are told why, old rows are answered, publishing goes on; and
+when there is room again, everything is there once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+import pytest
+import zmq
+
+from hullcast.broker.warehouse.files import FOLDER
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.wire.errors import HullcastError, TimedOut
+from tests.support.answered import TABLES, Answered, UpdateHistory, create
+from tests.support.cluster import COMMAND, PATIENCE_S, free_port, wait_for
+
+#: A file system of its own for the files of tables, then the server.
+MOUNT = 'mount -t tmpfs -o size=2m none "$0" && exec "$@"'
+
+
+class Confined:
+    """A server whose files of tables are on a small disk of their own."""
+
+    context: zmq.Context[Any]
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path, endpoint: str) -> None:
+        self.process, self.endpoint = process, endpoint
+        self._filler = Path(f"/proc/{process.pid}/root{folder}") / "lost+found" / "filler"  # as disks have one
+
+    def fill(self) -> None:
+        """Leave no room."""
+        self._filler.parent.mkdir(exist_ok=True)
+        with suppress(OSError), self._filler.open("ab", buffering=0) as file:
+            for size in (65536, 4096, 1):
+                with suppress(OSError):
+                    while True:
+                        file.write(b"x" * size)
+
+    def make_room(self) -> None:
+        self._filler.unlink()
+
+    def warehouse(self) -> psutil.Process:
+        found = [one for one in psutil.Process(self.process.pid).children() if len(one.cmdline()) > 3]
+        (warehouse,) = [one for one in found if "hullcast.broker.warehouse.process" in " ".join(one.cmdline())]
+        return warehouse
+
+
+@asynccontextmanager
+async def confined(tmp_path: Path) -> AsyncIterator[Confined]:
+    if not sys.platform.startswith("linux") or shutil.which("unshare") is None:
+        pytest.skip("there is no `unshare` command")
+    data = tmp_path / "data"
+    (data / FOLDER).mkdir(parents=True)
+    (data / FOLDER).chmod(0o700)
+    data.chmod(0o700)
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    words = ["server", "--json", "--until-input-ends", f"--listen={endpoint}", f"--data={data}"]
+    with (tmp_path / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(data / FOLDER)),
+            str(COMMAND), *words,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if not line:
+            said = (tmp_path / "log").read_text()
+            assert "mount" in said or "unshare" in said, said
+            pytest.skip(f"no file system can be mounted here: {said.strip()}")
+        assert json.loads(line)["ready"]
+        with zmq.Context() as context:
+            made = Confined(process, data / FOLDER, endpoint)
+            made.context = context
+            yield made
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        await process.communicate()
+
+
+@pytest.mark.slow
+async def test_a_full_disk_holds_up_loads_only_and_nothing_is_lost(tmp_path: Path) -> None:
+    history, rng, stop = UpdateHistory(), Random(3), asyncio.Event()
+    answers: list[Answered] = []
+    everything = " UNION ALL ".join(f"SELECT '{table}', count(*), sum(V) FROM {table}" for table in TABLES)
+
+    async def publish(hc: Client) -> None:
+        while not stop.is_set():
+            await history.publish(hc, rng)
+
+    async def ask(sql: str, *tables: str, freshness: float = 1.0, **terms: object) -> Answered:
+        answer = await history.answer(hc, sql, (), tables, {"freshness": freshness, **terms})
+        assert answer is not None
+        answers.append(answer)
+        return answer
+
+    async def refused(sql: str) -> str:
+        with pytest.raises(HullcastError) as raised:
+            await hc.query(sql, timeout=2.0)
+        return str(raised.value)
+
+    async with (
+        asyncio.timeout(2 * PATIENCE_S),
+        confined(tmp_path) as server,
+        Client(configure([server.endpoint], timeout=PATIENCE_S), server.context) as hc,
+    ):
+        await history.create(hc)
+        for _ in range(20):
+            await history.publish(hc, rng)
+        await ask(everything, *TABLES)
+        publishing = asyncio.create_task(publish(hc))
+        server.fill()
+        full_from = history.acknowledged
+        reason = ""
+        while "is full" not in reason:  # what room there was in the files is used first
+            try:
+                await ask("SELECT * FROM A", "A", timeout=1.0)
+            except TimedOut as error:
+                reason = str(error)
+        assert "table A cannot be loaded" in reason
+        assert "no update is lost" in reason
+        assert "freshness=0" in reason
+        for _ in range(5):
+            await ask(everything, *TABLES, freshness=0.0)
+            await ask("SELECT * FROM A", "A", freshness=0.0)
+        assert answers[-1].worth.unapplied > 0
+        await hc.execute(create("A").replace("TABLE A", "TABLE NEW"))
+        assert "table NEW cannot be loaded" in await refused("SELECT * FROM NEW")
+        for process in (*server.warehouse().children()[:2], server.warehouse()):
+            os.kill(process.pid, signal.SIGKILL)
+            await ask(everything, *TABLES, freshness=0.0)
+        published = history.acknowledged
+        assert published > full_from
+        await wait_for(lambda: history.acknowledged > published + 50, "publishing goes on")
+        waiting = asyncio.create_task(ask(everything, *TABLES))
+        server.make_room()
+        await waiting
+        stop.set()
+        await publishing
+        for table in TABLES:
+            await ask(f"SELECT * FROM {table}", table)
+        assert await hc.query("SELECT count(*) FROM NEW") == [(0,)]
+    kinds = history.judge(answers)
+    assert kinds["stale"] >= 5
