@@ -305,6 +305,13 @@ class Board:
             self._loaded(feed, Load(table, current, batch=batch), now)
             feed.version = last
 
+    def left(self, feed: Feed, release: Release | None) -> None:
+        """What is left of a table's first pending release, of which a part was loaded; None: no update."""
+        if release is None:
+            feed.current_at = max(feed.current_at, feed.pending.popleft().at)
+        else:
+            feed.pending[0] = release
+
     def _loaded(self, feed: Feed, load: Load, now: float) -> None:
         feed.loaded = max(feed.loaded, load.through)
         for _ in load.batch:

@@ -227,7 +227,7 @@ class LiveWarehouse:
                 feed.period_s, feed.weight = terms.period_s, terms.weight
             self.board.add(feed)
             unseen = self._unseen.pop(name, 0)
-            missing = self._missing(life, feed.loaded) if state is not None else None
+            missing = self._missing(life, feed.loaded, self.board.horizon) if state is not None else None
             if missing is None:  # at least
                 missing = max(1, unseen + (self._rows[name] if state is None else 0))
             if missing and self.board.horizon > feed.loaded:
@@ -244,12 +244,19 @@ class LiveWarehouse:
                 log.warning("file of a table cannot be read", extra={"table": life.table.name, "why": str(error)})
                 return None
 
-    def _missing(self, life: Life, after: int) -> int | None:
+    def _left(self, name: str, release: Release, seq: int) -> Release | None:
+        """What a release of a table has behind a sequence number; None if there is no update."""
+        if release.first > seq:
+            return release
+        rows = self._missing(self._lives[name], seq, release.through)
+        return None if rows == 0 else release._replace(first=seq + 1, rows=release.rows if rows is None else rows)
+
+    def _missing(self, life: Life, after: int, through: int) -> int | None:
         """How many updates a table has behind a sequence number; None if the log cannot tell, or not soon."""
         began = time.monotonic()
         with closing(Loader(self._directory)) as loader:
             try:
-                return loader.count(life, after, self.board.horizon, within_s=self._counting_s)
+                return loader.count(life, after, through, within_s=self._counting_s)
             except HullcastError as error:
                 log.warning("updates cannot be counted", extra={"table": life.table.name, "why": str(error)})
                 return None
@@ -408,7 +415,8 @@ class LiveWarehouse:
         self.board.pinned(question)
         tables, versions, latest = {}, [], max(asked.horizon, *loaded, 0)
         for name, seq, file in zip(question.tables, loaded, asked.files, strict=True):
-            missing = [release for release in file.pending if release.through > seq]
+            behind = (self._left(name, release, seq) for release in file.pending if release.through > seq)
+            missing = [release for release in behind if release is not None]
             tables[self._lives[name].table.name] = {
                 "seq": seq,
                 "staleness_s": max(0.0, now - missing[0].at) if missing else 0.0,
@@ -474,6 +482,8 @@ class LiveWarehouse:
         self._loaded.add(load.table)
         feed.loaded = max(feed.loaded, message.result.current)
         feed.version = message.result.last
+        if feed.pending and feed.pending[0].first <= feed.loaded < feed.pending[0].through:
+            self.board.left(feed, self._left(load.table, feed.pending[0], feed.loaded))
         feed.cost.learn(message.result.rows_read, took_s)
         self.policy.ended(load, took_s, self.board, time.monotonic())
 
