@@ -314,6 +314,12 @@ def remove_unfinished(path: Path) -> None:
             left.unlink(missing_ok=True)
 
 
+def remove_unfinished_of(directory: Path, process: int) -> None:
+    """Remove what a process that is gone left of files on their way."""
+    for left in (directory / FOLDER).glob(f"*.{process}.tmp*"):
+        left.unlink(missing_ok=True)
+
+
 def remove_others(directory: Path, lives: Iterable[Life]) -> int:
     """Remove the files of tables that are no longer there (and unfinished ones); returns how many."""
     kept = {file_of(directory, life).name for life in lives}
@@ -373,6 +379,12 @@ def state_of(database: sqlite3.Connection, schema: str, life: Life, identity: by
 def is_transient(error: sqlite3.Error) -> bool:
     """Whether the file may be fine and something else is in the way: a full disk, a lock, a read-only folder."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _TRANSIENT
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether SQLite found that a file is not as it has written it."""
+    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in damage
 
 
 _TRANSIENT = {

@@ -141,10 +141,11 @@ class Report(NamedTuple):
 
 
 class ReadText(NamedTuple):
-    """Read a text; these are the tables it may name."""
+    """Read a text, in so much time; these are the tables it may name."""
 
     sql: str
     known: Mapping[str, Table]
+    time_s: float
 
 
 class FileOf(NamedTuple):
