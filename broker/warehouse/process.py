@@ -6,7 +6,8 @@
 It holds no rows: they are in the log, the checkpoints and the warehouse's files, all of them on disk. So a worker is
 forked in a few milliseconds, and whoever is killed, nothing is lost: the next one goes on from the files.
 
-Whatever the policy wants, neither loads nor queries have all places, and one owner does not have all places of queries.
+Whatever the policy wants, neither loads nor queries have all places, and one owner does not have all places of queries;
+the last place of queries, and the last of loads, is for who was served least. Tables are not held for a query for long.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question
-from hullcast.broker.warehouse.files import file_of, remove, remove_others
+from hullcast.broker.warehouse.files import file_of, remove, remove_others, remove_unfinished_of
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.broker.warehouse.messages import (
     Ask,
@@ -91,6 +92,9 @@ REPORT_S = 0.5
 LOAD_PAUSE_S = 0.5
 #: Texts that are remembered as they were read, and how long they took.
 REMEMBERED = 1024
+#: Seconds for which a query that waits may keep its tables as they are if others need later rows of them, or for as
+#: long as it had waited before.
+HOLD_S = 0.5
 #: What a query is expected to take, as long as nothing is known of its text.
 EXPECTED_S = 0.002
 #: How often a query begins again because files were not as they had to be.
@@ -288,6 +292,7 @@ class LiveWarehouse:
         if asked is not None:
             self._drop(asked)
             return
+        self._spool(number).unlink(missing_ok=True)  # it was answered before this was known, and the file may be left
         for hand in list(self._hands):
             if isinstance(hand.doing, _Reading) and hand.doing.ask.number == number:
                 self._end(hand, done=False)
@@ -343,6 +348,7 @@ class LiveWarehouse:
         running = self._places.busy
         owners = Counter(_owner(task) for task in running if not isinstance(task, Load))
         free = self._most_answers - sum(owners.values())
+        self._let_tables_go(owners, now)
         last = self._least_served(owners, now) if free == 1 else None
 
         def may(owner: str) -> bool:
@@ -355,6 +361,10 @@ class LiveWarehouse:
         task = self._chosen(may, now)
         loads = sum(isinstance(task, Load) for task in running)
         if isinstance(task, Load) and loads < self._most_loads:
+            if loads == self._most_loads - 1:
+                task = self._load_for_least_served(now) or task
+            if task.question is not None and owners[task.question.owner] >= self._most_of_one:
+                task = Load(task.table, task.through)  # it will not run soon, and need not hold its tables
             return task
         if isinstance(task, Answer) and may(task.question.owner):
             return task
@@ -369,6 +379,38 @@ class LiveWarehouse:
         waiting |= {reading.ask.owner for reading in self._texts}
         may = [owner for owner in waiting if owners[owner] < self._most_of_one]
         return min(may, key=lambda owner: self._shares.given(owner, now)) if len(may) > 1 else None
+
+    def _load_for_least_served(self, now: float) -> Load | None:
+        """What the last free place of loads does if several owners wait for loads; else the policy decides."""
+        wanted = {question.owner for question in self.board.waiting if self.board.missing(question)}
+        if len(wanted) < 2:
+            return None
+        owner = min(wanted, key=lambda owner: self._shares.given(owner, now))
+        asked = in_turn([question for question in self.board.waiting if question.owner == owner])
+        return next(loads[0] for question in asked if (loads := self.board.missing(question)))
+
+    def _let_tables_go(self, owners: Counter[str], now: float) -> None:
+        """Let loads go on where a query keeps its tables as they are but will not read them soon: because its owner has
+        all places that it may have, or because another of its tables takes long and somebody needs later rows."""
+        for question in self.board.waiting:
+            if question.target is not None and (
+                owners[question.owner] >= self._most_of_one
+                or (
+                    now - question.held_at > max(HOLD_S, question.held_at - question.arrived)
+                    and self._is_in_the_way(question)
+                )
+            ):
+                self.board.let_go(question)
+
+    def _is_in_the_way(self, holding: Question) -> bool:
+        assert holding.target is not None
+        return any(
+            other.owner != holding.owner
+            and other.seq > holding.target
+            and not set(other.tables).isdisjoint(holding.tables)
+            and not self.board.ready(other)
+            for other in self.board.waiting
+        )
 
     def _chosen(self, may: Callable[[str], bool], now: float) -> Task | None:
         """What the policy chooses. It does not see questions that could be answered but may not: it would choose one
@@ -393,7 +435,7 @@ class LiveWarehouse:
             return
         hand.limit = self._loop.call_later(self._limits.time_s, self._stop_running, hand)
         if isinstance(task, _Reading):
-            hand.end.write(ReadText(task.ask.sql, self._named_in(task.ask.sql)))
+            hand.end.write(ReadText(task.ask.sql, self._named_in(task.ask.sql), self._limits.time_s))
             return
         asked = self._asked[task.question.number]
         self.board.begin(task, now)
@@ -594,7 +636,7 @@ class LiveWarehouse:
             hand.limit.cancel()
             hand.limit = None
         self._places.ended(task)
-        if not isinstance(task, Load):
+        if not isinstance(task, Load) or task.question is not None:
             now = time.monotonic()
             self._shares.served(Item(_owner(task), now), now - hand.began, now)
         if not isinstance(task, _Reading):
@@ -604,15 +646,17 @@ class LiveWarehouse:
 
     async def _hire(self) -> None:
         """Fork one more worker."""
-        ours, theirs = socket.socketpair()
-        try:
-            process = os.fork()
-        except OSError as error:  # no memory, or no process, for one more
-            log.error("no worker", extra={"why": error.strerror})
-            ours.close()
-            theirs.close()
-            self._loop.call_later(LOAD_PAUSE_S, self._hire_soon)
-            return
+        with contextlib.ExitStack() as failing:
+            try:
+                ours, theirs = socket.socketpair()
+                failing.callback(ours.close)
+                failing.callback(theirs.close)
+                process = os.fork()
+            except OSError as error:  # no memory, process or file for one more
+                log.error("no worker", extra={"why": error.strerror})
+                self._loop.call_later(LOAD_PAUSE_S, self._hire_soon)
+                return
+            failing.pop_all()
         if process == 0:
             serve(theirs, self._directory)
         theirs.close()
@@ -661,11 +705,22 @@ class LiveWarehouse:
         self._replace(hand)
         self._fill_soon()
 
+    def _look_after_workers(self) -> None:
+        """Remove what killed ones left of new files, and replace those that somebody has stopped (SIGSTOP): they would
+        keep their places, and what they load, for ever."""
+        for process in [process for process in self._dying if _is_reaped(process)]:
+            self._dying.remove(process)
+            remove_unfinished_of(self._directory, process)
+        for hand in list(self._hands):
+            if _is_stopped(hand.process):
+                self._on_worker_end(hand)
+        self._fill_soon()  # time has passed: see `_let_tables_go`
+
     # -- for people ------------------------------------------------------------------------------------------
 
     def report(self) -> Report:
         """How things are."""
-        self._dying = [process for process in self._dying if not _is_reaped(process)]
+        self._look_after_workers()
         now = time.monotonic()
         tables = {
             self._lives[name].table.name: {
@@ -712,6 +767,13 @@ def _is_reaped(process: int) -> bool:
     with contextlib.suppress(ChildProcessError):
         return os.waitpid(process, os.WNOHANG)[0] != 0
     return True
+
+
+def _is_stopped(process: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        child, status = os.waitpid(process, os.WNOHANG | os.WUNTRACED)
+        return child != 0 and os.WIFSTOPPED(status)
+    return False
 
 
 async def _serve(begin: Begin, connection: socket.socket) -> None:
