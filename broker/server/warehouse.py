@@ -26,6 +26,7 @@ from hullcast.broker.warehouse.messages import (
     Begin,
     Ended,
     Known,
+    Logged,
     MessageEnd,
     Part,
     Refused,
@@ -427,6 +428,8 @@ class Warehouse:
                 self._settle(number, error)
             case Report(counters):
                 self._report = counters
+            case Logged(level, event, fields):
+                log.log(level, event, extra=fields)
 
     def _settle(self, number: int, result: object) -> None:
         owed = self._owed.get(number)

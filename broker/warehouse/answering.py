@@ -19,7 +19,7 @@ from hullcast.broker.queries.reading import bind, instants_of, read_query
 from hullcast.broker.queries.sqlite_copy import Guard, too_many_rows, with_instants
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.files import is_damage, is_transient, open_for_reading, pin
+from hullcast.broker.warehouse.files import files_open, is_damage, is_transient, open_for_reading, pin
 from hullcast.broker.warehouse.messages import FirstRows, Moved, NextRows, Pinned, Select
 from hullcast.network.wire import packing
 from hullcast.network.wire.bodies import QueryAnswer, QueryPart, encode
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 PORTION_BYTES = 256 << 10
 #: Rows that are fetched at first; then as many as make about a quarter of a portion.
 FIRST_FETCH, MOST_FETCH = 16, 8192
-#: Sets of tables whose files stay open, and files in all (each is three open files of the process).
+#: Sets of tables whose files stay open, and files in all: each is three open files of the process.
 SETS_OPEN, FILES_OPEN = 32, 64
 _NIL = packing.pack(None)
 
@@ -64,6 +64,7 @@ class Answering:
     def __init__(self, directory: Path, identity: bytes) -> None:
         self._directory, self._identity = directory, identity
         self._open: dict[tuple[Life, ...], _OpenFiles] = {}  # the one used last is the last
+        self._most_open = files_open(FILES_OPEN, 8)
 
     def answer(self, select: Select, say: Say, make: MakeFile) -> None:
         """Run it, and say what comes of it: Moved, or Pinned, FirstRows and perhaps NextRows. Raises SqlError or
@@ -135,7 +136,7 @@ class Answering:
             )
             files = _OpenFiles(lives, database, Guard(database, None), inodes)
         self._open[lives] = files
-        while len(self._open) > SETS_OPEN or (sum(map(len, self._open)) > FILES_OPEN and len(self._open) > 1):
+        while len(self._open) > SETS_OPEN or (sum(map(len, self._open)) > self._most_open and len(self._open) > 1):
             self._forget(next(iter(self._open.values())))
         return files
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import sqlite3
 from contextlib import suppress
 from functools import lru_cache
@@ -374,6 +375,12 @@ def state_of(database: sqlite3.Connection, schema: str, life: Life, identity: by
         raise sqlite3.DatabaseError("the file belongs to another table, data directory or version")
     current, last, *position = rows[0][4:]
     return FileState(current, last, None if position[0] is None else LogPosition(*position))
+
+
+def files_open(most: int, share: int) -> int:
+    """How many files of tables may stay open: at most this share of what the process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft // share))
 
 
 def is_transient(error: sqlite3.Error) -> bool:

@@ -25,7 +25,16 @@ from hullcast.broker.tables.schema import ColumnType
 from hullcast.broker.tables.store import TableStore
 from hullcast.broker.tables.values import decode_column
 from hullcast.broker.warehouse.coalesce import coalesced
-from hullcast.broker.warehouse.files import FileState, NewFile, TableFile, file_of, is_transient, open_for_load, remove
+from hullcast.broker.warehouse.files import (
+    FileState,
+    NewFile,
+    TableFile,
+    file_of,
+    files_open,
+    is_transient,
+    open_for_load,
+    remove,
+)
 from hullcast.broker.warehouse.source import TableSource
 from hullcast.network.wire.errors import LoadFailed
 from hullcast.network.wire.values import from_list
@@ -69,6 +78,7 @@ class Loader:
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
         self._files: dict[Life, TableFile] = {}  # the one used last is the last
+        self._most_open = files_open(_FILES_OPEN, 32)
 
     def state(self, life: Life, newest: int | None = None) -> FileState | None:
         """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
@@ -135,7 +145,7 @@ class Loader:
             file = open_for_load(self._directory, self._identity, life)
         if file is not None:
             self._files[life] = file
-            for other in list(self._files)[:-_FILES_OPEN]:
+            for other in list(self._files)[: -self._most_open]:
                 self._forget(other)
         return file
 

@@ -137,6 +137,14 @@ class Report(NamedTuple):
     counters: dict[str, Any]
 
 
+class Logged(NamedTuple):
+    """What the process has to say to operators: it goes to the server's log."""
+
+    level: int
+    event: str
+    fields: dict[str, str]
+
+
 # -- from the process to a worker --------------------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ from hullcast.broker.warehouse.messages import (
     FirstRows,
     Known,
     LoadTable,
+    Logged,
     MessageEnd,
     Moved,
     NextRows,
@@ -71,7 +72,15 @@ from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.policy import in_turn
 from hullcast.broker.warehouse.worker import serve
 from hullcast.network import compiled
-from hullcast.network.wire.errors import ConnectionLost, DeadlineMissed, HullcastError, SqlError, UnknownTable, to_wire
+from hullcast.network.wire.errors import (
+    ConnectionLost,
+    DeadlineMissed,
+    HullcastError,
+    SqlError,
+    UnknownTable,
+    from_wire,
+    to_wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +108,7 @@ HOLD_S = 0.5
 EXPECTED_S = 0.002
 #: How often a query begins again because files were not as they had to be.
 MOST_TRIES = 20
+_STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 #: How likely the kernel is to end this process if the machine runs out of memory (workers come first).
 OOM_SCORE = 500
 
@@ -156,6 +166,7 @@ class LiveWarehouse:
         self._unseen: dict[str, int] = {}  # updates of tables that are not on the board
         self._rows: dict[str, int] = {}  # of tables, when they became known
         self._loaded: set[str] = set()  # tables on the board that have a file
+        self._failing: set[str] = set()  # tables whose last load failed
         self._asked: dict[int, _Asked] = {}
         self._texts: list[_Reading] = []
         self._plans: dict[str, Plan] = {}
@@ -211,6 +222,7 @@ class LiveWarehouse:
                 self.board.remove(name)
             self._unseen.pop(name, None)
             self._loaded.discard(name)
+            self._failing.discard(name)
             remove(file_of(self._directory, old))
         if known.life is not None:
             self._lives[name], self._rows[name] = known.life, known.rows
@@ -551,9 +563,13 @@ class LiveWarehouse:
 
     def _load_over(self, load: Load, took_s: float, message: Finished | Failure) -> None:
         if isinstance(message, Failure):
-            log.warning("load failed", extra={"table": load.table, "why": message.arguments})
+            if load.table not in self._failing:  # it is tried again and again
+                self._failing.add(load.table)
+                why = str(from_wire(message.code, message.arguments))
+                log.warning("load failed", extra={"table": load.table, "why": why})
             self._load_failed(load, message)
             return
+        self._failing.discard(load.table)
         feed = self.board.feeds[load.table]
         self._loaded.add(load.table)
         feed.loaded = max(feed.loaded, message.result.current)
@@ -769,6 +785,20 @@ def _is_reaped(process: int) -> bool:
     return True
 
 
+class _ServersLog(logging.Handler):
+    """Hands what is logged to the server, which has the form and the place that the operator has chosen."""
+
+    def __init__(self, say: Callable[[object], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = {key: str(value) for key, value in record.__dict__.items() if key not in _STANDARD_FIELDS}
+        if record.exc_info:
+            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
+        self._say(Logged(record.levelno, record.getMessage(), fields))
+
+
 def _is_stopped(process: int) -> bool:
     with contextlib.suppress(ChildProcessError):
         child, status = os.waitpid(process, os.WNOHANG | os.WUNTRACED)
@@ -783,6 +813,7 @@ async def _serve(begin: Begin, connection: socket.socket) -> None:
     await warehouse.start()
     end = await MessageEnd.over(connection, warehouse.on_message, gone.set)
     warehouse.say = end.write
+    logging.basicConfig(handlers=[_ServersLog(end.write)], force=True)
     try:
         while not gone.is_set():
             end.write(warehouse.report())

@@ -249,3 +249,19 @@ async def test_loads_have_memory_however_little_a_query_may_take(tmp_path: Path)
         for _ in range(2):
             await hc.publish("T", {"K": keys, "S": [texts[i % 1000] for i in range(100_000)]})
             assert await hc.query("SELECT count(*) FROM T") == [(100_000,)]
+
+
+async def test_the_log_says_once_which_table_cannot_be_loaded_and_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute(CREATE)
+        await hc.publish("T", [{"K": 1}])
+        (tmp_path / "data" / FOLDER).write_text("in the way")
+        asking = asyncio.create_task(hc.query("SELECT count(*) FROM T"))
+        await wait_for(lambda: server.warehouse.reported("load_failures") > 2, "it is tried again")
+        (tmp_path / "data" / FOLDER).unlink()
+        assert await asking == [(1,)]
+        (said,) = [record for record in caplog.records if record.getMessage() == "load failed"]
+        assert said.__dict__["table"] == "t"
+        assert "File exists" in said.__dict__["why"]
