@@ -47,7 +47,9 @@ class FairShare:
         return float(seconds * 0.5 ** ((now - at) / self._half_life_s))
 
     def pick(self, items: Iterable[Item], now: float) -> Item:
-        return min(items, key=lambda item: (self.given(item.owner, now), item.arrived))
+        waiting = list(items)
+        given = {owner: self.given(owner, now) for owner in {item.owner for item in waiting}}
+        return min(waiting, key=lambda item: (given[item.owner], item.arrived))
 
     def served(self, item: Item, seconds: float, now: float) -> None:
         self._given[item.owner] = (self.given(item.owner, now) + seconds, now)

@@ -9,6 +9,7 @@ file, one by one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -46,6 +47,8 @@ WAITING, WAITING_PER_OWNER = 1000, 200
 WAITING_BYTES, WAITING_BYTES_PER_OWNER = 128 << 20, 64 << 20
 #: Queries that the warehouse process has at once, of all and of one owner: among these its policy chooses.
 ADMITTED, ADMITTED_PER_OWNER = 64, 32
+#: Queries that are refused at once because their deadlines have passed; then others have their turn.
+REFUSED_AT_ONCE = 20
 #: Texts whose tables are remembered.
 REMEMBERED = 1024
 #: Large answers that are kept to be fetched, of all and of one owner, and their bytes.
@@ -84,7 +87,7 @@ class _Kept:
     until: float
     link: int | None  # that it goes with; None: whoever has its key may fetch it by another one
     fetched: int = 0  # portions, of which the last may be fetched again
-    again: bytes = b""  # the very last one, when the file is gone
+    done: bool = False  # the very last one was fetched: it is kept only in case it was lost on its way
     fetching: bool = False
 
 
@@ -134,7 +137,7 @@ class Queries:
     @property
     def kept_bytes(self) -> int:
         """Bytes of large answers that wait to be fetched."""
-        return sum(kept.rest.size_bytes for kept in self._kept.values() if not kept.again)
+        return sum(kept.rest.size_bytes for kept in self._kept.values())
 
     def status(self) -> dict[str, Any]:
         """All there is to show of queries and the warehouse."""
@@ -163,8 +166,6 @@ class Queries:
             self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
         self._waiting.append(item)
         self._something.set()
-        if query.deadline_s is not None:
-            asyncio.get_running_loop().call_later(query.deadline_s, self._something.set)
 
     def _held_bytes(self) -> int:
         return _bytes(self._waiting) + _bytes(list(self._running.values()))
@@ -183,7 +184,7 @@ class Queries:
         self._done(most[-1].request, self._refusal(refusal, most[-1].request))
 
     def stay_with(self, links: Container[int]) -> None:
-        """Stop queries of clients whose link is gone, and forget what they have not fetched."""
+        """Stop queries of clients whose link is gone. Their large answers are kept for a while: they may return."""
         self._waiting = [item for item in self._waiting if item.request.route[-1] in links]
         for task, item in list(self._running.items()):
             if item.request.route[-1] not in links:
@@ -199,13 +200,17 @@ class Queries:
         """Answer queries until cancelled."""
         try:
             while True:
-                await self._something.wait()
+                deadline = min((item.deadline for item in self._waiting if item.deadline is not None), default=None)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(None if deadline is None else _loop_time(deadline)):
+                        await self._something.wait()
                 self._something.clear()
                 self._refuse_late()
                 while (item := self._next()) is not None:
                     task = asyncio.create_task(self._serve(item), name="server.query")
                     self._running[task] = item
                     task.add_done_callback(self._ended)
+                    await asyncio.sleep(0)  # many may wait, and to pick one takes a look at all
         finally:
             tasks = [*self._running, *self._fetching]
             for task in tasks:
@@ -216,9 +221,10 @@ class Queries:
             await self.warehouse.stop()
 
     def _refuse_late(self) -> None:
-        """Answer queries whose deadline has passed while they waited."""
+        """Answer queries whose deadline has passed while they waited, some at a time."""
         now = time.monotonic()
-        for item in [item for item in self._waiting if item.deadline is not None and item.deadline <= now]:
+        late = [item for item in self._waiting if item.deadline is not None and item.deadline <= now]
+        for item in late[:REFUSED_AT_ONCE]:
             self._waiting.remove(item)
             self.failed += 1
             self._done(item.request, self._refusal(item.missed(), item.request))
@@ -303,22 +309,35 @@ class Queries:
     # --- the rest of large answers ----------------------------------------------------------------------------
 
     def _keep(self, ticket: bytes, kept: _Kept) -> None:
-        owned = [one for one in self._kept.values() if one.owner == kept.owner]
-        if len(owned) >= KEPT_PER_OWNER or len(self._kept) >= KEPT:
-            self.warehouse.withdraw(kept.rest)
-            kept.rest.close()
-            raise Overloaded("large answers being fetched", KEPT_PER_OWNER if len(owned) >= KEPT_PER_OWNER else KEPT)
+        for owner, most in ((kept.owner, KEPT_PER_OWNER), (None, KEPT)):
+            while len(self._kept_of(owner)) >= most:
+                if not self._drop_done(owner):
+                    self.warehouse.withdraw(kept.rest)
+                    kept.rest.close()
+                    raise Overloaded("large answers being fetched", most)
         self._kept[ticket] = kept
-        kept.rest.on_growth = lambda: self._bound(ticket, kept)
-        self._bound(ticket, kept)
+        kept.rest.on_growth = lambda: self._bound(kept)
+        self._bound(kept)
 
-    def _bound(self, ticket: bytes, kept: _Kept) -> None:
-        """An answer has grown: fail it if that is too much, or else a larger one that somebody else has."""
-        mine = sum(one.rest.size_bytes for one in self._kept.values() if one.owner == kept.owner and not one.again)
-        limit = KEPT_BYTES_PER_OWNER if mine > KEPT_BYTES_PER_OWNER else KEPT_BYTES
-        if mine > KEPT_BYTES_PER_OWNER or self.kept_bytes > KEPT_BYTES:
-            self.warehouse.withdraw(kept.rest)
-            kept.rest.fail(Overloaded("bytes of large answers being fetched", limit))
+    def _kept_of(self, owner: str | None) -> list[_Kept]:
+        """What is kept of an owner's, or in all."""
+        return [one for one in self._kept.values() if owner in (None, one.owner)]
+
+    def _drop_done(self, owner: str | None) -> bool:
+        """Make room: drop the first answer that was fetched to its end, if there is one."""
+        ticket = next((ticket for ticket, one in self._kept.items() if one.done and owner in (None, one.owner)), None)
+        if ticket is not None:
+            self._drop(ticket)
+        return ticket is not None
+
+    def _bound(self, kept: _Kept) -> None:
+        """An answer has grown: fail it if that is too much."""
+        for owner, most in ((kept.owner, KEPT_BYTES_PER_OWNER), (None, KEPT_BYTES)):
+            while sum(one.rest.size_bytes for one in self._kept_of(owner)) > most:
+                if not self._drop_done(owner):
+                    self.warehouse.withdraw(kept.rest)
+                    kept.rest.fail(Overloaded("bytes of large answers being fetched", most))
+                    return
 
     def expire(self, now: float) -> None:
         """Drop answers that were not fetched in time."""
@@ -348,14 +367,8 @@ class Queries:
 
     async def _fetch(self, request: Request, body: FetchRows, kept: _Kept) -> None:
         try:
-            if kept.again and body.part == kept.fetched:
-                portion, last = kept.again, True
-            else:
-                portion, last = await kept.rest.read(body.part - 1)
-            kept.fetched = body.part
-            if last and not kept.again:
-                kept.again = portion
-                kept.rest.close()
+            portion, last = await kept.rest.read(body.part - 1)
+            kept.fetched, kept.done = body.part, last
         except HullcastError as error:
             portion = self._refusal(error, request)
         finally:

@@ -27,6 +27,7 @@ from hullcast.broker.warehouse.messages import (
     AskTables,
     Begin,
     Known,
+    Logged,
     MessageEnd,
     QueryRefused,
     Released,
@@ -53,8 +54,8 @@ log = logging.getLogger(__name__)
 #: Seconds between two messages on what was released, unless a query must know.
 RELEASE_S = 0.02
 #: Tables that the process is told of at once; then others have their turn.
-TABLES_AT_ONCE = 50
-#: Seconds without a word after which a process that owes answers is taken to hang, and killed.
+TABLES_AT_ONCE = 10
+#: Seconds without a word after which the process is taken to hang, and killed: what it is told waits in our memory.
 SILENCE_S = 30.0
 #: Seconds after a failed start before the next one that no query asks for.
 RETRY_S = 5.0
@@ -119,7 +120,10 @@ class LargeAnswer:
         if part >= len(self._parts) or self._file is None:
             raise ConnectionLost("there is no such portion")
         offset, size = self._parts[part]
-        body = await asyncio.to_thread(_read, os.dup(self._file), size, offset)
+        try:
+            body = await asyncio.to_thread(_read, os.dup(self._file), size, offset)
+        except OSError as error:  # too many open files, or a disk that fails
+            raise ConnectionLost(f"a portion of an answer cannot be read ({error.strerror})") from error
         if last:
             assert self._worth is not None
             body = with_worth(body, self._worth)
@@ -272,7 +276,7 @@ class Warehouse:
     def watch(self, now: float) -> None:
         """Called now and then: start the process if a table is declared a feed; kill one that hangs."""
         self.on_release()  # files that replies do not wait for are written now and then
-        if self._end is not None and (self._owed or self._large) and now - self._heard_at > SILENCE_S:
+        if self._end is not None and now - self._heard_at > SILENCE_S:  # it reports twice a second
             log.error("warehouse process hangs", extra={"silent_s": now - self._heard_at})
             self._let_go()
         if self._watching is not None and not self._watching.done():
@@ -416,7 +420,7 @@ class Warehouse:
         match message:
             case AnswerRows(number, body, spool):
                 large = None
-                if spool is not None:
+                if spool is not None and number in self._owed:  # else nobody waits for it, and it was withdrawn
                     large = self._large[number] = LargeAnswer(spool)
                 self._settle(number, (body, large))
             case SpooledPart(number):
@@ -434,6 +438,8 @@ class Warehouse:
                 self._settle(number, error)
             case Report(counters):
                 self._report = counters
+            case Logged(level, event, fields):
+                log.log(level, event, extra=fields)
 
     def _settle(self, number: int, result: object) -> None:
         owed = self._owed.get(number)

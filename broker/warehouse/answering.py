@@ -12,14 +12,14 @@ import os
 import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hullcast.broker.log.private import open_private
 from hullcast.broker.queries.reading import bind, instants_of, read_query
 from hullcast.broker.queries.sqlite_copy import Guard, too_many_rows, with_instants
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.warehouse.files import is_transient, open_for_reading, pin
+from hullcast.broker.warehouse.files import files_open, is_damage, is_transient, open_for_reading, pin
 from hullcast.broker.warehouse.messages import FileMoved, FirstRows, NextRows, Pinned, Select
 from hullcast.network.wire import packing
 from hullcast.network.wire.bodies import QueryAnswer, QueryPart, encode
@@ -34,12 +34,18 @@ if TYPE_CHECKING:
 
     Say = Callable[[object], None]
 
+    class MakeFile(Protocol):
+        """Brings a table's file to a sequence number; `anew`: without what it has."""
+
+        def __call__(self, life: Life, through: int, /, *, anew: bool) -> None: ...
+
+
 #: Bytes of a portion, about.
 PORTION_BYTES = 256 << 10
 #: Rows that are fetched at first; then as many as make about a quarter of a portion.
 FIRST_FETCH, MOST_FETCH = 16, 8192
-#: Sets of tables whose files stay open.
-SETS_OPEN = 32
+#: Sets of tables whose files stay open, and files in all: each is three open files of the process.
+SETS_OPEN, FILES_OPEN = 32, 64
 #: SQLite's steps, about a tenth of a millisecond, after which a query says that it reads, and not only with its rows.
 STEPS_SILENT = 10_000
 _NIL = packing.pack(None)
@@ -60,10 +66,12 @@ class Answering:
     def __init__(self, directory: Path, identity: bytes) -> None:
         self._directory, self._identity = directory, identity
         self._open: dict[tuple[Life, ...], _OpenFiles] = {}  # the one used last is the last
+        self._most_open = files_open(FILES_OPEN, 8)
 
-    def answer(self, select: Select, say: Say, flush: Callable[[], None], make: Callable[[Life, int], object]) -> None:
+    def answer(self, select: Select, say: Say, flush: Callable[[], None], make: MakeFile) -> None:
         """Run it, and say what comes of it: FileMoved, or Pinned, FirstRows and perhaps NextRows. Raises SqlError or
-        BadParameter. A file that is not there, or cannot be used, is made first.
+        BadParameter. A file that is not there, or cannot be used, is made first; one whose damage shows while it is
+        read is made again, for the next query if rows of this one were sent already.
 
         What is said need not arrive before `flush`, which is called unless the end is near.
         """
@@ -74,27 +82,51 @@ class Answering:
                 raise SqlError(shorten(select.sql), f"its tables cannot be read now ({error})") from error
             try:
                 for file in select.files:
-                    make(file.life, file.least)
+                    make(file.life, file.least, anew=False)
             except HistoryGone:  # what was in the file, the log does not have any more
                 say(FileMoved(lost=True))
                 return
             files, loaded = self._pinned(select)
+        said: list[object] = []
+
+        def noting(message: object) -> None:
+            said.append(message)
+            say(message)
+
         try:
             if any(not file.least <= at <= file.most for file, at in zip(select.files, loaded, strict=True)):
                 say(FileMoved())
             else:
-                say(Pinned(loaded))
+                noting(Pinned(loaded))
                 files.database.set_progress_handler(flush, STEPS_SILENT)
-                self._run(select, files, say, flush)
+                self._run(select, files, noting, flush)
+        except SqlError as error:
+            if not is_damage(error.__cause__):
+                raise
+            self._forget(files)
+            for file, at in zip(select.files, loaded, strict=True):
+                make(file.life, at, anew=True)
+            if len(said) > 1:
+                reason = "a file of its tables was damaged, and was made again"
+                raise SqlError(shorten(select.sql), reason, "ask again") from error
+            say(FileMoved())
         finally:
-            files.database.set_progress_handler(None, 0)
-            if files.database.in_transaction:
-                files.database.execute("ROLLBACK")
+            if files in self._open.values():
+                files.database.set_progress_handler(None, 0)
+                if files.database.in_transaction:
+                    files.database.execute("ROLLBACK")
 
     def _pinned(self, select: Select) -> tuple[_OpenFiles, tuple[int, ...]]:
         """The files as they are now, whatever is loaded meanwhile, and how far each is loaded."""
         lives = tuple(file.life for file in select.files)
-        files = self._files(select, lives)
+        try:
+            files = self._files(select, lives)
+        except sqlite3.OperationalError as error:
+            if not self._open or not is_transient(error):
+                raise
+            for other in list(self._open.values()):  # there may be too many open files
+                self._forget(other)
+            files = self._files(select, lives)
         try:
             states = pin(files.database, lives, self._identity) if lives else []
         except sqlite3.DatabaseError:
@@ -116,8 +148,8 @@ class Answering:
             )
             files = _OpenFiles(lives, database, Guard(database, None, written=False), inodes)
         self._open[lives] = files
-        for other in list(self._open.values())[:-SETS_OPEN]:
-            self._forget(other)
+        while len(self._open) > SETS_OPEN or (sum(map(len, self._open)) > self._most_open and len(self._open) > 1):
+            self._forget(next(iter(self._open.values())))
         return files
 
     def _inodes(self, select: Select) -> tuple[int, ...]:

@@ -88,6 +88,7 @@ class Question:
     expected_s: float = 0.0
     seq: int = 0
     target: int | None = None  # the sequence number that its tables are held at, once that is decided
+    held_at: float = 0.0  # when that was
     began: float | None = None
 
     @property
@@ -268,12 +269,12 @@ class Board:
             task.question.began = now
             self.waiting.remove(task.question)
             if task.question.needs_common and task.question.target is None:
-                self._hold(task.question, self.common(task.question.tables))
+                self._hold(task.question, self.common(task.question.tables), now)
             for table in task.question.tables:
                 self.feeds[table].reads += 1
         else:
             if task.question is not None:
-                self.aim(task.question)
+                self.aim(task.question, now)
             feed = self.feeds[task.table]
             assert feed.loading is None, "one load of a table at a time"
             assert task.through <= self.reach(feed), "not beyond a hold"
@@ -283,6 +284,11 @@ class Board:
     def pinned(self, question: Question) -> None:
         """A question has begun to read all its tables: they may change."""
         self._let_go(question)
+
+    def let_go(self, question: Question) -> None:
+        """A question that waits holds its tables no longer; it is given another moment later."""
+        self._let_go(question)
+        question.target = None
 
     def end(self, task: Task, now: float, *, done: bool = True) -> None:
         """A task is over. A load that was not done (its worker died) leaves everything as it was."""
@@ -424,20 +430,19 @@ class Board:
         feeds = [self.feeds[table] for table in question.tables]
         return max(max(feed.loaded, feed.loading.through if feed.loading else 0) for feed in feeds)
 
-    def aim(self, question: Question) -> None:
+    def aim(self, question: Question, now: float) -> None:
         """Decide the moment of a question that needs one, and hold its tables there."""
         if question.target is None and question.needs_common:
-            self._hold(question, self._moment(question))
+            self._hold(question, self._moment(question), now)
 
     def aim_again(self, table: str) -> None:
         """A table cannot be loaded through what questions that wait have aimed at, only further: they begin anew."""
         for question in [one for one in self._held.get(table, ()) if one.began is None]:
-            self._let_go(question)
-            question.target = None
+            self.let_go(question)
 
-    def _hold(self, question: Question, target: int | None) -> None:
+    def _hold(self, question: Question, target: int | None, now: float) -> None:
         """Load a question's tables no further until it has begun to read all of them."""
-        question.target = target
+        question.target, question.held_at = target, now
         for table in question.tables:
             self._held.setdefault(table, []).append(question)
 

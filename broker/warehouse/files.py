@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import sqlite3
 from contextlib import suppress
 from functools import lru_cache
@@ -318,6 +319,12 @@ def remove_unfinished(path: Path) -> None:
             left.unlink(missing_ok=True)
 
 
+def remove_unfinished_of(directory: Path, process: int) -> None:
+    """Remove what a process that is gone left of files on their way."""
+    for left in (directory / FOLDER).glob(f"*.{process}.tmp*"):
+        left.unlink(missing_ok=True)
+
+
 def remove_others(directory: Path, lives: Iterable[Life]) -> int:
     """Remove the files of tables that are no longer there (and unfinished ones); returns how many. What cannot be
     removed, such as the folder lost+found of a disk, stays."""
@@ -376,9 +383,21 @@ def state_of(database: sqlite3.Connection, schema: str, life: Life, identity: by
     return FileState(current, last, None if position[0] is None else LogPosition(*position))
 
 
+def files_open(most: int, share: int) -> int:
+    """How many files of tables may stay open: at most this share of what the process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft // share))
+
+
 def is_transient(error: sqlite3.Error) -> bool:
     """Whether the file may be fine and something else is in the way: a full disk, a lock, a read-only folder."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _TRANSIENT
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether SQLite found that a file is not as it has written it."""
+    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in damage
 
 
 _TRANSIENT = {

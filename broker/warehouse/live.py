@@ -130,6 +130,7 @@ class LiveWarehouse:
         self._unseen: dict[str, int] = {}  # updates of tables that are not on the board
         self._rows: dict[str, int] = {}  # of tables, when they became known
         self._loaded: set[str] = set()  # tables on the board that have a file
+        self._failing: set[str] = set()  # tables whose last load failed
         self._asked: dict[int, _Asked] = {}
         self._plans: dict[str, Plan] = {}
         self._takes: dict[str, float] = {}  # seconds, by text
@@ -188,6 +189,7 @@ class LiveWarehouse:
                 self.board.remove(name)
             self._unseen.pop(name, None)
             self._loaded.discard(name)
+            self._failing.discard(name)
             remove(file_of(self._directory, old))
         if known.life is not None:
             self._lives[name], self._rows[name] = known.life, known.rows
@@ -289,6 +291,7 @@ class LiveWarehouse:
         if asked is not None:
             self._drop(asked)
             return
+        self._spool(number).unlink(missing_ok=True)  # it was answered before this was known, and the file may be left
         for hand in self._workers.busy():
             if isinstance(hand.doing, TextReading) and hand.doing.ask.number == number:
                 self._end(hand, done=False)
@@ -355,7 +358,7 @@ class LiveWarehouse:
             return
         hand.limit = self._loop.call_later(self._limits.time_s, self._stop_running, hand)
         if isinstance(task, TextReading):
-            hand.end.write(ReadText(task.ask.sql, self._named_in(task.ask.sql)))
+            hand.end.write(ReadText(task.ask.sql, self._named_in(task.ask.sql), self._limits.time_s))
             return
         asked = self._asked[task.question.number]
         feeds = [self.board.feeds[name] for name in task.question.tables]
@@ -475,9 +478,13 @@ class LiveWarehouse:
 
     def _load_over(self, load: Load, took_s: float, message: Finished | Failure) -> None:
         if isinstance(message, Failure):
-            log.warning("load failed", extra={"table": load.table, "why": message.arguments})
+            if load.table not in self._failing:  # it is tried again and again
+                self._failing.add(load.table)
+                why = str(from_wire(message.code, message.arguments))
+                log.warning("load failed", extra={"table": load.table, "why": why})
             self._load_failed(load, message)
             return
+        self._failing.discard(load.table)
         feed = self.board.feeds[load.table]
         self._loaded.add(load.table)
         feed.loaded = max(feed.loaded, message.result.current)
@@ -575,7 +582,7 @@ class LiveWarehouse:
             hand.limit.cancel()
             hand.limit = None
         self._places.ended(task)
-        if not isinstance(task, Load):
+        if not isinstance(task, Load) or task.question is not None:
             now = time.monotonic()
             self._turns.served(task, now - hand.began, now)
         if not isinstance(task, TextReading):
@@ -604,7 +611,8 @@ class LiveWarehouse:
 
     def report(self) -> Report:
         """How things are."""
-        self._workers.reap()
+        self._workers.look_after()
+        self._fill_soon()  # time has passed: see `Turns._let_tables_go`
         now = time.monotonic()
         tables = {
             self._lives[name].table.name: {

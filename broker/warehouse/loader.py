@@ -33,6 +33,7 @@ from hullcast.broker.warehouse.files import (
     NewFile,
     TableFile,
     file_of,
+    files_open,
     is_transient,
     open_for_load,
     remove,
@@ -82,6 +83,7 @@ class Loader:
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
         self._files: dict[Life, TableFile] = {}  # the one used last is the last
+        self._most_open = files_open(_FILES_OPEN, 32)
 
     def state(self, life: Life, newest: int | None = None) -> FileState | None:
         """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
@@ -149,7 +151,7 @@ class Loader:
             file = open_for_load(self._directory, self._identity, life)
         if file is not None:
             self._files[life] = file
-            for other in list(self._files)[:-_FILES_OPEN]:
+            for other in list(self._files)[: -self._most_open]:
                 self._forget(other)
         return file
 

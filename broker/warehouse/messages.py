@@ -144,14 +144,23 @@ class Report(NamedTuple):
     counters: dict[str, Any]
 
 
+class Logged(NamedTuple):
+    """What the process has to say to operators: it goes to the server's log."""
+
+    level: int
+    event: str
+    fields: dict[str, str]
+
+
 # -- from the process to a worker --------------------------------------------------------------------------
 
 
 class ReadText(NamedTuple):
-    """Read a text; these are the tables it may name."""
+    """Read a text, in so much time; these are the tables it may name."""
 
     sql: str
     known: Mapping[str, Table]
+    time_s: float
 
 
 class FileOf(NamedTuple):

@@ -23,16 +23,19 @@ from typing import TYPE_CHECKING
 from hullcast.broker.log.private import make_private
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
-from hullcast.broker.warehouse.messages import BlockingEnd, MessageEnd
+from hullcast.broker.warehouse.messages import BlockingEnd, Logged, MessageEnd
 from hullcast.network import compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hullcast.broker.warehouse.messages import Begin
 
 #: Seconds between two reports to the server.
 REPORT_S = 0.5
 #: How likely the kernel is to end this process if the machine runs out of memory (workers come first).
 OOM_SCORE = 500
+_STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 def main() -> None:
@@ -57,6 +60,7 @@ async def _serve(begin: Begin, connection: socket.socket) -> None:
     await warehouse.start()
     end = await MessageEnd.over(connection, warehouse.on_message, gone.set)
     warehouse.say = end.write
+    logging.basicConfig(handlers=[_ServersLog(end.write)], force=True)
     try:
         while not gone.is_set():
             end.write(warehouse.report())
@@ -73,3 +77,17 @@ def _empty(folder: Path) -> None:
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     make_private(folder)
+
+
+class _ServersLog(logging.Handler):
+    """Hands what is logged to the server, which has the form and the place that the operator has chosen."""
+
+    def __init__(self, say: Callable[[object], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = {key: str(value) for key, value in record.__dict__.items() if key not in _STANDARD_FIELDS}
+        if record.exc_info:
+            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
+        self._say(Logged(record.levelno, record.getMessage(), fields))

@@ -1,7 +1,8 @@
 """Turns: what a free worker does next is what the policy chooses, within bounds that hold for every policy. Pure.
 
 Of two places or more, queries and loads each leave one to the other. Of the places of queries one owner leaves one to
-others; and the last one that is free goes to the owner that was served least of late.
+others. The last free place of queries, and the last of loads, goes to the owner that was served least of late. Tables
+are not held for a query for long.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from hullcast.broker.warehouse.policies.policy import in_turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hullcast.broker.warehouse.board import Board, Task
+    from hullcast.broker.warehouse.board import Board, Question, Task
     from hullcast.broker.warehouse.messages import AskTables
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 
 log = logging.getLogger(__name__)
+
+#: Seconds for which a query that waits may keep its tables as they are if others need later rows of them, or for as
+#: long as it had waited before.
+HOLD_S = 0.5
 
 
 @dataclass(eq=False, slots=True)
@@ -44,14 +49,15 @@ class Turns:
         self._most_of_one = max(1, self._most_answers - 1)
         self._shares = FairShare()
 
-    def served(self, task: Answer | TextReading, seconds: float, now: float) -> None:
-        """An owner had a place for so long."""
+    def served(self, task: Task | TextReading, seconds: float, now: float) -> None:
+        """An owner had a place for so long, or a load was done for it."""
         self._shares.served(Item(_owner(task), now), seconds, now)
 
     def next(self, running: Sequence[Task | TextReading], now: float) -> Task | TextReading | None:
         """What a free place does next; None: nothing, until something happens."""
         owners = Counter(_owner(task) for task in running if not isinstance(task, Load))
         free = self._most_answers - owners.total()
+        self._let_tables_go(owners, now)
         last = self._least_served(owners, now) if free == 1 else None
 
         def may(owner: str) -> bool:
@@ -62,7 +68,12 @@ class Turns:
                 self.texts.remove(reading)
                 return reading
         task = self._chosen(may, now)
-        if isinstance(task, Load) and sum(isinstance(one, Load) for one in running) < self._most_loads:
+        loads = sum(isinstance(one, Load) for one in running)
+        if isinstance(task, Load) and loads < self._most_loads:
+            if loads == self._most_loads - 1:
+                task = self._load_for_least_served(now) or task
+            if task.question is not None and owners[task.question.owner] >= self._most_of_one:
+                task = Load(task.table, task.through)  # it will not run soon, and need not hold its tables
             return task
         if isinstance(task, Answer) and may(task.question.owner):
             return task
@@ -71,7 +82,7 @@ class Turns:
         if ready is not None:
             return Answer(ready)
         if others:  # or its tables would never be of one moment, under a policy that always loads
-            self._board.aim(others[0])
+            self._board.aim(others[0], now)
         return None
 
     def _least_served(self, owners: Counter[str], now: float) -> str | None:
@@ -81,6 +92,38 @@ class Turns:
         waiting |= {reading.ask.owner for reading in self.texts}
         may = [owner for owner in waiting if owners[owner] < self._most_of_one]
         return min(may, key=lambda owner: self._shares.given(owner, now)) if len(may) > 1 else None
+
+    def _load_for_least_served(self, now: float) -> Load | None:
+        """What the last free place of loads does if several owners wait for loads; else the policy decides."""
+        wanted = {question.owner for question in self._board.waiting if self._board.missing(question)}
+        if len(wanted) < 2:
+            return None
+        owner = min(wanted, key=lambda owner: self._shares.given(owner, now))
+        asked = in_turn([question for question in self._board.waiting if question.owner == owner])
+        return next(loads[0] for question in asked if (loads := self._board.missing(question)))
+
+    def _let_tables_go(self, owners: Counter[str], now: float) -> None:
+        """Let loads go on where a query keeps its tables as they are but will not read them soon: because its owner has
+        all places that it may have, or because another of its tables takes long and somebody needs later rows."""
+        for question in self._board.waiting:
+            if question.target is not None and (
+                owners[question.owner] >= self._most_of_one
+                or (
+                    now - question.held_at > max(HOLD_S, question.held_at - question.arrived)
+                    and self._is_in_the_way(question)
+                )
+            ):
+                self._board.let_go(question)
+
+    def _is_in_the_way(self, holding: Question) -> bool:
+        assert holding.target is not None
+        return any(
+            other.owner != holding.owner
+            and other.seq > holding.target
+            and not set(other.tables).isdisjoint(holding.tables)
+            and not self._board.ready(other)
+            for other in self._board.waiting
+        )
 
     def _chosen(self, may: Callable[[str], bool], now: float) -> Task | None:
         """What the policy chooses. It does not see questions that could be answered but may not: it would choose one
@@ -100,5 +143,5 @@ class Turns:
 def _owner(task: Task | TextReading) -> str:
     if isinstance(task, TextReading):
         return task.ask.owner
-    assert isinstance(task, Answer)
+    assert task.question is not None, "a load that nobody waits for has no owner"
     return task.question.owner

@@ -1,13 +1,14 @@
 """A worker of the warehouse: a forked child that does one task at a time, until its socket ends or it is killed.
 
 It loads a table, reads a text, or runs a SELECT. A SELECT is bounded in memory by the operating system and by SQLite,
-in time by the warehouse process, which kills the worker. Whatever happens to it, files are right: a load is one
-transaction, and readers change nothing.
+in time by the warehouse process, which kills the worker; if that is killed itself, by an alarm. Whatever happens to it,
+files are right: a load is one transaction, and readers change nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import signal
@@ -27,11 +28,18 @@ from hullcast.network.wire.errors import HullcastError, InvariantBroken, SqlErro
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
+
+    from hullcast.broker.log.history import Life
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
 OOM_SCORE = 1000
-#: A worker that holds more than this share of a query's memory after it is replaced.
-SPENT = 0.25
+#: A worker that holds more than this share of a query's memory after it, or so many bytes after a load, is replaced.
+SPENT, SPENT_BYTES = 0.25, 256 << 20
+#: What SQLite may take at least: its limit cannot be raised again, and loads in this process need some, too.
+LEAST_HEAP_BYTES = 512 << 20
+#: Seconds after which a worker ends by itself, when the process that should have stopped it is gone.
+ALARM_LATE_S = 1
 
 
 def serve(connection: socket.socket, directory: Path) -> NoReturn:
@@ -69,9 +77,11 @@ class WarehouseWorker:
                 case Select():
                     return self._select(task)
                 case LoadTable():
-                    return Finished(result=self._loader.load(task.life, task.through))
+                    loaded = self._loader.load(task.life, task.through)
+                    return Finished(self._memory.reserved_bytes() > self._base_bytes + SPENT_BYTES, loaded)
                 case ReadText():
-                    self._end.write(ReadPlan(read_query(task.sql, task.known, attached=True)))
+                    with _alarm(task.time_s):
+                        self._end.write(ReadPlan(read_query(task.sql, task.known, attached=True)))
                     return Finished()
             raise InvariantBroken(f"a worker was given a {type(task).__name__}")
         except HullcastError as error:
@@ -89,7 +99,8 @@ class WarehouseWorker:
         memory_bytes = select.limits.memory_bytes
         try:
             self._limit(memory_bytes)
-            self._answering.answer(select, self._end.write, self._end.flush, self._loader.load)
+            with _alarm(select.limits.time_s):
+                self._answering.answer(select, self._end.write, self._end.flush, self._load)
         except HullcastError as error:
             if "out of memory" not in str(error):
                 self._lift()
@@ -106,13 +117,25 @@ class WarehouseWorker:
         refusal = SqlError(shorten(select.sql), reason, "ask for less, or sort less")
         return Failure(*to_wire(refusal), spent=True)
 
+    def _load(self, life: Life, through: int, *, anew: bool) -> None:
+        """Make the file of a table that a query found missing or damaged. That is no part of the query's memory."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        self._lift()
+        try:
+            if anew:
+                self._loader.discard(life)
+            self._loader.load(life, through)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
     def _limit(self, memory_bytes: int) -> None:
-        if self._heap_bytes != memory_bytes:
+        heap_bytes = max(memory_bytes, LEAST_HEAP_BYTES)
+        if self._heap_bytes != heap_bytes:
             with contextlib.closing(sqlite3.connect(":memory:")) as database:  # it holds for all of the process
-                database.execute(f"PRAGMA hard_heap_limit = {memory_bytes}")
-            self._heap_bytes = memory_bytes
+                database.execute(f"PRAGMA hard_heap_limit = {heap_bytes}")
+            self._heap_bytes = heap_bytes
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (self._base_bytes + memory_bytes, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (self._memory.reserved_bytes() + memory_bytes, hard))
 
     def _lift(self) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -122,10 +145,20 @@ class WarehouseWorker:
         return self._memory.reserved_bytes() > self._base_bytes + SPENT * memory_bytes
 
 
+@contextlib.contextmanager
+def _alarm(time_s: float) -> Iterator[None]:
+    """Ends this process if it takes much longer; SIGALRM does, whatever it is busy with."""
+    signal.alarm(math.ceil(time_s) + ALARM_LATE_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
 def _leave_parent(connection: socket.socket) -> None:
     """Let go of what belongs to the process that was forked."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
     kept = {1, 2, connection.fileno()}
     for name in os.listdir("/dev/fd"):

@@ -11,6 +11,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hullcast.broker.warehouse.files import remove_unfinished_of
 from hullcast.broker.warehouse.messages import MessageEnd, SharedOut
 from hullcast.broker.warehouse.worker import serve
 
@@ -86,21 +87,29 @@ class Workers:
         self.restarts += 1
         self._hire_soon()
 
-    def reap(self) -> None:
-        """Let the system forget the dead."""
-        self._dying = [process for process in self._dying if not _is_reaped(process)]
+    def look_after(self) -> None:
+        """Remove what killed ones left of new files, and replace those that somebody has stopped (SIGSTOP): they would
+        keep their places, and what they load, for ever."""
+        for process in [process for process in self._dying if _is_reaped(process)]:
+            self._dying.remove(process)
+            remove_unfinished_of(self._directory, process)
+        for hand in list(self._hands):
+            if _is_stopped(hand.process):
+                self._ended(hand)
 
     async def _hire(self) -> None:
         """Fork one more worker."""
-        ours, theirs = socket.socketpair()
-        try:
-            process = os.fork()
-        except OSError as error:  # no memory, or no process, for one more
-            log.error("no worker", extra={"why": error.strerror})
-            ours.close()
-            theirs.close()
-            asyncio.get_running_loop().call_later(FORK_PAUSE_S, self._hire_soon)
-            return
+        with contextlib.ExitStack() as failing:
+            try:
+                ours, theirs = socket.socketpair()
+                failing.callback(ours.close)
+                failing.callback(theirs.close)
+                process = os.fork()
+            except OSError as error:  # no memory, process or file for one more
+                log.error("no worker", extra={"why": error.strerror})
+                asyncio.get_running_loop().call_later(FORK_PAUSE_S, self._hire_soon)
+                return
+            failing.pop_all()
         if process == 0:
             serve(theirs, self._directory)
         theirs.close()
@@ -133,3 +142,10 @@ def _is_reaped(process: int) -> bool:
     with contextlib.suppress(ChildProcessError):
         return os.waitpid(process, os.WNOHANG)[0] != 0
     return True
+
+
+def _is_stopped(process: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        child, status = os.waitpid(process, os.WNOHANG | os.WUNTRACED)
+        return child != 0 and os.WIFSTOPPED(status)
+    return False
