@@ -162,7 +162,7 @@ class Queries:
             raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
         while len(self._waiting) >= WAITING:
             self._make_room(Overloaded("queries waiting", WAITING), [*mine, item], len)
-        while self._held_bytes() and self._held_bytes() + item.size_bytes > WAITING_BYTES:
+        while (in_all := self._held_bytes()) and in_all + item.size_bytes > WAITING_BYTES:
             self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
         self._waiting.append(item)
         self._something.set()
