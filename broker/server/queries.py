@@ -353,7 +353,10 @@ class Queries:
         """Answer with a portion as soon as it is there."""
         kept = self._kept.get(body.ticket)
         if kept is None or kept.owner != owner:
-            raise AnswerGone(body.part, f"it was not fetched for {KEPT_S:g} s, or the server was restarted")
+            raise AnswerGone(
+                body.part,
+                f"it was not fetched for {KEPT_S:g} s, or the connection was lost, or the server was restarted",
+            )
         assert request.origin is not None
         self._check(request.origin, kept.tables)
         if body.part not in (kept.fetched, kept.fetched + 1) or body.part < 1:

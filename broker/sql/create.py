@@ -108,6 +108,8 @@ def _terms(properties: exp.Expr | None) -> FeedTerms | None:
         name = fold(term.this.name) if type(term) is exp.Property and isinstance(term.this, exp.Expr) else ""
         value = term.args.get("value")
         if name not in _TERMS:
+            if type(term) is exp.Property:
+                refuse(term, f"WITH (..) takes {' and '.join(_TERMS)}, and nothing else", _TERMS_HINT)
             refuse(term, "CREATE TABLE takes a name, columns and WITH (..), and nothing else", _GRAMMAR)
         if name in found:
             refuse(term, f"{name} is given twice", _TERMS_HINT)

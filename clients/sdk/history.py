@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hullcast.network import compiled
 from hullcast.network.answers.named import QueryRows
 from hullcast.network.wire.bodies import MOST_TABLE_PARTS, ChangedRows, ReadChanges, ReadTable, RowsAsOf
 from hullcast.network.wire.columns import TextColumn
@@ -121,6 +122,7 @@ async def read_changes(
             after, done = reply.last, reply.last >= reply.through
             if not done:
                 coming = asked(after, reply.through)
+                await _prepare_for_more()
             if len(reply.seq) or done:
                 yield ChangePart(reply)
             if done:
@@ -150,6 +152,7 @@ async def read_table(
                 raise BadFrame(f"{type(reply).__name__} is not a reply to a read of rows")
             if reply.next is not None:
                 coming = asked(reply.seq, reply.next)
+                await _prepare_for_more()
             found = TablePart(reply)
             if len(found) or reply.next is None:
                 yield found
@@ -157,6 +160,12 @@ async def read_table(
                 return
     finally:
         await given_up(coming)
+
+
+async def _prepare_for_more() -> None:
+    """Load numba, which decodes large portions faster, in a thread: the link must not wait for it."""
+    if not compiled.is_loaded():
+        await asyncio.to_thread(compiled.load)
 
 
 async def _awaited(reply: Awaitable[Body]) -> Body:

@@ -98,11 +98,11 @@ def _cell(claim: Claim) -> str:
     """What was found, marked; where draws disagree, in how many it holds."""
     held, of = claim.draws or (1, 1)
     split = f" ({held} of {of})" if 0 < held < of else ""
-    return _marked(claim.ours, claim.holds, claim.given) + split
+    return _marked(claim.ours, claim.holds or bool(claim.unknown), claim.given) + split
 
 
 def _reasons(claims: Sequence[Claim]) -> list[str]:
-    """Why statements do not hold, or could not but hold: an item for each, the subjects with their reasons."""
+    """Why statements do not hold, cannot be judged, or could not but hold: an item each, subjects with reasons."""
     placed = [claim for claim in claims if claim.subject]
     found = []
     for statement in dict.fromkeys(claim.statement for claim in placed):
@@ -110,7 +110,10 @@ def _reasons(claims: Sequence[Claim]) -> list[str]:
         given = [claim for claim in mine if claim.given]
         if given:
             found.append(f"- By construction: *{statement}* ({_who(given)}): {given[0].construction}.")
-        failing = [claim for claim in mine if not claim.holds]
+        unknown = [claim for claim in mine if claim.unknown]
+        if unknown:
+            found.append(f"- Not measurable here: *{statement}* ({_who(unknown)}): {unknown[0].unknown}.")
+        failing = [claim for claim in mine if not claim.holds and not claim.unknown]
         if failing:
             told = "Holds in some draws only" if all(_in_some(claim) for claim in failing) else "Does not hold"
             found.append(f"- {told}: *{statement}*, because " + "; ".join(_because(failing)) + ".")

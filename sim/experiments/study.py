@@ -276,7 +276,8 @@ def _begin(study: Study, quick: bool, parts: Mapping[str, Sequence[GridPoint]], 
         f"# {study.title}",
         study.about,
         *told,
-        "Figures are medians over the seeds, and in brackets from where to where the seeds go; a statement *holds* if "
-        "it does for every seed.",
+        "Figures are medians over the seeds (draws of all that is random), and in brackets from where to where the "
+        "seeds go. A statement *holds* if it does for every seed. In tables of statements, **bold** is what does not "
+        "hold, *italic* what could not be otherwise.",
         *(["## Words", glossary(study.words)] if study.words else []),
     ]

@@ -172,6 +172,7 @@ def test_any_terms_are_written_as_they_are_read(period_s: float | None, weight: 
         ("period = '400d'", "at most 366 days"),
         ("period = x", "a period is a duration"),
         ("period = '1m', period = '2m'", "period is given twice"),
+        ("perod = '1m'", "WITH .* takes period and weight, and nothing else"),
         ("weight = 0", "a weight is a number of more than 0"),
         ("weight = -1", "a weight is a number of more than 0"),
         ("weight = '3'", "a weight is a number"),

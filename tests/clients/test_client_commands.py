@@ -189,6 +189,16 @@ def test_a_query_takes_terms_and_refuses_those_that_make_no_sense(
         assert says in capsys.readouterr().err
     assert "deadline = 0.0: must be a positive number of seconds" in shell("query", count, "--deadline", "0", code=2)
     assert "priority = 10000000: must be" in shell("query", count, "--priority", "10000000", code=2)
+    assert "--json and --csv cannot be combined" in shell("query", count, "--json", "--csv", code=2)
+
+
+def test_a_table_too_long_to_be_fitted_looks_like_a_short_one(shell: Shell) -> None:
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < {0}) "
+    numbers += "SELECT i, CASE WHEN i % 2 THEN 'Zoë ☃ 雪' END AS t FROM n"
+    short, long = ([line.rstrip() for line in shell("query", numbers.format(last)).splitlines() if line.strip()]
+                   for last in (1999, 2000))  # fmt: skip
+    assert long[: len(short)] == short
+    assert (len(long), long[-1].split()) == (2 + 1001, ["2000", "NULL"])
 
 
 WORTH = QueryWorth(

@@ -42,6 +42,9 @@ async def main():
         await hc.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, RISK REAL, PER REAL)")
         await hc.publish("STOCK", [{{"SYMBOL": f"S{{i}}", "RISK": i, "PER": 2.0 * i}} for i in range(500)])
         assert len(await hc.query("SELECT * FROM STOCK")) == 500
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000) "
+        numbers += "SELECT 'S' || i FROM n"
+        assert len([rows async for rows in hc.query_portions(numbers)]) > 1  # of more than 10,000 texts each
         await hc.delete("STOCK", ["S7"])
         await hc.status()
         await hc.sync()

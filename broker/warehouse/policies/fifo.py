@@ -14,7 +14,7 @@ class Fifo(WarehousePolicy):
     """What came first is done first. Priorities hold among questions."""
 
     name: ClassVar[str] = "fifo"
-    about: ClassVar[str] = "questions and updates in the order in which they came"
+    about: ClassVar[str] = "queries and loads in the order in which they came"
 
     def next(self, board: Board, now: float) -> Task | None:
         oldest = min((feed.pending[0].at for feed in board.loadable()), default=None)

@@ -62,7 +62,7 @@ class GroupAndRun(WarehousePolicy):
     """
 
     name: ClassVar[str] = "group-and-run"
-    about: ClassVar[str] = "places for tables of similar periods, so that long loads do not delay short ones"
+    about: ClassVar[str] = "tables of similar periods share workers, so that long loads do not delay short ones"
 
     def __init__(self) -> None:
         self._groups: list[LoadGroup] = []

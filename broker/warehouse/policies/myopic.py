@@ -20,7 +20,7 @@ class Myopic(UpdatesFirst):
     """
 
     name: ClassVar[str] = "myopic"
-    about: ClassVar[str] = "loads the table that has waited longest; questions get the places that are left"
+    about: ClassVar[str] = "loads the table that has waited longest; queries get the workers that are left"
 
 
 def eager_bound(alpha: float, places: int, tables: int) -> float:

@@ -28,7 +28,7 @@ class Odrtb(WarehousePolicy):
     of arrival."""
 
     name: ClassVar[str] = "odrtb"
-    about: ClassVar[str] = "the earliest deadline first; updates are loaded when a question's tables are 10 s old"
+    about: ClassVar[str] = "the earliest deadline first; loads what a query reads when that is 10 s old"
 
     def __init__(self, tolerance_s: float = TOLERANCE_S) -> None:
         self._tolerance_s = tolerance_s

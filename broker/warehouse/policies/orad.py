@@ -71,7 +71,9 @@ class Orad(WarehousePolicy):
     """
 
     name: ClassVar[str] = "orad"
-    about: ClassVar[str] = "the earliest deadline first; updates are loaded when a question needs them, or in idle time"
+    about: ClassVar[str] = (
+        "the earliest deadline first; loads what a query needs when it needs it, and others in idle time"
+    )
 
     def __init__(self, cached: int = CACHED) -> None:
         self.often: ClockCache[Hashable] = ClockCache(cached)

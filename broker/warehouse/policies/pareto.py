@@ -101,7 +101,7 @@ class Pareto(WarehousePolicy):
     profit is the rows times the table's weight, its cost what such a load is expected to take."""
 
     name: ClassVar[str] = "pareto"
-    about: ClassVar[str] = "as fresh as the questions' preferences leave time for"
+    about: ClassVar[str] = "weighs fresh rows against short waits by what each query prefers"
 
     def __init__(self, timer: Callable[[], float] | None = None) -> None:
         self._order: list[Question] = []

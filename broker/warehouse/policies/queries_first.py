@@ -14,7 +14,7 @@ class QueriesFirst(WarehousePolicy):
     """The shortest waits; tables get older the more is asked."""
 
     name: ClassVar[str] = "queries-first"
-    about: ClassVar[str] = "answers as soon as possible; tables are loaded when nothing is asked"
+    about: ClassVar[str] = "queries first; loads tables when no query waits"
 
     def next(self, board: Board, now: float) -> Task | None:
         return first_toward(in_turn(board.waiting), board) or (None if board.waiting else oldest_load(board))

@@ -14,7 +14,7 @@ class UpdatesFirst(WarehousePolicy):
     """The freshest answers; they come late, or never, while updates come faster than they can be loaded."""
 
     name: ClassVar[str] = "updates-first"
-    about: ClassVar[str] = "answers from tables that are as fresh as can be; questions wait for all loads"
+    about: ClassVar[str] = "loads first; answers queries when all tables are loaded"
 
     def next(self, board: Board, now: float) -> Task | None:
         return oldest_load(board) or first_toward(in_turn(board.waiting), board)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,9 +27,10 @@ from hullcast.clients.cli.commands.connection import (
     shown,
 )
 from hullcast.network.wire.durations import time_shown
+from hullcast.network.wire.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from hullcast.clients.sdk.client import Client
     from hullcast.network.answers.named import QueryRows, QueryWorth
@@ -37,6 +39,8 @@ T = TypeVar("T")
 
 #: Whoever waits for longer sees that something is done.
 QUIET_S = 1.0
+#: Rows of a table that is fitted to the width of the terminal; that takes a millisecond a row, so larger ones are not.
+MOST_FITTED = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "A column without AS is named by its expression. With --json and --csv rows are printed as they come, a "
-        "portion at a time; otherwise a table is printed when all are there."
+        "portion at a time; otherwise a table is printed when all are there, and one of more than 1,000 rows is not "
+        "fitted to the terminal."
     )
     add_sql_arguments(parser)
     parser.add_argument(
@@ -66,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--consistent", action="store_true", help="read all tables as of one update, whatever the freshness"
     )
-    parser.add_argument("--csv", action="store_true", help="print CSV with a header; NULL is an empty cell")
+    parser.add_argument(
+        "--csv", action="store_true", help="print CSV with a header; NULL is an empty cell (not with --json)"
+    )
     parser.add_argument(
         "--worth",
         action="store_true",
@@ -88,6 +95,8 @@ def _share(text: str) -> float:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Ask, and print."""
+    if arguments.json and arguments.csv:
+        raise UsageError("--json and --csv cannot be combined; choose one")
     count, worth = asyncio.run(_run(arguments, console))
     console.file.flush()
     whole = console.is_terminal and not (arguments.json or arguments.csv)
@@ -105,12 +114,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 async def _run(arguments: argparse.Namespace, console: Console) -> tuple[int, QueryWorth | None]:
     """Print the rows; how many there were, and their worth."""
     async with connected(arguments) as client:
-        if not (arguments.json or arguments.csv):
-            rows = await _with_patience(client.query(arguments.sql, *arguments.parameters, **_terms(arguments)))
-            if rows.columns:
-                console.print(_table(rows.columns, rows))
-            return len(rows), rows.worth
-        return await _print_portions(client, arguments, console)
+        if arguments.json or arguments.csv:
+            return await _print_portions(client, arguments, console)
+        rows = await _with_patience(client.query(arguments.sql, *arguments.parameters, **_terms(arguments)))
+    if len(rows) > MOST_FITTED:
+        console.file.writelines(line + "\n" for line in _plain_table(rows.columns, rows))
+    elif rows.columns:
+        console.print(_table(rows.columns, rows))
+    return len(rows), rows.worth
 
 
 async def _print_portions(
@@ -190,11 +201,30 @@ def _cell(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
+def _plain_table(names: tuple[str, ...], rows: list[Any]) -> Iterator[str]:
+    """The lines of a table that looks like a small one, but is as wide as its cells."""
+    columns = [[name, *(shown(row[place]) for row in rows)] for place, name in enumerate(names)]
+    widths = [max(map(cell_len, column)) for column in columns]
+    right = [_are_numbers(rows, place) for place in range(len(names))]
+    rule = " " + "─" * (sum(widths) + 3 * len(widths) - 1)
+    for number, cells in enumerate(zip(*columns, strict=True)):
+        padded = [(cell, " " * (width - cell_len(cell))) for cell, width in zip(cells, widths, strict=True)]
+        line = "   ".join(
+            pad + cell if number_like else cell + pad for (cell, pad), number_like in zip(padded, right, strict=True)
+        )
+        yield f"  {line}".rstrip()
+        if number == 0:
+            yield rule
+
+
+def _are_numbers(rows: list[Any], place: int) -> bool:
+    return all(isinstance(row[place], int | float | None) for row in rows)
+
+
 def _table(names: tuple[str, ...], rows: list[Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for place, name in enumerate(names):
-        numbers = all(isinstance(row[place], int | float | None) for row in rows)
-        table.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+        table.add_column(Text(name), justify="right" if _are_numbers(rows, place) else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(shown(value), style="dim" if value is None else "") for value in row))
     return table

@@ -104,6 +104,17 @@ def test_a_section_counts_neither_what_must_hold_nor_what_cannot_be_measured() -
     assert "| three | 1x | not measurable here: rounds differ by 2x |" in text
 
 
+def test_what_cannot_be_measured_is_not_called_wrong_where_subjects_stand_side_by_side() -> None:
+    claims = [
+        Claim("a", "it grows", "3x", holds=False, because="it is slow", unknown="the run is too short"),
+        Claim("b", "it grows", "4x", holds=False, because="it is slow"),
+    ]
+    text = report(section=a_section(claims))
+    assert "| it grows | 3x | **4x** |" in text
+    assert "- Not measurable here: *it grows* (a): the run is too short." in text
+    assert "- Does not hold: *it grows*, because it is slow (b)." in text
+
+
 def test_tables_of_figures_show_the_first_and_the_last_point_only() -> None:
     curves = {name: [values[0], 77.0, values[1]] for name, values in CURVES.items()}
     lines = lines_of(curves, [1.0, 2.0, 3.0])

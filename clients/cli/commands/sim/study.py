@@ -24,8 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"Studies {studies.studies()[name]}. Gives a Parquet table of all rows, charts, and report.md and report.html "
         "with what is claimed and what was measured. The exit code is 0 also if a statement does not hold."
     )
-    parser.add_argument("--seeds", type=whole(1), metavar="N", help="draws of everything that is random")
-    only = "one part of a study that has several; may be repeated (default: all)"
+    parser.add_argument(
+        "--seeds", type=whole(1), metavar="N", help="draws of everything that is random (default: the study says)"
+    )
+    only = "one part of a study that has several, as named above; may be repeated (default: all)"
     parser.add_argument("--only", action="append", default=[], metavar="PART", help=only)
     add_run_arguments(parser, out=name, quick="few and small points: a minute or so")
 

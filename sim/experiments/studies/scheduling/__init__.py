@@ -1,4 +1,4 @@
-"""What a warehouse should do next: policies for loading feeds and answering queries, by three papers.
+"""What a warehouse should do next: policies of three papers, a part each (feeds, deadlines, tradeoff).
 
 Each part is a module with the claims of one paper: `points`, `measure` and `sections` as a study has them, and `WORDS`.
 `--only feeds` runs one.

@@ -62,7 +62,7 @@ HUGE = (10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 HUGE_ALPHA = 0.1
 ASKED = (0.0, 0.2, 0.4, 0.6, 0.8)
 FEEDS_LOAD = 0.3
-LEARNT = "group-and-run, periods learnt"
+LEARNT = "group-and-run with learnt periods"
 EAGER = ("myopic", "least waited")
 GROUPED = ("group-and-run", LEARNT, "myopic")
 SHIPPED = ("fifo", "updates-first", "myopic", "group-and-run")
@@ -208,17 +208,28 @@ def _curves(found: Sweep, along: str, metric: str, policies: Iterable[str]) -> l
     return [BandCurve(policy, found.along(along, metric, policy=policy)) for policy in policies]
 
 
+#: What is varied or measured, where its name alone does not say it.
+_TOLD = {
+    "ratio": "S1/S2",
+    "asked": "load of questions",
+    "penalty": "penalty / LOW",
+    "staleness": "staleness / (LOW/2)",
+    "weighted": "weighted staleness / least possible",
+    "growth": "staleness, second half / first half",
+    "wait": "mean wait [s]",
+}
+
+
 def _table(found: Sweep, along: str, metrics: Iterable[str], policies: Iterable[str]) -> list[list[str]]:
     """Medians, a column for each value of what is varied."""
     values = sorted(found.all_of(along))
-    return [
-        [f"by {along}", *map(short, values)],
-        *(
-            [f"{metric}, {policy}", *(number(found.middle(metric, policy=policy, **{along: each})) for each in values)]
-            for metric in metrics
-            for policy in policies
-        ),
-    ]  # fmt: skip
+
+    def row(metric: str, policy: str) -> list[str]:
+        medians = [found.middle(metric, policy=policy, **{along: each}) for each in values]
+        return [f"{_TOLD.get(metric, metric)}, {policy}", *map(number, medians)]
+
+    rows = [row(metric, policy) for metric in metrics for policy in policies]
+    return [[_TOLD.get(along, along), *map(short, values)], *rows]
 
 
 def _ratio(subject: str, statement: str, ratio: float, holds: bool, because: str = "", construction: str = "") -> Claim:
@@ -238,8 +249,8 @@ def _any(found: Sweep, picture: Path) -> Section:
     loads = sorted(found.all_of("load"))
     bounds = BandCurve("Theorem 3.1", [(load, [bound_at(load)]) for load in loads if load <= 0.2], thin=True)
     panels = [
-        Panel("penalty by LOW", [*_curves(found, "load", "penalty", EAGER), bounds]),
-        Panel("total staleness by LOW/2", _curves(found, "load", "staleness", EAGER)),
+        Panel("penalty (1 = LOW)", [*_curves(found, "load", "penalty", EAGER), bounds]),
+        Panel("total staleness (1 = LOW/2)", _curves(found, "load", "staleness", EAGER)),
     ]
     draw_panels(
         [panels], picture, title="Eager policies: staleness against the least possible", x_label="load (log)",
@@ -256,7 +267,7 @@ def _any(found: Sweep, picture: Path) -> Section:
         "within a constant of LOW, and so is twice the staleness (Theorem 3.1); the constant approaches 1 as alpha "
         "falls (Corollary 3.2).",
         found.judged(_judge_any),
-        pictures={"Penalty by LOW and staleness by LOW/2, over load": picture},
+        pictures={"Penalty in units of LOW and staleness in units of LOW/2, over load": picture},
         figures=[[table[0], promised, *table[1:]]],
         notes=[
             "Which table is loaded next hardly matters for total staleness: what waits for a table is loaded at once, "
@@ -309,7 +320,7 @@ def _groups(found: Sweep, picture: Path) -> Section:
     panels = [
         Panel("stretch", _curves(found, "load", "stretch", GROUPED), level=(STRETCH, "Theorem 4.3")),
         Panel(
-            "weighted staleness by the least possible", _curves(found, "load", "weighted", GROUPED),
+            "weighted staleness (1 = least possible)", _curves(found, "load", "weighted", GROUPED),
             level=(WEIGHTED, "Theorem 5.1"),
         ),
     ]  # fmt: skip
@@ -434,9 +445,9 @@ def _questions(found: Sweep, picture: Path) -> Section:
     shown = tuple(policy for policy in policies if policy != "updates-first")
     asking = Sweep([row for row in found.rows if row["asked"]])
     panels = [
-        Panel("total staleness by LOW/2", _curves(found, "asked", "staleness", shown)),
+        Panel("total staleness (1 = LOW/2)", _curves(found, "asked", "staleness", shown)),
         Panel("stretch", _curves(found, "asked", "stretch", shown)),
-        Panel("mean wait of questions", _curves(asking, "asked", "wait", shown)),
+        Panel("mean wait of questions [s]", _curves(asking, "asked", "wait", shown)),
     ]
     draw_panels(
         [panels], picture, title=f"Feeds at a load of {FEEDS_LOAD:g}, and questions", x_label="load by questions",
