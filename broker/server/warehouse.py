@@ -27,6 +27,7 @@ from hullcast.broker.warehouse.messages import (
     AskTables,
     Begin,
     Known,
+    Logged,
     MessageEnd,
     QueryRefused,
     Released,
@@ -227,7 +228,7 @@ class Warehouse:
         """The process is gone: what it owes is lost, and its workers are of no use."""
         if process is not self._process or self._end is None:
             return
-        log.warning("warehouse process ended", extra={"code": process.returncode})
+        log.warning("warehouse process ended", extra={"pid": process.pid})  # how is not known yet
         self._let_go()
 
     def _let_go(self) -> None:
@@ -424,6 +425,10 @@ class Warehouse:
                 self._settle(number, error)
             case Report(counters):
                 self._report = counters
+            case Logged(record):
+                logger = logging.getLogger(record["name"])
+                if logger.isEnabledFor(record["levelno"]):
+                    logger.handle(logging.makeLogRecord(record))
 
     def _settle(self, number: int, result: object) -> None:
         owed = self._owed.get(number)
