@@ -27,7 +27,6 @@ from hullcast.broker.warehouse.messages import (
     AskTables,
     Begin,
     Known,
-    Logged,
     MessageEnd,
     QueryRefused,
     Released,
@@ -425,10 +424,6 @@ class Warehouse:
                 self._settle(number, error)
             case Report(counters):
                 self._report = counters
-            case Logged(record):
-                logger = logging.getLogger(record["name"])
-                if logger.isEnabledFor(record["levelno"]):
-                    logger.handle(logging.makeLogRecord(record))
 
     def _settle(self, number: int, result: object) -> None:
         owed = self._owed.get(number)

@@ -137,12 +137,6 @@ class Report(NamedTuple):
     counters: dict[str, Any]
 
 
-class Logged(NamedTuple):
-    """The fields of a log record, for the server's log."""
-
-    record: dict[str, Any]
-
-
 # -- from the process to a worker --------------------------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import shutil
 import signal
 import socket
@@ -24,12 +23,10 @@ from typing import TYPE_CHECKING
 from hullcast.broker.log.private import make_private
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.warehouse.live import SPOOL, LiveWarehouse
-from hullcast.broker.warehouse.messages import BlockingEnd, Logged, MessageEnd
+from hullcast.broker.warehouse.messages import BlockingEnd, MessageEnd
 from hullcast.network import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hullcast.broker.warehouse.messages import Begin
 
 #: Seconds between two reports to the server.
@@ -41,7 +38,7 @@ OOM_SCORE = 500
 def main() -> None:
     """Serve until the server's end of the socket is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when this ends
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")  # until the server takes it
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     step_back(OOM_SCORE, 0)
     connection = socket.socket(fileno=int(sys.argv[1]))
     begin = BlockingEnd(connection).read()
@@ -60,7 +57,6 @@ async def _serve(begin: Begin, connection: socket.socket) -> None:
     await warehouse.start()
     end = await MessageEnd.over(connection, warehouse.on_message, gone.set)
     warehouse.say = end.write
-    logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
     try:
         while not gone.is_set():
             end.write(warehouse.report())
@@ -69,25 +65,6 @@ async def _serve(begin: Begin, connection: socket.socket) -> None:
                     await gone.wait()
     finally:
         warehouse.stop()
-
-
-class ServersLog(logging.Handler):
-    """Sends records to the server, which logs them as its own: in its format, with their fields."""
-
-    def __init__(self, write: Callable[[Logged], None]) -> None:
-        super().__init__()
-        self._write, self._process = write, os.getpid()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, with its text made up: what it is made of may not travel."""
-        if os.getpid() != self._process:  # a forked worker: the socket is not its own
-            assert logging.lastResort is not None
-            logging.lastResort.handle(record)
-            return
-        fields = {**record.__dict__, "msg": record.getMessage(), "args": None, "exc_info": None}
-        if record.exc_info:
-            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._write(Logged(fields))
 
 
 def _empty(folder: Path) -> None:

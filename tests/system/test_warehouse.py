@@ -109,20 +109,6 @@ async def test_when_the_warehouse_process_is_killed_the_next_query_finds_another
         await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_what_the_process_logs_is_in_the_log_of_the_server(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with serving(tmp_path) as (_, _, hc):
-        await hc.execute(CREATE)
-        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
-        for worker in warehouse_process().children():
-            os.kill(worker.pid, signal.SIGKILL)
-        await wait_for(lambda: "a worker died" in caplog.messages, "the server logs it")
-    died = next(record for record in caplog.records if record.message == "a worker died")
-    assert (died.levelname, died.name) == ("WARNING", "hullcast.broker.warehouse.workers")
-    assert died.__dict__["did"] == "nothing"
-
-
 async def test_a_table_that_was_dropped_is_forgotten(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, server, hc):
         stores: list[weakref.ref[Any]] = []
