@@ -118,6 +118,7 @@ class Queries:
         self._tables_as_of = -1
         self._kept: dict[bytes, _Kept] = {}
         self.answered = self.failed = 0
+        self.late = 0  # past their deadline before the warehouse had them; it counts the others
 
     @property
     def waiting(self) -> int:
@@ -141,8 +142,10 @@ class Queries:
 
     def status(self) -> dict[str, Any]:
         """All there is to show of queries and the warehouse."""
+        known = self.warehouse.status()
         return {
-            **self.warehouse.status(),
+            **known,
+            "missed": known["missed"] + self.late,
             "answered": self.answered,
             "failed": self.failed,
             "waiting": self.waiting,
@@ -227,6 +230,7 @@ class Queries:
         for item in late[:REFUSED_AT_ONCE]:
             self._waiting.remove(item)
             self.failed += 1
+            self.late += 1
             self._done(item.request, self._refusal(item.missed(), item.request))
 
     def _next(self) -> _WaitingQuery | None:
@@ -281,6 +285,7 @@ class Queries:
                     if self._tables_as_of == self._engine.definitions:
                         break
         except TimeoutError:
+            self.late += 1
             raise item.missed() from None
         self._check(origin, tables)  # with the rights in force now
         ticket = os.urandom(TICKET_BYTES)

@@ -141,7 +141,7 @@ class Server:
         self.queries = Queries(
             self.engine,
             self.warehouse,
-            lambda origin, tables: self.brain.check(origin, "query", tables),
+            lambda origin, tables: self.brain.check(origin, "query", self._spelt(tables)),
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
             self._answer_at_once,
@@ -324,6 +324,11 @@ class Server:
         assert request.origin is not None
         reply = self.brain.refusal(error, request.origin).reply
         return reply if isinstance(reply, bytes) else bodies.encode(reply)
+
+    def _spelt(self, tables: tuple[str, ...]) -> list[str]:
+        """The tables of these folded names as they were created, for people who may not read them."""
+        stores = self.engine.stores
+        return [stores[name].table.name if name in stores else name for name in tables]
 
     def _answer_at_once(self, request: Request, body: bytes) -> None:
         """Answer with rows that are on disk: they need not wait behind what is not."""

@@ -233,7 +233,7 @@ class Warehouse:
         """The process is gone: what it owes is lost, and its workers are of no use."""
         if process is not self._process or self._end is None:
             return
-        log.warning("warehouse process ended", extra={"code": process.returncode})
+        log.warning("warehouse process ended", extra={"pid": process.pid})  # how is not known yet
         self._let_go()
 
     def _let_go(self) -> None:

@@ -128,7 +128,7 @@ class Workers:
     def _ended(self, hand: Hand) -> None:
         """A worker has died, of itself or by somebody else."""
         if hand in self._hands and not self._stopping:
-            log.warning("a worker died", extra={"did": type(hand.doing).__name__})
+            log.warning("a worker died", extra={"did": "nothing" if hand.doing is None else type(hand.doing).__name__})
             self._on_death(hand)
             self.replace(hand)
 

@@ -92,7 +92,7 @@ async def test_a_query_gets_no_more_memory_than_it_may(tmp_path: Path) -> None:
         assert await hc.query("SELECT count(*) FROM T") == [(50_000,)]
 
 
-async def test_when_the_query_process_is_killed_the_next_query_finds_another(tmp_path: Path) -> None:
+async def test_when_the_warehouse_process_is_killed_the_next_query_finds_another(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)
         await hc.publish("T", {"K": np.arange(1000), "X": np.arange(1000) / 2})

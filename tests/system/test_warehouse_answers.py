@@ -128,6 +128,21 @@ async def test_a_query_past_its_deadline_is_stopped_and_its_place_is_free(tmp_pa
         await wait_for(lambda: server.queries.status()["missed"] == 1, "it is counted")
 
 
+async def test_a_query_whose_deadline_passes_before_the_warehouse_has_it_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hullcast.broker.server.queries.ADMITTED_PER_OWNER", 1)
+    async with serving(tmp_path) as (_, server, hc):
+        running = asyncio.create_task(hc.query(ENDLESS))
+        await wait_for(lambda: server.queries.admitted == 1, "it runs")
+        with pytest.raises(DeadlineMissed) as missed:
+            await hc.query("SELECT 1", deadline="50ms")
+        assert missed.value.ran_s == 0
+        assert server.queries.status()["missed"] == 1
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_of_queries_that_wait_the_most_urgent_runs_first(tmp_path: Path) -> None:
     async with serving(tmp_path, warehouse_processes=2) as (_, server, hc):
         await hc.execute(CREATE)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 #: Whoever waits for longer sees that something is done.
 QUIET_S = 1.0
-#: Rows of a table that is fitted to the width of the terminal; that takes a millisecond a row, so larger ones are not.
+#: Rows of a table that is fitted to the width of the terminal; that takes 40 times as long, so larger ones are not.
 MOST_FITTED = 1000
 
 

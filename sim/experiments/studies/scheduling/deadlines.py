@@ -35,7 +35,7 @@ WORDS: Mapping[str, str] = {
 ORAD, ODRTB = "orad", "odrtb"
 POLICIES = (ORAD, ODRTB, UPDATES_FIRST, QUERIES_FIRST, ODRTB_0)
 #: The paper says neither how many operations run at a time nor how views are computed: (places, whole).
-SETTINGS = {(1, False): "1 place", (4, False): "4 places", (4, True): "4 places, whole", (1, True): "1 place, whole"}
+SETTINGS = {(1, False): "1 place", (4, False): "4 places", (4, True): "4 places (whole)", (1, True): "1 place (whole)"}
 ARRIVALS, QUICK_ARRIVALS = (0.5, 1.0, 2.0, 3.5, 5.0), (1.0, 2.0, 5.0)
 VERSION_S, QUICK_VERSION_S = (0.0005, 0.001, 0.002, 0.0035, 0.005), (0.0005, 0.002, 0.005)
 CACHED, QUICK_CACHED = (0.2, 0.3, 0.4, 0.5, 0.6), (0.2, 0.6)
@@ -132,7 +132,7 @@ def sections(found: Sweep, folder: Path) -> list[Section]:
             run + " From 10 to 100 % of the cost of a read.",
             "ORAD always misses fewer deadlines than ODRTB, and suffers less from dear versions.",
             found.judged(_by_cost),
-            pictures={"Miss and success rate by version cost": _rates(found, folder, "version_s", "version cost, s")},
+            pictures={"Miss and success rate by version cost": _rates(found, folder, "version_s", "version cost [s]")},
             notes=[_why_cost(found)], cited=CITED,
         ),
         Section(
@@ -141,7 +141,7 @@ def sections(found: Sweep, folder: Path) -> list[Section]:
             "the larger the cache, the fewer deadlines are missed, and even with the smallest fewer than 2 %.",
             found.judged(_by_cache),
             pictures={"Miss and success rate of ORAD by cache size": _rates(
-                found, folder, "cached", "cache, as a part of the frequent objects", (ORAD,))},
+                found, folder, "cached", "cache, share of the frequent objects", (ORAD,))},
             notes=[_why_cache(found)], cited=CITED,
         ),
         Section(
