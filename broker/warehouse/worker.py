@@ -8,6 +8,7 @@ files are right: a load is one transaction, and readers change nothing.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import resource
@@ -165,6 +166,7 @@ def _leave_parent(connection: socket.socket) -> None:
         if int(name) not in kept:
             with contextlib.suppress(OSError):  # the one by which the folder was read
                 os.close(int(name))
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", force=True)  # not by the parent's socket
     connection.setblocking(True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     step_back(OOM_SCORE)
