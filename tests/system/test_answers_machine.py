@@ -29,7 +29,12 @@ from tests.support.cluster import PATIENCE_S, PATIENT, Cluster, ProcessMember, c
 from tests.support.queries import SEEDS
 
 #: Short segments and many checkpoints, so that the log is cut.
-OPTIONS: dict[str, Any] = {"segment_bytes": 64 << 10, "checkpoint_updates": 50, "warehouse_processes": 3}
+OPTIONS: dict[str, Any] = {
+    "segment_bytes": 64 << 10,
+    "checkpoint_updates": 50,
+    "warehouse_processes": 3,
+    "warehouse_policy": "fifo",
+}
 #: How long the storm lasts.
 STORM_S = 40.0
 
