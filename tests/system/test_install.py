@@ -187,8 +187,8 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
     [
         (
             hullcast.Client,
-            "change_once changes close connected delete drain execute explain history open policy publish publisher query "
-            "query_portions seq statistics status subscribe subscribe_many sync table_at tables",
+            "change_once changes close connected delete drain execute explain history open policy publish publisher "
+            "query query_portions seq statistics status subscribe subscribe_many sync table_at tables",
         ),
         (
             hullcast.LiveSubscription,
