@@ -1,4 +1,9 @@
-"""A process beside the server: less urgent, and the first to go if the machine runs out of memory."""
+"""A process beside the server: less urgent, and the first to go if the machine runs out of memory.
+
+Such a process must stay in the server's session. Linux makes each session a group of its own (`sched_autogroup`),
+compares niceness only within a group, and shares the processors evenly among groups: in another session, processes of
+any niceness would be as urgent as the server.
+"""
 
 from __future__ import annotations
 

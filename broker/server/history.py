@@ -203,7 +203,7 @@ class _ReadingProcess:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     limit=DEFAULT.body_bytes,
-                    start_new_session=True,  # it gets no Ctrl-C
+                    process_group=0,  # it gets no Ctrl-C; not a session of its own, see `step_back`
                 )
             )
         except OSError as error:

@@ -210,7 +210,7 @@ class Warehouse:
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a process group of its own: it is killed as one, and gets no Ctrl-C
+                process_group=0,  # of its own: it is killed as one, and gets no Ctrl-C; not a session, see `step_back`
             )
         except OSError as error:
             ours.close()

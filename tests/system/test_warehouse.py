@@ -70,6 +70,19 @@ async def test_a_query_sees_everything_published_before_it(tmp_path: Path) -> No
         assert await hc.query("SELECT * FROM T") == [("other",)]
 
 
+async def test_workers_are_less_urgent_than_the_server_in_its_own_session(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, _, hc):
+        await hc.execute(CREATE)
+        await hc.query("SELECT count(*) FROM T")
+        process = warehouse_process()
+        workers = process.children()
+        assert workers
+        assert all(worker.nice() > psutil.Process().nice() for worker in workers)
+        for one in (process, *workers):  # where sessions are groups, niceness would count for nothing in another one
+            assert os.getsid(one.pid) == os.getsid(0)
+            assert os.getpgid(one.pid) == process.pid  # yet they are killed together, and get no Ctrl-C
+
+
 async def test_a_query_is_stopped_at_its_time_and_others_go_on(tmp_path: Path) -> None:
     async with serving(tmp_path, query_s=1.0) as (_, _, hc):
         await hc.execute(CREATE)
