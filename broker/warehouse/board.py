@@ -12,6 +12,10 @@ from `Feed.version` to `Feed.valid_until`. Several files show the tables of one 
 sequence number in common. A question that needs that gets it by a *hold*: its tables are loaded through one sequence
 number, and no further until its reader has begun to read all of them.
 
+A view is a feed whose updates are those of the tables it reads (`ViewFeed`). It is loaded when a question reads it, and
+in parts, table by table, to keep a promise; never because a policy has nothing better to do. Between two parts it is
+the answer to its SELECT at no sequence number, and nobody may read it.
+
 Loads go to a sequence number that once was the `horizon`: no release lies across it (unless very many wait, and were
 made one).
 
@@ -55,12 +59,16 @@ class Release(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Load:
-    """Bring a table's file to a sequence number. `question`: the one it is done for, if it is on demand."""
+    """Bring a table's file to a sequence number. `question`: the one it is done for, if it is on demand.
+
+    Of a view, `only` are the tables whose changes are propagated; none: all, and it is exact then.
+    """
 
     table: str
     through: int
     question: Question | None = None
     batch: tuple[Release, ...] = ()  # set when it begins
+    only: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -201,6 +209,56 @@ class Feed:
         self._staleness, self._summed_at = self.total_staleness(now), now
 
 
+@dataclass(eq=False, slots=True)
+class ViewFeed(Feed):
+    """A view in the warehouse. `behind`: by table that it reads, updates that are not propagated yet.
+
+    V1  `pending` has the releases of `behind`, in the order of their first updates.
+    V2  If it is exact, its file is the answer to its SELECT as of `loaded`; else `pending` begins at or before that.
+    """
+
+    behind: dict[str, deque[Release]] = field(default_factory=dict)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all tables are propagated up to one sequence number."""
+        return not self.pending or self.pending[0].first > self.loaded
+
+    def behind_rows(self) -> dict[str, int]:
+        """Updates not propagated, by table."""
+        return {table: sum(release.rows for release in releases) for table, releases in self.behind.items()}
+
+    def put(self, table: str, release: Release) -> None:
+        """Updates of a table that it reads were released."""
+        releases = self.behind[table]
+        if len(releases) < MOST_PENDING:
+            releases.append(release)
+            self.pending.append(release)  # V1: releases of several tables overlap only where one message told of them
+            if len(self.pending) > 1 and self.pending[-2].first > release.first:
+                self._merge()
+        else:
+            last = releases[-1]
+            releases[-1] = Release(last.first, release.through, last.rows + release.rows, release.at, last.since)
+            self._merge()
+
+    def take(self, tables: Iterable[str], through: int) -> None:
+        """Updates of tables were propagated, up to a sequence number."""
+        for table in tables:
+            releases = self.behind[table]
+            while releases and releases[0].through <= through:
+                releases.popleft()
+            if releases and releases[0].first <= through:  # a part of many that were made one: how much is not known
+                releases[0] = releases[0]._replace(first=through + 1)
+        self._merge()
+
+    def _merge(self) -> None:
+        self.pending = deque(sorted(each for releases in self.behind.values() for each in releases))
+
+    def check(self) -> None:
+        """Assert V1."""
+        assert list(self.pending) == sorted(each for releases in self.behind.values() for each in releases)
+
+
 def _area(before: float, after: float) -> float:
     """Under staleness as it grows from one value to another."""
     return (after * after - before * before) / 2
@@ -251,6 +309,12 @@ class Board:
         self.advance(through)
         return release
 
+    def release_for(self, view: ViewFeed, table: str, first: int, through: int, rows: int, at: float) -> None:
+        """Updates of a table that a view reads were acknowledged."""
+        view.put(table, Release(first, through, rows, at, view.released_at))
+        view.released_at = at
+        self.advance(through)
+
     def ask(self, question: Question) -> None:
         """A question waits from now on."""
         question.seq = self.horizon
@@ -278,8 +342,19 @@ class Board:
             feed = self.feeds[task.table]
             assert feed.loading is None, "one load of a table at a time"
             assert task.through <= self.reach(feed), "not beyond a hold"
-            task.batch = tuple(release for release in feed.pending if release.through <= task.through)
+            if isinstance(feed, ViewFeed):
+                task.batch, task.only = self._batch_of_view(feed, task)
+            else:
+                task.batch = tuple(release for release in feed.pending if release.through <= task.through)
             feed.loading = task
+
+    def _batch_of_view(self, view: ViewFeed, load: Load) -> tuple[tuple[Release, ...], tuple[str, ...]]:
+        """What a load of a view propagates. If no other table has changes, it makes the view exact."""
+        others = [table for table in view.behind if table not in load.only] if load.only else []
+        if not any(view.behind[table] for table in others):
+            return tuple(release for release in view.pending if release.through <= load.through), ()
+        releases = (release for table in load.only for release in view.behind[table])
+        return tuple(release for release in releases if release.through <= load.through), load.only
 
     def pinned(self, question: Question) -> None:
         """A question has begun to read all its tables: they may change."""
@@ -319,6 +394,9 @@ class Board:
             feed.pending[0] = release
 
     def _loaded(self, feed: Feed, load: Load, now: float) -> None:
+        if isinstance(feed, ViewFeed):
+            self._propagated(feed, load, now)
+            return
         feed.loaded = max(feed.loaded, load.through)
         for _ in load.batch:
             feed.pending.popleft()
@@ -335,6 +413,14 @@ class Board:
         feed.penalty += (now - load.batch[0].since) ** 2
         feed.stretch = max(feed.stretch, *((now - each.since) / each.length for each in load.batch if each.length), 0.0)
 
+    def _propagated(self, view: ViewFeed, load: Load, now: float) -> None:
+        view.loaded = view.version = max(view.loaded, load.through)
+        view.take(load.only or tuple(view.behind), load.through)
+        view._sum_up(now)
+        view.current_at = min((release.since for release in view.pending), default=view.released_at)
+        view.loads += 1
+        view.loaded_rows += sum(release.rows for release in load.batch)
+
     def gather(self, now: float) -> float:
         """Let updates that nobody waits for wait for others, to be loaded together: a load of a few rows costs as much
         as one of hundreds, and whoever publishes must share the processor with it. Returns until when the first waits.
@@ -344,8 +430,8 @@ class Board:
         """
         asked = {table for question in self.waiting for table in question.tables}
         self._gathering, until = set(), inf
-        for feed in self.feeds.values():
-            if not feed.pending or feed.loading is not None or feed.period_s is not None or feed.name in asked:
+        for feed in self.waiting_feeds():
+            if feed.period_s is not None or feed.name in asked:
                 continue
             since = feed.pending[0].at
             if now - since < MOST_GATHERED_S:
@@ -357,15 +443,17 @@ class Board:
 
     # -- what policies ask ---------------------------------------------------------------------------------
 
+    def waiting_feeds(self) -> list[Feed]:
+        """Tables with updates that are not being loaded; views are none of a policy's business."""
+        feeds = self.feeds.values()
+        return [feed for feed in feeds if feed.pending and feed.loading is None and not isinstance(feed, ViewFeed)]
+
     def loadable(self) -> list[Feed]:
         """Tables with updates that a load could apply now."""
         return [
             feed
-            for feed in self.feeds.values()
-            if feed.pending
-            and feed.loading is None
-            and feed.name not in self._gathering
-            and feed.pending[0].through <= self.reach(feed)
+            for feed in self.waiting_feeds()
+            if feed.name not in self._gathering and feed.pending[0].through <= self.reach(feed)
         ]
 
     def reach(self, feed: Feed) -> int:
@@ -381,7 +469,9 @@ class Board:
         return Load(feed.name, self.reach(feed), question)
 
     def valid_until(self, feed: Feed) -> int:
-        """The last sequence number for which a table's file is right."""
+        """The last sequence number for which a table's file is right; -1: for none, a view that is not exact."""
+        if isinstance(feed, ViewFeed) and not feed.is_exact:
+            return -1
         return max(feed.loaded, feed.pending[0].first - 1 if feed.pending else self.horizon)
 
     def common(self, tables: Iterable[str]) -> int | None:
@@ -398,10 +488,17 @@ class Board:
         return not question.needs_common or self.common(question.tables) is not None
 
     def missing(self, question: Question) -> list[Load]:
-        """Loads that must still begin before a question can run, as far as they can begin now.
+        """Loads of tables that must still begin before a question can run, as far as they can begin now.
 
         A question that needs one moment for several tables is given that moment when the first of them begins.
         """
+        return [load for load in self._missing(question) if not isinstance(self.feeds[load.table], ViewFeed)]
+
+    def missing_views(self, question: Question) -> list[Load]:
+        """The same, of views."""
+        return [load for load in self._missing(question) if isinstance(self.feeds[load.table], ViewFeed)]
+
+    def _missing(self, question: Question) -> list[Load]:
         if self.ready(question):
             return []
         least = self._moment(question) if question.needs_common else self._least(question)
@@ -410,7 +507,7 @@ class Board:
             feed = self.feeds[table]
             if feed.loading is None and self.valid_until(feed) < least:
                 through = min(least if question.needs_common else self.horizon, self.reach(feed))
-                if through > feed.loaded:
+                if through > feed.loaded or (through == feed.loaded and self.valid_until(feed) < 0):
                     loads.append(Load(table, through, question))
         return loads
 

@@ -131,7 +131,7 @@ class Pareto(WarehousePolicy):
     def planned(self, board: Board) -> list[str | int]:
         """What it would do if nothing else happened: tables to load and numbers of questions, in order."""
         self._look(board)
-        left = [feed for feed in board.feeds.values() if feed.pending and feed.loading is None]
+        left = board.waiting_feeds()
         left.sort(key=lambda feed: feed.pending[0].at)
         found: list[str | int] = []
         for place, question in zip(range(len(self._order), 0, -1), self._order, strict=True):
@@ -234,7 +234,7 @@ class Pareto(WarehousePolicy):
             for question in self._order:
                 self._count(question, 1)
         before = self._place
-        pending = [feed for feed in board.feeds.values() if feed.pending and feed.loading is None]
+        pending = board.waiting_feeds()
         if (pure := self._pure()) is not None:
             self._place = dict.fromkeys((feed.name for feed in pending), len(self._order) * pure)
         else:
