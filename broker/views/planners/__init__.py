@@ -1,0 +1,10 @@
+"""Which base tables of a view are propagated now: a planner each file, `planner.py` what they have in common."""
+
+from __future__ import annotations
+
+from hullcast.broker.views.planners.naive import Naive
+from hullcast.broker.views.planners.online import Online
+from hullcast.broker.views.planners.planner import ViewPlanner
+
+#: Planners that need to know nothing of the future, by name.
+PLANNERS: dict[str, type[ViewPlanner]] = {planner.name: planner for planner in (Naive, Online)}
