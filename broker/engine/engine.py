@@ -17,6 +17,7 @@ from hullcast.broker.reformulate.channels import Channels
 from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
+from hullcast.broker.sql.view import CreateView, DropView
 from hullcast.broker.tables.feed import ChangeFeed
 from hullcast.broker.tables.ingest import ingest, ingest_keys
 from hullcast.broker.tables.interning import Interner
@@ -97,6 +98,8 @@ class Engine:
         DuplicateTable either way."""
         self._check_sound()
         statement = parse_statement(sql)
+        if isinstance(statement, CreateView | DropView):
+            raise SqlError(statement.name, "views are not kept in an embedded engine", "create it on a server")
         if isinstance(statement, CreateTable):
             table = statement.table
             folded = fold(table.name)

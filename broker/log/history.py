@@ -20,6 +20,7 @@ import time
 from collections import OrderedDict
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,7 @@ from hullcast.broker.log.changes import GatheredChanges, LoggedChange, LogReader
 from hullcast.broker.log.checkpoint import check, checkpoints, meta_of, open_checkpoint, stored_rows
 from hullcast.broker.log.directory import LOG, read_identity
 from hullcast.broker.log.segment import segments
+from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.ingest import Encoded, ingest
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, Table, fold
@@ -61,6 +63,14 @@ class Life(NamedTuple):
 
     table: Table
     created: int  # updates up to here were made before
+
+    @property
+    def text(self) -> str:
+        """The statement that makes such a table."""
+        return _text(self.table)
+
+
+_text = lru_cache(1024)(create_text)
 
 
 class PortionLimits(NamedTuple):

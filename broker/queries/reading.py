@@ -317,7 +317,7 @@ def _align(operands: Sequence[exp.Expr], scope: Scope, types: _InstantTypes, mar
 
 def _literal(literal: exp.Literal) -> str:
     try:
-        return _instant_text(literal.this if literal.is_string else None)
+        return instant_text(literal.this if literal.is_string else None)
     except Refused:
         raise SqlError(
             literal.sql(dialect="sqlite")[:80],
@@ -329,7 +329,7 @@ def _literal(literal: exp.Literal) -> str:
 # -- values on their way in and out ------------------------------------------------------------------------
 
 
-def _instant_text(value: object) -> str:
+def instant_text(value: object) -> str:
     """An instant in the mirror's form; Refused if it is not one."""
     if value is None:
         raise Refused("NULL is not a timestamp")
@@ -340,7 +340,7 @@ def _instant_text(value: object) -> str:
 
 def instant_parameter(value: object) -> str | None:
     """The SQL function around parameters; an exception in it reaches us as an OperationalError."""
-    return None if value is None else _instant_text(value)
+    return None if value is None else instant_text(value)
 
 
 def read_instant(text: object) -> object:
@@ -365,7 +365,7 @@ def bind(parameters: Parameters) -> Any:
 def _bind_one(position: int, value: object) -> str | int | float | None:
     if isinstance(value, date | np.datetime64):
         try:
-            return None if value != value else _instant_text(value)  # NaT
+            return None if value != value else instant_text(value)  # NaT
         except Refused as refused:
             raise BadParameter(position, refused.reason) from None
     kind = type_name(value)

@@ -1,4 +1,4 @@
-"""CREATE TABLE and DROP TABLE, the two statements that change what exists: read, and written from a table."""
+"""CREATE and DROP, the statements that change what exists: read, and those of tables written from a table."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ from typing import Final
 
 from sqlglot import exp
 
-from hullcast.broker.sql.text import MAXIMUM_CHARACTERS, check_only, describe, read_statement, refuse, shorten
+from hullcast.broker.sql.text import (
+    MAXIMUM_CHARACTERS,
+    check_only,
+    describe,
+    plain_name,
+    read_statement,
+    refuse,
+    relation_name,
+    shorten,
+)
+from hullcast.broker.sql.view import CREATE_VIEW, DROP_VIEW, CreateView, DropView, read_create_view
 from hullcast.broker.tables.schema import Column, ColumnType, FeedTerms, Table, fold
 from hullcast.network.wire.durations import seconds_of
 from hullcast.network.wire.errors import SqlError
 
 MAXIMUM_COLUMNS: Final = 256
-MAXIMUM_NAME: Final = 64
 _MAXIMUM_TOKENS: Final = 2048  # 256 columns of `name TYPE NOT NULL ,` are flat, so more tokens are harmless
 
 _GRAMMAR = (
@@ -62,18 +71,23 @@ class DropTable:
     if_there: bool = False
 
 
-def parse_statement(sql: str) -> CreateTable | DropTable:
-    """Read CREATE TABLE or DROP TABLE; anything else is a SqlError that names the right call."""
-    tree = read_statement(sql, ("CREATE", "DROP"), _GRAMMAR, _MAXIMUM_TOKENS).tree
+def parse_statement(sql: str) -> CreateTable | DropTable | CreateView | DropView:
+    """Read CREATE or DROP of a table or a view; anything else is a SqlError that names the right call."""
+    statement = read_statement(sql, ("CREATE", "DROP"), _GRAMMAR, _MAXIMUM_TOKENS)
+    tree = statement.tree
     if isinstance(tree, exp.Create) and tree.args.get("kind") == "TABLE":
         return CreateTable(_table(tree), bool(tree.args.get("exists")))
-    if isinstance(tree, exp.Drop) and tree.args.get("kind") == "TABLE":
-        check_only(tree, {"tables", "kind", "exists"}, "DROP TABLE takes a name and nothing else", _DROP)
+    if isinstance(tree, exp.Create) and tree.args.get("kind") == "VIEW":
+        return read_create_view(statement, sql)
+    if isinstance(tree, exp.Drop) and tree.args.get("kind") in ("TABLE", "VIEW"):
+        kind, accepted = tree.args["kind"], _DROP if tree.args["kind"] == "TABLE" else DROP_VIEW
+        check_only(tree, {"tables", "kind", "exists"}, f"DROP {kind} takes a name and nothing else", accepted)
         tables = tree.args.get("tables") or []
         if len(tables) != 1:
-            refuse(tree, "DROP TABLE takes one name", _DROP)
-        return DropTable(_table_name(tables[0]), bool(tree.args.get("exists")))
-    refuse(tree, "only tables can be created and dropped", _GRAMMAR)
+            refuse(tree, f"DROP {kind} takes one name", accepted)
+        name, if_there = relation_name(tables[0], accepted), bool(tree.args.get("exists"))
+        return DropTable(name, if_there) if kind == "TABLE" else DropView(name, if_there)
+    refuse(tree, "only tables and views can be created and dropped", f"{_GRAMMAR}; {CREATE_VIEW}; {DROP_VIEW}")
 
 
 def _table(tree: exp.Create) -> Table:
@@ -95,7 +109,7 @@ def _table(tree: exp.Create) -> Table:
             keys += [column.name] if is_key else []
         else:
             keys += _table_constraint(part)
-    table = replace(_checked(_table_name(schema.this), columns, keys), feed=terms)
+    table = replace(_checked(relation_name(schema.this, _GRAMMAR), columns, keys), feed=terms)
     if terms is not None and len(create_text(table)) > MAXIMUM_CHARACTERS:  # a checkpoint could not keep it
         raise SqlError(table.name, "the statement is too long", "use shorter names, or leave WITH (..) out")
     return table
@@ -169,7 +183,7 @@ def _column(node: exp.ColumnDef) -> tuple[Column, bool]:
             is_key = True
         else:
             refuse(constraint, "this constraint is not supported", _CONSTRAINT_HINT)
-    return Column(_name(node.this), _type(node), not_null or is_key), is_key
+    return Column(plain_name(node.this), _type(node), not_null or is_key), is_key
 
 
 def _type(node: exp.ColumnDef) -> ColumnType:
@@ -178,7 +192,7 @@ def _type(node: exp.ColumnDef) -> ColumnType:
         refuse(node, "the column has no type", _TYPE_HINT)
     known = _TYPES.get(declared.this)
     if known is None or declared.args.get("nested"):
-        refuse(declared, f"column {_name(node.this)} has an unknown type", _TYPE_HINT)
+        refuse(declared, f"column {plain_name(node.this)} has an unknown type", _TYPE_HINT)
     if declared.expressions and known is not ColumnType.TEXT:  # VARCHAR(10) is TEXT, as in SQLite
         refuse(declared, "this type takes no size", _TYPE_HINT)
     return known
@@ -198,25 +212,6 @@ def _table_constraint(node: object) -> list[str]:
     if not all(isinstance(column, exp.Identifier) for column in node.expressions):
         refuse(node, "the primary key must be a column", _KEY_HINT)
     return [column.name for column in node.expressions]
-
-
-def _table_name(node: object) -> str:
-    if not isinstance(node, exp.Table):
-        raise SqlError(shorten(str(node)), "a table name must be a plain name", _GRAMMAR)
-    check_only(node, {"this"}, "a table name must be a plain name, without database or alias", _GRAMMAR)
-    name = _name(node.this)
-    if fold(name).startswith(("sqlite_", "pragma_")):
-        raise SqlError(name, "names that begin with sqlite_ or pragma_ are reserved", "choose another name")
-    return name
-
-
-def _name(node: object) -> str:
-    """A name that prints on one line and needs no escaping when quoted."""
-    name = node.name if isinstance(node, exp.Identifier) else ""
-    if not name or len(name) > MAXIMUM_NAME or not name.isprintable() or '"' in name:
-        hint = f"accepted: 1 to {MAXIMUM_NAME} printable characters without double quotes"
-        raise SqlError(shorten(name or str(node)), "it is not a valid name", hint)
-    return name
 
 
 _SHORTEST = {

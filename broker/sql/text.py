@@ -21,6 +21,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hullcast.broker.tables.schema import fold
 from hullcast.broker.tables.values import has_utf8
 from hullcast.network.wire.errors import HullcastError, Remedy, SqlError
 
@@ -28,6 +29,7 @@ MAXIMUM_CHARACTERS: Final = 4096
 MAXIMUM_TOKENS: Final = 512
 MAXIMUM_NESTING: Final = 16  # the parser needs some ten Python frames per level; 1,000 is all there are
 MAXIMUM_PART: Final = 120  # characters of the offending part that an error repeats
+MAXIMUM_NAME: Final = 64  # characters of the name of a table, a column or a view
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
@@ -40,10 +42,11 @@ logging.getLogger("sqlglot").addFilter(lambda record: False)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One parsed statement and how many `?` its text holds."""
+    """One parsed statement, how many `?` its text holds, and its words and signs as they were parsed."""
 
     tree: exp.Expr
     placeholders: int
+    tokens: list[Token]
 
 
 class _Parser(SQLiteParser):
@@ -79,7 +82,23 @@ def read_statement(
         _refuse_statement(tokens[0], grammar)
     _check_placeholders(tokens)
     placeholders = sum(token.token_type is TokenType.PLACEHOLDER for token in tokens)
-    return Statement(_parse(tokens, sql, grammar), placeholders)
+    tokens = _terms_first(tokens)
+    return Statement(_parse(tokens, sql, grammar), placeholders, tokens)
+
+
+def _terms_first(tokens: list[Token]) -> list[Token]:
+    """CREATE VIEW v AS SELECT .. WITH (..) as CREATE VIEW v WITH (..) AS SELECT .., which the parser understands."""
+    kinds = [token.token_type for token in tokens]
+    if TokenType.VIEW not in kinds[:4] or TokenType.ALIAS not in kinds or kinds[-1] is not TokenType.R_PAREN:
+        return tokens
+    start, depth = len(tokens) - 1, 1
+    while start and depth:
+        start -= 1
+        depth += (kinds[start] is TokenType.R_PAREN) - (kinds[start] is TokenType.L_PAREN)
+    start, behind = start - 1, kinds.index(TokenType.ALIAS)
+    if start <= behind or kinds[start] is not TokenType.WITH:
+        return tokens
+    return [*tokens[:behind], *tokens[start:], *tokens[behind:start]]
 
 
 def refuse_other_statements(sql: str) -> None:
@@ -154,6 +173,26 @@ def check_only(node: exp.Expr, allowed: set[str], reason: str, accepted: str) ->
             part = value[0] if isinstance(value, list) else value
             text = describe(part) if isinstance(part, exp.Expr) else ""
             raise SqlError(text or name.strip("_").replace("_", " ").upper(), reason, accepted)
+
+
+def relation_name(node: object, grammar: str) -> str:
+    """The name of a table or a view that is created or dropped."""
+    if not isinstance(node, exp.Table):
+        raise SqlError(shorten(str(node)), "a table name must be a plain name", grammar)
+    check_only(node, {"this"}, "a table name must be a plain name, without database or alias", grammar)
+    name = plain_name(node.this)
+    if fold(name).startswith(("sqlite_", "pragma_")):
+        raise SqlError(name, "names that begin with sqlite_ or pragma_ are reserved", "choose another name")
+    return name
+
+
+def plain_name(node: object) -> str:
+    """A name that prints on one line and needs no escaping when quoted."""
+    name = node.name if isinstance(node, exp.Identifier) else ""
+    if not name or len(name) > MAXIMUM_NAME or not name.isprintable() or '"' in name:
+        hint = f"accepted: 1 to {MAXIMUM_NAME} printable characters without double quotes"
+        raise SqlError(shorten(name or str(node)), "it is not a valid name", hint)
+    return name
 
 
 def check_text(sql: str) -> None:

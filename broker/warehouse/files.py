@@ -1,5 +1,8 @@
 """The SQLite file of one table: written by loads, read by queries at the same time (WAL).
 
+What every file of the warehouse has, also that of a view (`broker/views/file.py`), is in `LoadedFile`, `NewFile` and
+`OpenFiles`; what a table's file has in `TableFile`.
+
     DIR/warehouse/stock-1f3a..9c.sqlite     the table under its own name, as `SqliteCopy` would hold it, and one row of
                                             ours: whose it is, and the sequence number that it is current to
 
@@ -20,21 +23,20 @@ import sqlite3
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from hullcast.broker.log.changes import LogPosition
 from hullcast.broker.log.private import make_private, open_private
 from hullcast.broker.log.segment import sync_directory
 from hullcast.broker.queries.sqlite_copy import affinity, quoted, rowid_name
-from hullcast.broker.sql.create import MAXIMUM_NAME, create_text
+from hullcast.broker.sql.text import MAXIMUM_NAME
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hullcast.broker.log.history import Life
     from hullcast.broker.warehouse.source import Base
 
 FOLDER = "warehouse"
@@ -49,6 +51,8 @@ _BUSY_S = 5.0  # how long a load waits for another of the same table; there shou
 #: for readers to make room for that.
 WAL_BYTES, LONG_WAL_BYTES = 16 << 20, 256 << 20
 _ROOM_WAIT_S = 1.0
+#: Files that stay open between loads.
+_FILES_OPEN = 8
 _ROWS_COPIED = 100_000  # from a checkpoint, in one statement
 
 
@@ -60,21 +64,32 @@ class FileState(NamedTuple):
     position: LogPosition | None  # in the log, from where to go on
 
 
-class TableFile:
-    """The file of a table, open for loads. One load at a time, by one process; readers do not matter."""
+class Kept(Protocol):
+    """What a file is of: a table (`Life`) or a view, since its creation. Its text tells it from all others."""
 
-    def __init__(self, path: Path, life: Life, identity: bytes, database: sqlite3.Connection) -> None:
+    def __hash__(self) -> int: ...
+
+    @property
+    def table(self) -> Table:
+        """What queries see."""
+
+    @property
+    def created(self) -> int:
+        """Updates up to here were made before."""
+
+    @property
+    def text(self) -> str:
+        """The statement that made it."""
+
+
+class LoadedFile:
+    """A file open for loads. One load at a time, by one process; readers do not matter."""
+
+    def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
         self.path, self.life = path, life
         self._identity, self._database = identity, database
         self._inode = path.stat().st_ino
         self._moved_bytes = self._waited_bytes = 0  # the WAL when it was moved into the file, and readers waited for
-        names = [quoted(column.name) for column in life.table.columns]
-        marks = ", ".join("?" * len(names))
-        table, key = quoted(life.table.name), names[life.table.key]
-        self._delete = f"DELETE FROM {table} WHERE {key} = ?"
-        self._put = f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET "
-        self._put += ", ".join(f"{name} = excluded.{name}" for name in names if name != key or len(names) == 1)
-        self._get = f"SELECT * FROM {table} WHERE {key} = ?"
 
     @property
     def is_there(self) -> bool:
@@ -88,58 +103,28 @@ class TableFile:
         """What it says of itself; sqlite3.DatabaseError if it is not the file that it should be."""
         return state_of(self._database, "main", self.life, self._identity)
 
+    def create(self) -> None:
+        """Make the tables in a new file."""
+        raise NotImplementedError
+
     def begin(self) -> None:
         """Begin a load."""
         self._database.execute("BEGIN IMMEDIATE")
 
-    def attach(self, base: Base) -> None:
+    def attach(self, path: Path, name: str = "base") -> None:
         """Open a checkpoint beside the file, before a load begins; FileNotFoundError if it is not there."""
-        uri = f"{base.path.absolute().as_uri()}?mode=ro&immutable=1"
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         try:
-            self._database.execute("ATTACH ? AS base", (uri,))
+            self._database.execute("ATTACH ? AS ?", (uri, name))
         except sqlite3.OperationalError as error:
-            if base.path.exists():
+            if path.exists():
                 raise
-            raise FileNotFoundError(f"{base.path} is not there") from error
+            raise FileNotFoundError(f"{path} is not there") from error
 
-    def copy(self, base: Base) -> Iterator[int]:
-        """Copy the rows of a checkpoint that was attached into the table, which has none, some at a time; gives how
-        many were copied each time."""
-        if base.stored is None:
-            return
-        table, source = self.life.table, f"base.{quoted(base.stored)}"
-        columns = ", ".join(_copied(column) for column in table.columns)
-        copy = f"INSERT INTO main.{quoted(table.name)} SELECT {columns} FROM {source}"
-        order = f" ORDER BY {quoted(table.key_column.name)}"
-        rowid = rowid_name(table)
-        if rowid is None:  # columns hide all its names
-            yield self._database.execute(copy + order).rowcount
-            return
-        (last,) = self._database.execute(f"SELECT max({rowid}) FROM {source}").fetchone()
-        for start in range(0, last or 0, _ROWS_COPIED):
-            some = f"{copy} WHERE {rowid} > ? AND {rowid} <= ?{order}"
-            yield self._database.execute(some, (start, start + _ROWS_COPIED)).rowcount
-
-    def detach(self) -> None:
+    def detach(self, name: str = "base") -> None:
         """Close the checkpoint, after a load."""
         with suppress(sqlite3.Error):
-            self._database.execute("DETACH base")
-
-    def clear(self) -> None:
-        """Remove all rows, within a load."""
-        self._database.execute(f"DELETE FROM {quoted(self.life.table.name)}")
-
-    def put(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Insert rows, or replace those with the same key: columns as SQLite keeps them (`stored_column`)."""
-        self._database.executemany(self._put, zip(*columns, strict=True))
-
-    def remove(self, keys: Iterable[Any]) -> None:
-        """Delete the rows with these keys, where there are any."""
-        self._database.executemany(self._delete, zip(keys, strict=True))
-
-    def rows(self, keys: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """The rows with these keys, of those that are there."""
-        return [row for key in keys for row in self._database.execute(self._get, (key,))]
+            self._database.execute(f"DETACH {name}")
 
     def end(self, state: FileState) -> None:
         """End a load: the file is the table as of `state.current`."""
@@ -187,20 +172,81 @@ class TableFile:
         self._database.close()
 
 
-def file_of(directory: Path, life: Life) -> Path:
+class TableFile(LoadedFile):
+    """The file of a table."""
+
+    def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
+        super().__init__(path, life, identity, database)
+        names = [quoted(column.name) for column in life.table.columns]
+        marks = ", ".join("?" * len(names))
+        table, key = quoted(life.table.name), names[life.table.key]
+        self._delete = f"DELETE FROM {table} WHERE {key} = ?"
+        self._put = f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET "
+        self._put += ", ".join(f"{name} = excluded.{name}" for name in names if name != key or len(names) == 1)
+        self._get = f"SELECT * FROM {table} WHERE {key} = ?"
+
+    def create(self) -> None:
+        """Make the table in a new file."""
+        self._database.execute(create_sql(self.life.table))
+
+    def index(self) -> None:
+        """Make the index of the keys: now rows can be put and removed."""
+        if self.life.table.key_column.type is not ColumnType.INTEGER:
+            key = quoted(self.life.table.key_column.name)
+            self._database.execute(f"CREATE UNIQUE INDEX {OWN}key ON {quoted(self.life.table.name)} ({key})")
+
+    def copy(self, base: Base) -> Iterator[int]:
+        """Copy the rows of a checkpoint that was attached into the table, which has none, some at a time; gives how
+        many were copied each time."""
+        if base.stored is None:
+            return
+        table, source = self.life.table, f"base.{quoted(base.stored)}"
+        columns = ", ".join(copied_column(column) for column in table.columns)
+        copy = f"INSERT INTO main.{quoted(table.name)} SELECT {columns} FROM {source}"
+        order = f" ORDER BY {quoted(table.key_column.name)}"
+        rowid = rowid_name(table)
+        if rowid is None:  # columns hide all its names
+            yield self._database.execute(copy + order).rowcount
+            return
+        (last,) = self._database.execute(f"SELECT max({rowid}) FROM {source}").fetchone()
+        for start in range(0, last or 0, _ROWS_COPIED):
+            some = f"{copy} WHERE {rowid} > ? AND {rowid} <= ?{order}"
+            yield self._database.execute(some, (start, start + _ROWS_COPIED)).rowcount
+
+    def clear(self) -> None:
+        """Remove all rows, within a load."""
+        self._database.execute(f"DELETE FROM {quoted(self.life.table.name)}")
+
+    def put(self, columns: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, or replace those with the same key: columns as SQLite keeps them (`stored_column`)."""
+        self._database.executemany(self._put, zip(*columns, strict=True))
+
+    def remove(self, keys: Iterable[Any]) -> None:
+        """Delete the rows with these keys, where there are any."""
+        self._database.executemany(self._delete, zip(keys, strict=True))
+
+    def rows(self, keys: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """The rows with these keys, of those that are there."""
+        return [row for key in keys for row in self._database.execute(self._get, (key,))]
+
+
+File = TypeVar("File", bound=LoadedFile)
+
+
+def file_of(directory: Path, life: Kept) -> Path:
     """The file of a table in a data directory, there or not."""
     return directory / FOLDER / f"{_stem(life)}.sqlite"
 
 
-def open_for_load(directory: Path, identity: bytes, life: Life) -> TableFile | None:
-    """The file of a table; None if there is none. One that cannot be used is removed."""
+def open_for_load(directory: Path, identity: bytes, life: Kept, kind: type[File]) -> File | None:
+    """The file of a table or view; None if there is none. One that cannot be used is removed."""
     path = file_of(directory, life)
     if not path.exists():
         return None
     database = _connect(path, "rw")
     try:
         _prepare(database)
-        file = TableFile(path, life, identity, database)
+        file = kind(path, life, identity, database)
         file.state()
     except sqlite3.DatabaseError as error:
         database.close()
@@ -214,55 +260,92 @@ def open_for_load(directory: Path, identity: bytes, life: Life) -> TableFile | N
     return file
 
 
-class NewFile:
+class OpenFiles(Generic[File]):
+    """Files that stay open between loads: those used last."""
+
+    def __init__(self, directory: Path, identity: bytes, kind: type[File]) -> None:
+        self._directory, self._identity, self._kind = directory, identity, kind
+        self._files: dict[Kept, File] = {}  # the one used last is the last
+        self._most_open = files_open(_FILES_OPEN, 32)
+
+    def get(self, life: Kept) -> File | None:
+        """The file of a table or view; None if there is none."""
+        file = self._files.pop(life, None)
+        if file is not None and not file.is_there:
+            file.close()
+            file = None
+        if file is None:
+            file = open_for_load(self._directory, self._identity, life, self._kind)
+        if file is not None:
+            self._files[life] = file
+            for other in list(self._files)[: -self._most_open]:
+                self._forget(other)
+        return file
+
+    def discard(self, life: Kept) -> None:
+        """Remove a file, which was found damaged: the next load makes it again."""
+        self._forget(life)
+        remove(file_of(self._directory, life))
+
+    def close(self) -> None:
+        """Close all files."""
+        for life in list(self._files):
+            self._forget(life)
+
+    def _forget(self, life: Kept) -> None:
+        file = self._files.pop(life, None)
+        if file is not None:
+            file.undo()
+            file.close()
+
+
+class NewFile(Generic[File]):
     """A file on its way: filled without a journal under another name, which it has until it is complete and on disk.
 
     Until then nobody reads it, so nothing is written twice, and the index of the keys is made at the end. Whoever is
     killed meanwhile leaves a file that `remove_unfinished` removes.
     """
 
-    def __init__(self, directory: Path, identity: bytes, life: Life, base: Base | None) -> None:
-        self.path, self.life = file_of(directory, life), life
+    def __init__(
+        self, directory: Path, identity: bytes, life: Kept, kind: type[File], bases: Mapping[str, Path]
+    ) -> None:
+        """`bases` are checkpoints to open beside it, by the names that they get."""
+        self.path, self.life, self._bases = file_of(directory, life), life, tuple(bases)
         make_private(directory / FOLDER)
         remove_unfinished(self.path)
         self._temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         os.close(open_private(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         self._database = _connect(self._temporary, "rw")
         try:
-            self.table = TableFile(self._temporary, life, identity, self._database)
-            self._begin(identity, base)
+            self.file = kind(self._temporary, life, identity, self._database)
+            self._begin(identity, bases)
         except BaseException:
             self.give_up()
             raise
 
-    def _begin(self, identity: bytes, base: Base | None) -> None:
+    def _begin(self, identity: bytes, bases: Mapping[str, Path]) -> None:
         database, life = self._database, self.life
         database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         database.execute("PRAGMA journal_mode = OFF").fetchall()
         database.execute("PRAGMA synchronous = OFF")
         database.execute(f"PRAGMA cache_size = {-_CACHE_BYTES // 1024}")
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        if base is not None:
-            self.table.attach(base)
+        for name, path in bases.items():
+            self.file.attach(path, name)
         database.execute("BEGIN")
         database.execute(
             f'CREATE TABLE {OWN} (format INTEGER, identity BLOB, "create" TEXT, created INTEGER, current INTEGER, '
             "last INTEGER, segment INTEGER, seed INTEGER, offset INTEGER, before INTEGER)"
         )
-        own = (_FORMAT, identity, _text(life.table), life.created, life.created, life.created)
+        own = (_FORMAT, identity, life.text, life.created, life.created, life.created)
         database.execute(f"INSERT INTO {OWN} VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)", own)
-        database.execute(create_sql(life.table))
-
-    def index(self) -> None:
-        """Make the index of the keys: now rows can be put and removed."""
-        if self.life.table.key_column.type is not ColumnType.INTEGER:
-            key = quoted(self.life.table.key_column.name)
-            self._database.execute(f"CREATE UNIQUE INDEX {OWN}key ON {quoted(self.life.table.name)} ({key})")
+        self.file.create()
 
     def finish(self, state: FileState) -> None:
         """Give the file its name: it is the table as of `state.current`, and on disk."""
-        self.table.end(state)
-        self.table.detach()
+        self.file.end(state)
+        for name in self._bases:
+            self.file.detach(name)
         self._database.execute("PRAGMA journal_mode = WAL").fetchall()
         self._database.close()
         descriptor = os.open(self._temporary, os.O_RDWR)
@@ -296,7 +379,7 @@ def create_sql(table: Table) -> str:
     return f"CREATE TABLE {quoted(table.name)} ({', '.join(columns)})"
 
 
-def _copied(column: Column) -> str:
+def copied_column(column: Column) -> str:
     """A column of a checkpoint as it is stored here: there a TIMESTAMP is microseconds, here it is text."""
     name = quoted(column.name)
     if column.type is not ColumnType.TIMESTAMP:
@@ -325,7 +408,7 @@ def remove_unfinished_of(directory: Path, process: int) -> None:
         left.unlink(missing_ok=True)
 
 
-def remove_others(directory: Path, lives: Iterable[Life]) -> int:
+def remove_others(directory: Path, lives: Iterable[Kept]) -> int:
     """Remove the files of tables that are no longer there (and unfinished ones); returns how many. What cannot be
     removed, such as the folder lost+found of a disk, stays."""
     kept = {file_of(directory, life).name for life in lives}
@@ -342,7 +425,7 @@ def remove_others(directory: Path, lives: Iterable[Life]) -> int:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def open_for_reading(directory: Path, lives: Sequence[Life], sql: str = "SELECT") -> sqlite3.Connection:
+def open_for_reading(directory: Path, lives: Sequence[Kept], sql: str = "SELECT") -> sqlite3.Connection:
     """A connection that reads the files of these tables, each under its own name; `sql` is for the error message.
 
     SqlError if there are more tables than SQLite can read in one statement; FileNotFoundError if a file is not there.
@@ -366,17 +449,17 @@ def open_for_reading(directory: Path, lives: Sequence[Life], sql: str = "SELECT"
     return database
 
 
-def pin(database: sqlite3.Connection, lives: Sequence[Life], identity: bytes) -> list[FileState]:
+def pin(database: sqlite3.Connection, lives: Sequence[Kept], identity: bytes) -> list[FileState]:
     """Begin a read transaction on all files that `open_for_reading` opened: from now on they do not change for this
     connection, whatever is loaded. Returns what each is; sqlite3.DatabaseError if one is not what it should be."""
     database.execute("BEGIN")
     return [state_of(database, f"t{number}" if number else "main", life, identity) for number, life in enumerate(lives)]
 
 
-def state_of(database: sqlite3.Connection, schema: str, life: Life, identity: bytes) -> FileState:
+def state_of(database: sqlite3.Connection, schema: str, life: Kept, identity: bytes) -> FileState:
     """What a file says of itself; sqlite3.DatabaseError if it is damaged, or of another table or data directory."""
     rows = database.execute(f"SELECT * FROM {schema}.{OWN}").fetchall()
-    expected = (_FORMAT, identity, _text(life.table), life.created)
+    expected = (_FORMAT, identity, life.text, life.created)
     if len(rows) != 1 or rows[0][:4] != expected:
         raise sqlite3.DatabaseError("the file belongs to another table, data directory or version")
     current, last, *position = rows[0][4:]
@@ -434,14 +517,9 @@ def _prepare(database: sqlite3.Connection) -> None:
 
 
 @lru_cache(1024)
-def _text(table: Table) -> str:
-    return create_text(table)
-
-
-@lru_cache(1024)
-def _stem(life: Life) -> str:
+def _stem(life: Kept) -> str:
     name = fold(life.table.name)
-    life_text = f"{name}\n{_text(life.table)}\n{life.created}"
+    life_text = f"{name}\n{life.text}\n{life.created}"
     digest = blake2b(life_text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
     return f"{re.sub('[^a-z0-9_]', '_', name)[:40]}-{digest}"
 

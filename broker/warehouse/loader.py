@@ -31,12 +31,9 @@ from hullcast.broker.warehouse.files import (
     FOLDER,
     FileState,
     NewFile,
+    OpenFiles,
     TableFile,
-    file_of,
-    files_open,
     is_transient,
-    open_for_load,
-    remove,
 )
 from hullcast.broker.warehouse.source import TableSource
 from hullcast.network.wire.errors import LoadFailed
@@ -50,11 +47,10 @@ if TYPE_CHECKING:
     from hullcast.broker.log.history import Life
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
+    from hullcast.broker.warehouse.files import Kept
     from hullcast.broker.warehouse.source import Base, ChangeBlock
     from hullcast.network.wire.arrays import Floats
 
-#: Files that stay open between loads.
-_FILES_OPEN = 8
 #: How often a load begins again because the log or a checkpoint was cut under its hands.
 _ATTEMPTS = 5
 #: A disk with less is called full.
@@ -82,14 +78,13 @@ class Loader:
         self._directory = directory
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
-        self._files: dict[Life, TableFile] = {}  # the one used last is the last
-        self._most_open = files_open(_FILES_OPEN, 32)
+        self._files = OpenFiles(directory, self._identity, TableFile)
 
     def state(self, life: Life, newest: int | None = None) -> FileState | None:
         """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
         the last there is, is of another course of events (the log was restored from a copy), and is removed."""
-        with _failing(self._directory, life):
-            file = self._file(life)
+        with failing(self._directory, life):
+            file = self._files.get(life)
             if file is None:
                 return None
             found = file.state()
@@ -105,7 +100,7 @@ class Loader:
         HistoryGone if neither the log nor a checkpoint has what is needed.
         """
         began = time.perf_counter()
-        with _failing(self._directory, life):
+        with failing(self._directory, life):
             try:
                 found = self._load(life, through, progress or _silent)
             except sqlite3.DatabaseError as error:
@@ -132,44 +127,21 @@ class Loader:
 
     def discard(self, life: Life) -> None:
         """Remove the file of a table, which a reader found damaged: the next load makes it again."""
-        self._forget(life)
-        remove(file_of(self._directory, life))
+        self._files.discard(life)
 
     def close(self) -> None:
         """Close all files."""
-        for life in list(self._files):
-            self._forget(life)
-
-    # -- files -------------------------------------------------------------------------------------------------
-
-    def _file(self, life: Life) -> TableFile | None:
-        file = self._files.pop(life, None)
-        if file is not None and not file.is_there:
-            file.close()
-            file = None
-        if file is None:
-            file = open_for_load(self._directory, self._identity, life)
-        if file is not None:
-            self._files[life] = file
-            for other in list(self._files)[: -self._most_open]:
-                self._forget(other)
-        return file
-
-    def _forget(self, life: Life) -> None:
-        file = self._files.pop(life, None)
-        if file is not None:
-            file.undo()
-            file.close()
+        self._files.close()
 
     # -- a load ------------------------------------------------------------------------------------------------
 
     def _load(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         for attempt in range(_ATTEMPTS):
-            file = self._file(life)
+            file = self._files.get(life)
             try:
                 if file is None:
                     return self._make(life, through, progress)
-                return (self._renew if attempt else self._go_on)(file, through, progress)
+                return (self._renew if attempt else self._go_on)(file, life, through, progress)
             except FileNotFoundError:  # the log or a checkpoint was cut, before or under way
                 continue
         raise gone(life, life.created + 1, readable_from(self._directory))
@@ -177,21 +149,24 @@ class Loader:
     def _make(self, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         """A file that is not there."""
         base = next(self._source.bases(life, through), None)
-        new = NewFile(self._directory, self._identity, life, base)
+        bases = {} if base is None else {"base": base.path}
+        new = NewFile(self._directory, self._identity, life, TableFile, bases)
         try:
             tally = _Tally(progress, life.created)
-            self._begin_with(new.table, base, tally)
-            new.index()
-            self._apply(new.table, tally.last, through, None, tally)
+            self._begin_with(new.file, base, tally)
+            new.file.index()
+            self._apply(new.file, life, tally.last, through, None, tally)
             loaded = tally.loaded(through, self._source.position)
             new.finish(FileState(through, loaded.last, loaded.position))
         except BaseException:
             new.give_up()
             raise
-        self._file(life)  # stays open: what SQLite needs beside it to read is then there, also if the disk fills up
+        self._files.get(
+            life
+        )  # stays open: what SQLite needs beside it to read is then there, also if the disk fills up
         return loaded
 
-    def _go_on(self, file: TableFile, through: int, progress: Callable[[int], None]) -> Loaded:
+    def _go_on(self, file: TableFile, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         """A file that is there, from what it has."""
         file.begin()
         try:
@@ -200,7 +175,7 @@ class Loader:
                 file.undo()
                 return Loaded(current, last, 0, 0, 0.0, start)
             tally = _Tally(progress, last)
-            self._apply(file, current, through, start, tally)
+            self._apply(file, life, current, through, start, tally)
             loaded = tally.loaded(through, self._source.position)
             file.end(FileState(through, loaded.last, loaded.position))
         except BaseException:
@@ -209,18 +184,18 @@ class Loader:
         file.tidy()
         return loaded
 
-    def _renew(self, file: TableFile, through: int, progress: Callable[[int], None]) -> Loaded:
+    def _renew(self, file: TableFile, life: Life, through: int, progress: Callable[[int], None]) -> Loaded:
         """A file that is there, without what it has: the log does not reach back to that. Readers have the old rows
         until the load ends."""
-        base = next(self._source.bases(file.life, through), None)
+        base = next(self._source.bases(life, through), None)
         if base is not None:
-            file.attach(base)
+            file.attach(base.path)
         try:
             file.begin()
             file.clear()
-            tally = _Tally(progress, file.life.created)
+            tally = _Tally(progress, life.created)
             self._begin_with(file, base, tally)
-            self._apply(file, tally.last, through, None, tally)
+            self._apply(file, life, tally.last, through, None, tally)
             loaded = tally.loaded(through, self._source.position)
             file.end(FileState(through, loaded.last, loaded.position))
         except BaseException:
@@ -239,10 +214,12 @@ class Loader:
                 tally.add(rows, rows)
             tally.last = base.seq
 
-    def _apply(self, file: TableFile, after: int, through: int, start: LogPosition | None, tally: _Tally) -> None:
+    def _apply(
+        self, file: TableFile, life: Life, after: int, through: int, start: LogPosition | None, tally: _Tally
+    ) -> None:
         """Apply the changes behind `after`."""
-        for block in self._source.changes(file.life, after, through, start):
-            written = _apply_partial(file, block) if _is_partial(block) else _apply_whole(file, block)
+        for block in self._source.changes(life, after, through, start):
+            written = _apply_partial(file, block) if is_partial(block) else _apply_whole(file, block)
             tally.add(block.updates, written)
             tally.last = block.last
 
@@ -270,7 +247,7 @@ def _silent(rows: int) -> None:
 
 
 @contextmanager
-def _failing(directory: Path, life: Life) -> Iterator[None]:
+def failing(directory: Path, life: Kept) -> Iterator[None]:
     """Errors of the disk as our own."""
     try:
         yield
@@ -290,22 +267,37 @@ def _failing(directory: Path, life: Life) -> Iterator[None]:
 def _apply_whole(file: TableFile, block: ChangeBlock) -> int:
     """Write the last word on each key, in the order of the keys: then rows that stand together are written together."""
     table = file.life.table
+    words = last_words_of(table, block)
+    file.remove(words.gone)
+    _put(file, words.rows, block.interner)
+    return int(words.rows.shape[1] + len(words.gone))
+
+
+class LastWords(NamedTuple):
+    """What became of the keys that changed: the codes of rows that are there, and the keys of those that are gone as
+    SQLite keeps them; both in the order of their keys."""
+
+    rows: Floats
+    gone: list[Any]
+
+
+def last_words_of(table: Table, block: ChangeBlock) -> LastWords:
+    """The last word of a block of whole rows on each key."""
     rows, gone_keys = coalesced(block.batches, table.key)
-    file.remove(sorted(_column(table, table.key, gone_keys, block.interner)))
     if table.key_column.type is ColumnType.TEXT:  # codes of texts have an order of their own
-        texts = _column(table, table.key, rows[table.key], block.interner)
+        texts = stored_cells(table, table.key, rows[table.key], block.interner)
         rows = rows[:, sorted(range(len(texts)), key=texts.__getitem__)]
-    _put(file, rows, block.interner)
-    return int(rows.shape[1] + len(gone_keys))
+    return LastWords(rows, sorted(stored_cells(table, table.key, gone_keys, block.interner)))
 
 
 def _put(file: TableFile, rows: Floats, interner: Interner) -> None:
     for start in range(0, rows.shape[1], _ROWS_PUT):
         some = rows[:, start : start + _ROWS_PUT]
-        file.put([_column(file.life.table, position, codes, interner) for position, codes in enumerate(some)])
+        file.put([stored_cells(file.life.table, position, codes, interner) for position, codes in enumerate(some)])
 
 
-def _is_partial(block: ChangeBlock) -> bool:
+def is_partial(block: ChangeBlock) -> bool:
+    """Whether rows lack columns, as earlier versions logged them."""
     return any(batch.partial for batch in block.batches)
 
 
@@ -315,7 +307,7 @@ def _apply_partial(file: TableFile, block: ChangeBlock) -> int:
     table, interner = file.life.table, block.interner
     store = TableStore(table)
     keys = np.unique(np.concatenate([batch.cells[table.key] for batch in block.batches]))
-    there = file.rows(_column(table, table.key, keys, interner))
+    there = file.rows(stored_cells(table, table.key, keys, interner))
     if there:
         columns = zip(table.columns, zip(*there, strict=True), strict=True)
         store.apply(ingest(table, {column.name: from_list(list(values)) for column, values in columns}, None, interner))
@@ -326,12 +318,12 @@ def _apply_partial(file: TableFile, block: ChangeBlock) -> int:
             store.apply(Encoded(batch.cells, batch.partial))
     rows = store.cells[:, store.live_slots()]
     gone_keys = np.setdiff1d(keys, rows[table.key])
-    file.remove(_column(table, table.key, gone_keys, interner))
+    file.remove(stored_cells(table, table.key, gone_keys, interner))
     _put(file, rows, interner)
     return int(rows.shape[1] + len(gone_keys))
 
 
-def _column(table: Table, position: int, codes: Floats, interner: Interner) -> list[Any]:
+def stored_cells(table: Table, position: int, codes: Floats, interner: Interner) -> list[Any]:
     """A column of codes as SQLite keeps it."""
     column = table.columns[position]
     if column.type is ColumnType.TEXT:

@@ -52,7 +52,7 @@ LIMITS = {
     "text in one cell, bytes of UTF-8": LONGEST_TEXT_BYTES,
     "an INTEGER, in size": EXACT,
     "columns of a table": create.MAXIMUM_COLUMNS,
-    "name of a table or column, characters": create.MAXIMUM_NAME,
+    "name of a table or column, characters": text.MAXIMUM_NAME,
     "text of a statement, characters": text.MAXIMUM_CHARACTERS,
     "ranges in the WHERE of a subscription": subscription.MAXIMUM_RANGES,
     "one request or reply, bytes": DEFAULT.body_bytes,

@@ -23,6 +23,7 @@ from hullcast.broker.warehouse.files import (
     OWN,
     FileState,
     NewFile,
+    TableFile,
     create_sql,
     file_of,
     open_for_load,
@@ -58,10 +59,10 @@ def life_of(name: str, columns: str = "K TEXT PRIMARY KEY, V REAL", created: int
 
 
 def make(directory: Path, life: Life, rows: list[tuple[Any, ...]], current: int = 7) -> Path:
-    new = NewFile(directory, IDENTITY, life, None)
-    new.index()
+    new = NewFile(directory, IDENTITY, life, TableFile, {})
+    new.file.index()
     if rows:
-        new.table.put(list(zip(*rows, strict=True)))
+        new.file.put(list(zip(*rows, strict=True)))
     new.finish(FileState(current, current - 1, None))
     return file_of(directory, life)
 
@@ -102,7 +103,7 @@ def test_names_compare_as_table_names_do_and_each_life_has_a_file(tmp_path: Path
 def test_only_the_owner_may_read_a_file(directory: Path) -> None:
     life = life_of("T")
     make(directory, life, [("a", 1.0)])
-    file = open_for_load(directory, IDENTITY, life)
+    file = open_for_load(directory, IDENTITY, life, TableFile)
     assert file is not None
     file.begin()
     file.put([["b"], [2.0]])
@@ -134,7 +135,7 @@ def test_users_see_the_columns_that_the_copy_in_memory_has(directory: Path, kind
 def test_rows_are_put_and_removed_by_key_whatever_columns_are_called(directory: Path) -> None:
     life = life_of("T", "oid TEXT, rowid INTEGER PRIMARY KEY, _rowid_ REAL")
     make(directory, life, [("a", 5, 0.5), ("b", -1, None)])
-    file = open_for_load(directory, IDENTITY, life)
+    file = open_for_load(directory, IDENTITY, life, TableFile)
     assert file is not None
     file.begin()
     file.put([["c", "d"], [5, 9], [1.5, 2.5]])
@@ -145,7 +146,7 @@ def test_rows_are_put_and_removed_by_key_whatever_columns_are_called(directory: 
     assert rows_of(directory, life) == [("c", 5, 1.5), ("d", 9, 2.5)]
     key_only = life_of("K", "K TEXT PRIMARY KEY")
     make(directory, key_only, [("a",)])
-    file = open_for_load(directory, IDENTITY, key_only)
+    file = open_for_load(directory, IDENTITY, key_only, TableFile)
     assert file is not None
     file.begin()
     file.put([["a", "b"]])
@@ -172,7 +173,7 @@ def test_several_files_are_read_at_one_moment(directory: Path) -> None:
     assert [state.current for state in pin(database, lives, IDENTITY)] == [3, 4]
     changes: list[list[list[Any]]] = [[["a"], [2.0]], [[1], ["other"]]]
     for life, columns in zip(lives, changes, strict=True):
-        file = open_for_load(directory, IDENTITY, life)
+        file = open_for_load(directory, IDENTITY, life, TableFile)
         assert file is not None
         file.begin()
         file.put(columns)
@@ -203,7 +204,7 @@ def test_a_file_that_is_not_there_is_an_error_that_says_so(directory: Path) -> N
     for lives in ([life_of("B")], [life_of("A"), life_of("B")]):
         with pytest.raises(FileNotFoundError):
             pin(open_for_reading(directory, lives), lives, IDENTITY)
-    assert open_for_load(directory, IDENTITY, life_of("B")) is None
+    assert open_for_load(directory, IDENTITY, life_of("B"), TableFile) is None
 
 
 def cut(path: Path) -> None:
@@ -237,14 +238,14 @@ def test_a_file_that_cannot_be_used_is_removed(directory: Path, spoil: Any) -> N
     with pytest.raises(sqlite3.DatabaseError):
         pin(reader, [life], IDENTITY)
     reader.close()
-    assert open_for_load(directory, IDENTITY, life) is None
+    assert open_for_load(directory, IDENTITY, life, TableFile) is None
     assert list((directory / FOLDER).iterdir()) == []
 
 
 def test_a_file_of_another_data_directory_is_removed(directory: Path) -> None:
     life = life_of("T")
     make(directory, life, [])
-    assert open_for_load(directory, bytes(16), life) is None
+    assert open_for_load(directory, bytes(16), life, TableFile) is None
     assert not file_of(directory, life).exists()
 
 
@@ -252,7 +253,7 @@ def test_files_of_tables_that_are_gone_are_removed_with_all_that_lies_beside_the
     kept, gone = life_of("T", created=5), life_of("T", created=1)
     for life in (kept, gone):
         make(directory, life, [])
-    opened = open_for_load(directory, IDENTITY, gone)
+    opened = open_for_load(directory, IDENTITY, gone, TableFile)
     assert opened is not None
     opened.begin()  # makes -wal and -shm
     unfinished = file_of(directory, gone).with_suffix(f".{2**22 + 1}.tmp")  # of no process
@@ -267,7 +268,7 @@ def test_the_wal_does_not_grow_while_readers_overlap(directory: Path, monkeypatc
     monkeypatch.setattr(files, "LONG_WAL_BYTES", 200_000)
     life = life_of("T")
     path = make(directory, life, [])
-    file = open_for_load(directory, IDENTITY, life)
+    file = open_for_load(directory, IDENTITY, life, TableFile)
     assert file is not None
     done = threading.Event()
     count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT max(i) FROM n"
@@ -303,7 +304,7 @@ def test_the_wal_is_moved_into_the_file_once_for_many_loads(directory: Path, mon
     monkeypatch.setattr(files, "WAL_BYTES", 400_000)
     life = life_of("T")
     path = make(directory, life, [])
-    file = open_for_load(directory, IDENTITY, life)
+    file = open_for_load(directory, IDENTITY, life, TableFile)
     assert file is not None
     content, moved, written = path.read_bytes(), 0, 0
     for number in range(8, 208):
