@@ -27,7 +27,7 @@ from hullcast.broker.queries.reading import (
     instants_of,
     read_instant,
 )
-from hullcast.broker.sql.text import shorten
+from hullcast.broker.sql.text import MAXIMUM_NAME, shorten
 from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
 from hullcast.broker.tables.values import LONGEST_TEXT_BYTES, decode_column
 from hullcast.network.answers.named import QueryRows
@@ -46,6 +46,10 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,  # matching is exponential in its wildcards, in one step
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
+
+#: Where the rows of a view are in its file (`broker/views/`): what SQLite reads for whoever may read the view. It is
+#: longer than any name of a user's.
+RESULT = "hullcast_result".ljust(MAXIMUM_NAME + 1, "_")
 
 #: A column of rows on its way in: codes of numbers and instants, texts as they are.
 StoredCells = Floats | list[str | None]
@@ -117,7 +121,7 @@ class Guard:
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_FUNCTIONS:
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_READ:
-            name = fold(first or "")
+            name = fold(trigger or "" if first == RESULT else first or "")
             if name not in self._readable and (database is not None or name not in self._local):
                 return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK

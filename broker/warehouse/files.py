@@ -112,8 +112,10 @@ class LoadedFile:
         self._database.execute("BEGIN IMMEDIATE")
 
     def attach(self, path: Path, name: str = "base") -> None:
-        """Open a checkpoint beside the file, before a load begins; FileNotFoundError if it is not there."""
-        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        """Open a checkpoint, or a table's file, beside this one before a load begins; FileNotFoundError if it is not
+        there."""
+        immutable = "" if path.parent.name == FOLDER else "&immutable=1"
+        uri = f"{path.absolute().as_uri()}?mode=ro{immutable}"
         try:
             self._database.execute("ATTACH ? AS ?", (uri, name))
         except sqlite3.OperationalError as error:

@@ -1,0 +1,223 @@
+"""The SQLite file of a view: copies of what it needs of its tables, and its result, each kept exactly.
+
+    DIR/warehouse/cheapest-1f3a..9c.sqlite    the view under its own name, as queries read it; the result, copies of the
+                                              sources, a row of ours for the view and one for each base table
+
+The name has a digest of the view's life, as that of a table's file has (`broker/warehouse/files.py`).
+
+    F1  The copy of a source is what meets its conditions of its table as of the table's `current` in this file.
+    F2  The result is the view's SELECT over the copies.
+
+Both hold whenever no load is under way, whoever was killed when: a load is one transaction, in which `current` is
+written, too. Tables may be as of different sequence numbers. That is what makes deltas right: changes of one table meet
+the other tables as they are in the copies, never rows that are there by now and that come with a delta of their own.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hullcast.broker.log.changes import LogPosition
+from hullcast.broker.queries.sqlite_copy import quoted
+from hullcast.broker.sql.text import MAXIMUM_NAME
+from hullcast.broker.tables.schema import fold
+from hullcast.broker.views import exact
+from hullcast.broker.views.definition import create_text
+from hullcast.broker.views.statements import ViewStatements
+from hullcast.broker.warehouse.files import FileState, LoadedFile, copied_column, state_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from hullcast.broker.log.history import Life
+    from hullcast.broker.tables.schema import Table
+    from hullcast.broker.views.definition import ViewDefinition
+    from hullcast.broker.warehouse.files import Kept
+
+#: How far each base table is propagated.
+TABLES = "hullcast_tables".ljust(MAXIMUM_NAME + 1, "_")
+
+
+class ViewLife(NamedTuple):
+    """One view from its CREATE to its DROP, and the lives of its base tables (`definition.tables`, in their order)."""
+
+    definition: ViewDefinition
+    created: int  # updates up to here were made before
+    bases: tuple[Life, ...]
+
+    @property
+    def table(self) -> Table:
+        """What queries see."""
+        return self.definition.table
+
+    @property
+    def text(self) -> str:
+        """The statement that makes such a view, over these very tables."""
+        return _text(self)
+
+    def base(self, table: str) -> Life:
+        """The life of a base table."""
+        return next(life for life in self.bases if fold(life.table.name) == fold(table))
+
+
+@lru_cache(1024)
+def _text(view: ViewLife) -> str:
+    tables = ", ".join(f"{life.text} at {life.created}" for life in view.bases)
+    return f"{create_text(view.definition)} over {tables}"
+
+
+@lru_cache(128)
+def _statements(view: ViewDefinition) -> ViewStatements:
+    return ViewStatements(view)
+
+
+class ViewFile(LoadedFile):
+    """The file of a view, open for loads."""
+
+    def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
+        assert isinstance(life, ViewLife)
+        super().__init__(path, life, identity, database)
+        self.view = life
+        self._sql = _statements(life.definition)
+        exact.install(database)
+        for statement in self._sql.temporary:
+            database.execute(statement)
+
+    # -- as a whole ----------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Make the tables in a new file, without rows."""
+        run = self._database.execute
+        for statement in self._sql.create:
+            run(statement)
+        run(
+            f"CREATE TABLE {TABLES} (name TEXT PRIMARY KEY, current INTEGER, last INTEGER, segment INTEGER, "
+            "seed INTEGER, offset INTEGER, before INTEGER) WITHOUT ROWID"
+        )
+        for life in self.view.bases:
+            run(
+                f"INSERT INTO {TABLES} VALUES (?, ?, ?, NULL, NULL, NULL, NULL)",
+                (*_key(life), life.created, life.created),
+            )
+
+    def index(self) -> None:
+        """Make the indexes, when the copies are filled."""
+        for statement in self._sql.indexes:
+            self._database.execute(statement)
+
+    def clear(self) -> None:
+        """Remove all rows, within a load."""
+        for statement in self._sql.clear():
+            self._database.execute(statement)
+
+    def compute(self) -> None:
+        """Compute the result from the copies; there is none yet. Begins with the smallest copy."""
+        sides = range(len(self.view.definition.sources))
+        rows = [self._database.execute(self._sql.count(side)).fetchone()[0] for side in sides]
+        for statement in self._sql.build(rows.index(min(rows))):
+            self._database.execute(statement)
+
+    def tables(self) -> dict[str, FileState]:
+        """How far each base table is propagated, by its folded name."""
+        return tables_of(self._database, "main")
+
+    def note(self, life: Life, state: FileState) -> None:
+        """Within a load: a base table is propagated that far."""
+        position = (None,) * 4 if state.position is None else state.position
+        self._database.execute(
+            f"UPDATE {TABLES} SET current = ?, last = ?, segment = ?, seed = ?, offset = ?, before = ? WHERE name = ?",
+            (state.current, state.last, *position, *_key(life)),
+        )
+
+    def overall(self) -> FileState:
+        """What the file as a whole says of itself: all tables are at least as of `current`."""
+        states = self.tables().values()
+        return FileState(min(s.current for s in states), max(s.last for s in states), None)
+
+    # -- copies --------------------------------------------------------------------------------------------
+
+    def copy(self, source: int, schema: str, stored: str) -> int:
+        """Fill an empty copy from a checkpoint that was attached; gives how many rows it got."""
+        table = self.view.definition.sources[source].table
+        name = f"{schema}.{quoted(stored)}"
+        statement = self._sql.copy(source, name, lambda column: copied_column(table.columns[column]))
+        return self._database.execute(statement).rowcount
+
+    def copy_loaded(self, source: int, schema: str, identity: bytes) -> FileState:
+        """Fill an empty copy from the table's own file, which was attached; gives what that is."""
+        table = self.view.definition.sources[source].table
+        state = state_of(self._database, schema, self.view.base(table.name), identity)
+        name = f"{schema}.{quoted(table.name)}"
+        self._database.execute(self._sql.copy(source, name, lambda column: quoted(table.columns[column].name)))
+        return state
+
+    def reads(self, source: int) -> tuple[int, ...]:
+        """The columns of its table that `fill` and `propagate` take, by their positions."""
+        return self._sql.sources[source].reads
+
+    def fill(self, source: int, columns: Sequence[Sequence[Any]], gone: Iterable[Any]) -> None:
+        """Bring the copy of a source up to date without the result, which is computed afterwards."""
+        self._put(source, columns, gone)
+        for statement in self._sql.sources[source].store:
+            self._database.execute(statement)
+
+    # -- deltas --------------------------------------------------------------------------------------------
+
+    def propagate(self, source: int, columns: Sequence[Sequence[Any]], gone: Iterable[Any]) -> bool:
+        """Bring copy and result up to date with the last words on some keys of a table: columns of the rows that are
+        there (`reads`), as SQLite keeps them, and keys of those that are gone. Gives whether it concerned the view.
+
+        Costs a look-up for each key; for those that concern the view as much as the join finds.
+        """
+        self._put(source, columns, gone)
+        return self._propagate(source)
+
+    def _put(self, source: int, columns: Sequence[Sequence[Any]], gone: Iterable[Any]) -> None:
+        sql, database = self._sql.sources[source], self._database
+        for statement in sql.clear:
+            database.execute(statement)
+        database.executemany(sql.put, zip(*columns, strict=True))
+        database.executemany(sql.put_gone, zip(gone, strict=True))
+
+    def _propagate(self, source: int) -> bool:
+        sql, run = self._sql.sources[source], self._database.execute
+        run(sql.drop_unchanged)
+        if not run(sql.is_changed).fetchone()[0]:
+            return False
+        for statement in sql.propagate:
+            run(statement)
+        for statement in sql.store:
+            run(statement)
+        return True
+
+    # -- measuring -----------------------------------------------------------------------------------------
+
+    def sample(self, source: int, rows: int) -> list[tuple[Any, ...]]:
+        """Some rows of a copy, chosen by chance."""
+        return self._database.execute(self._sql.sources[source].sample, (rows,)).fetchall()
+
+    def exchange(self, source: int, there: Sequence[tuple[Any, ...]], gone: Iterable[tuple[Any, ...]]) -> None:
+        """Propagate that some rows of a sample are there, and others are gone."""
+        sql, database = self._sql.sources[source], self._database
+        view_source = self.view.definition.sources[source]
+        key = view_source.columns.index(view_source.table.key)
+        for statement in sql.clear:
+            database.execute(statement)
+        database.executemany(sql.put_stored, there)
+        database.executemany(sql.put_gone, [(row[key],) for row in gone])
+        self._propagate(source)
+
+
+def tables_of(database: sqlite3.Connection, schema: str) -> dict[str, FileState]:
+    """How far each base table is propagated in a view's file that is open in a connection."""
+    states = {}
+    for name, current, last, *position in database.execute(f"SELECT * FROM {schema}.{TABLES}"):
+        states[name] = FileState(current, last, None if position[0] is None else LogPosition(*position))
+    return states
+
+
+def _key(life: Life) -> tuple[str]:
+    return (fold(life.table.name),)

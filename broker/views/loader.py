@@ -1,0 +1,294 @@
+"""The maintenance of views: their files are made from checkpoint and log, and changes are propagated in batches.
+
+    no file, or not usable      copies from the newest checkpoint and the log behind it, then the result from the copies
+    a file                      for each table that is asked for: the log behind its own position, coalesced by key, as
+                                a delta through the joins
+    the log is cut behind it    all rows are removed, and come again from the newest checkpoint and the log behind it
+
+Each of these is one transaction, with the tables' positions in it: whoever is killed, nothing is lost or done twice.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from hullcast.broker.log.directory import read_identity
+from hullcast.broker.log.history import gone, readable_from
+from hullcast.broker.tables.schema import fold
+from hullcast.broker.views.file import ViewFile
+from hullcast.broker.warehouse.files import FileState, NewFile, OpenFiles, file_of, is_transient
+from hullcast.broker.warehouse.loader import Loader, failing, is_partial, last_words_of, stored_cells
+from hullcast.broker.warehouse.source import TableSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from hullcast.broker.log.history import Life
+    from hullcast.broker.views.file import ViewLife
+    from hullcast.broker.warehouse.source import Base, ChangeBlock
+
+    Changes = tuple[Sequence[Sequence[Any]], list[Any]]
+
+#: How often it is begun again because the log or a checkpoint was cut under its hands.
+_ATTEMPTS = 5
+#: Keys that are propagated at once: what a delta joins with is in memory.
+_KEYS_AT_ONCE = 1 << 15
+
+
+class TablePropagated(NamedTuple):
+    """How far a base table is propagated; `updates` of it were, in `took_s` (with the log; without the commit)."""
+
+    current: int
+    last: int
+    updates: int
+    took_s: float
+
+
+class Propagated(NamedTuple):
+    """How it went. Tables are those that were asked for, by folded name; all of them if the file was `built`."""
+
+    tables: dict[str, TablePropagated]
+    built: bool
+    took_s: float
+    commit_s: float
+
+
+class ViewLoader:
+    """Maintains the views of one data directory. Any number of loaders may, in processes of their own; but one load of
+    a view at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._identity = read_identity(directory) or b""
+        self._source = TableSource(directory, self._identity)
+        self._files = OpenFiles(directory, self._identity, ViewFile)
+
+    def state(self, view: ViewLife, newest: int | None = None) -> dict[str, FileState] | None:
+        """How far each base table is propagated; None if there is no file that can be used. One that has updates behind
+        `newest`, the last there is, is of another course of events, and is removed."""
+        with failing(self._directory, view):
+            file = self._files.get(view)
+            if file is None:
+                return None
+            try:
+                states = file.tables()
+            except sqlite3.DatabaseError as error:
+                if is_transient(error):
+                    raise
+                self.discard(view)
+                return None
+            if newest is not None and any(state.current > newest for state in states.values()):
+                self.discard(view)
+                return None
+            return states
+
+    def build(self, view: ViewLife, through: int) -> Propagated:
+        """Bring all tables of a view to `through`; a file that is not there is made."""
+        return self.propagate(view, {fold(table.name): through for table in view.definition.tables})
+
+    def propagate(self, view: ViewLife, through: Mapping[str, int]) -> Propagated:
+        """Propagate the changes of these tables (by name) up to a sequence number each, which is on disk in the log;
+        one that is further stays as it is. Without a usable file, all tables are brought to the largest number.
+
+        LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed.
+        """
+        began = time.perf_counter()
+        wanted = {fold(table): seq for table, seq in through.items()}
+        with failing(self._directory, view):
+            try:
+                done = self._propagate(view, wanted)
+            except sqlite3.DatabaseError as error:
+                if is_transient(error):
+                    raise
+                self.discard(view)  # damaged: once more, from the beginning
+                done = self._propagate(view, wanted)
+        return done._replace(took_s=time.perf_counter() - began)
+
+    def measure(self, view: ViewLife, table: str, changes: int) -> float:
+        """Seconds to propagate so many changes of a table, without log and commit: rows of a sample are taken out, and
+        then come back while as many others go, which is the work of as many updates. All of it is rolled back. Of a
+        table with too few rows what there is counts for more, in proportion. The view has a file."""
+        with failing(self._directory, view):
+            file = self._files.get(view)
+            if file is None:
+                raise FileNotFoundError(f"{view.table.name} has no file yet")
+            file.begin()
+            try:
+                took_s = 0.0
+                for source in view.definition.sources_of(table):
+                    rows = file.sample(source, 2 * changes)
+                    back, others = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+                    file.exchange(source, (), back)
+                    began = time.perf_counter()
+                    file.exchange(source, back, others)
+                    took_s += (time.perf_counter() - began) * max(1.0, changes / max(1, len(others)))
+                return took_s
+            finally:
+                file.undo()
+
+    def discard(self, view: ViewLife) -> None:
+        """Remove the file of a view, which a reader found damaged: it is made again when it is needed."""
+        self._files.discard(view)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._files.close()
+
+    # -- a load --------------------------------------------------------------------------------------------
+
+    def _propagate(self, view: ViewLife, through: dict[str, int]) -> Propagated:
+        whole = False
+        for attempt in range(_ATTEMPTS):
+            file = self._files.get(view)
+            try:
+                if file is None:
+                    return self._make(view, max(through.values()), whole=whole)
+                if attempt:
+                    return self._renew(file, max(through.values()), whole=whole)
+                return self._go_on(file, through)
+            except FileNotFoundError:  # the log or a checkpoint was cut, before or under way
+                continue
+            except _PartialRowsError:
+                whole = True
+        raise gone(view.bases[0], view.bases[0].created + 1, readable_from(self._directory))
+
+    def _go_on(self, file: ViewFile, through: dict[str, int]) -> Propagated:
+        """A file that is there, from what it has."""
+        file.begin()
+        try:
+            file.state()
+            states, done = file.tables(), {}
+            for table, seq in through.items():
+                began, state = time.perf_counter(), states[table]
+                life, updates, last = file.view.base(table), 0, state.last
+                sources = file.view.definition.sources_of(table)
+                if state.current < seq:
+                    for block in self._source.changes(life, state.current, seq, state.position):
+                        for source in sources:
+                            for columns, keys_gone in _changes(file, source, block):
+                                file.propagate(source, columns, keys_gone)
+                        updates, last = updates + block.updates, block.last
+                    file.note(life, FileState(seq, last, self._source.position))
+                done[table] = TablePropagated(max(seq, state.current), last, updates, time.perf_counter() - began)
+            ended = time.perf_counter()
+            file.end(file.overall())
+        except BaseException:
+            file.undo()
+            raise
+        commit_s = time.perf_counter() - ended
+        file.tidy()
+        return Propagated(done, False, 0.0, commit_s)
+
+    def _make(self, view: ViewLife, through: int, *, whole: bool) -> Propagated:
+        """A file that is not there."""
+        bases = _Bases(self._bases(view, through, whole=whole))
+        new = NewFile(self._directory, self._identity, view, ViewFile, bases.attached)
+        try:
+            done = self._fill(new.file, through, bases, new.file.index)
+            ended = time.perf_counter()
+            new.finish(new.file.overall())
+        except BaseException:
+            new.give_up()
+            raise
+        self._files.get(view)  # stays open: then what SQLite needs beside it is there, also if the disk fills up
+        return Propagated(done, True, 0.0, time.perf_counter() - ended)
+
+    def _renew(self, file: ViewFile, through: int, *, whole: bool) -> Propagated:
+        """A file that is there, without what it has. Readers have the old rows until the load ends."""
+        through = max(through, *(state.current for state in file.tables().values()))
+        bases = _Bases(self._bases(file.view, through, whole=whole))
+        try:
+            for name, path in bases.attached.items():
+                file.attach(path, name)
+            file.begin()
+            file.clear()
+            done = self._fill(file, through, bases, lambda: None)
+            ended = time.perf_counter()
+            file.end(file.overall())
+        except BaseException:
+            file.undo()
+            raise
+        finally:
+            for name in bases.attached:
+                file.detach(name)
+        commit_s = time.perf_counter() - ended
+        file.tidy()
+        return Propagated(done, True, 0.0, commit_s)
+
+    def _bases(self, view: ViewLife, through: int, *, whole: bool) -> dict[Life, Base | Path | None]:
+        """What the copies of each table begin with: a checkpoint, or nothing; its own file, brought that far, if the
+        log has rows that lack columns."""
+        if not whole:
+            return {life: next(self._source.bases(life, through), None) for life in view.bases}
+        loader = Loader(self._directory)
+        try:
+            for life in view.bases:
+                loader.load(life, through)
+        finally:
+            loader.close()
+        return {life: file_of(self._directory, life) for life in view.bases}
+
+    def _fill(
+        self, file: ViewFile, through: int, bases: _Bases, index: Callable[[], None]
+    ) -> dict[str, TablePropagated]:
+        """Copies and result of a file without rows."""
+        done = {}
+        for life in file.view.bases:
+            began = time.perf_counter()
+            sources, updates = file.view.definition.sources_of(life.table.name), 0
+            base, name = bases.of[life], bases.names.get(life, "")
+            if base is not None and not isinstance(base, tuple):
+                for source in sources:
+                    state = file.copy_loaded(source, name, self._identity)
+            else:
+                last = life.created if base is None else base.seq
+                if base is not None and base.stored is not None:
+                    updates = sum(file.copy(source, name, base.stored) for source in sources)
+                for block in self._source.changes(life, last, through, None):
+                    for source in sources:
+                        for columns, keys_gone in _changes(file, source, block):
+                            file.fill(source, columns, keys_gone)
+                    updates, last = updates + block.updates, block.last
+                state = FileState(through, last, self._source.position)
+            file.note(life, state)
+            took_s = time.perf_counter() - began
+            done[fold(life.table.name)] = TablePropagated(state.current, state.last, updates, took_s)
+        index()
+        file.compute()
+        return done
+
+
+class _PartialRowsError(Exception):
+    """The log has rows that lack columns, as an earlier version of the server logged them."""
+
+
+class _Bases:
+    """Where copies begin, and the names under which these files are attached."""
+
+    def __init__(self, of: dict[Life, Base | Path | None]) -> None:
+        self.of = of
+        self.attached: dict[str, Path] = {}
+        self.names: dict[Life, str] = {}
+        for life, base in of.items():
+            if base is not None:
+                path = base.path if isinstance(base, tuple) else base
+                known = {path: name for name, path in self.attached.items()}
+                self.names[life] = known.get(path, f"base{len(known)}")
+                self.attached[self.names[life]] = path
+
+
+def _changes(file: ViewFile, source: int, block: ChangeBlock) -> Iterator[Changes]:
+    """The last words of a block on the keys of a table, some at a time: columns that the source reads, and keys that
+    are gone."""
+    if is_partial(block):
+        raise _PartialRowsError
+    table, reads = file.view.definition.sources[source].table, file.reads(source)
+    words = last_words_of(table, block)
+    for start in range(0, max(words.rows.shape[1], len(words.gone)), _KEYS_AT_ONCE):
+        at = slice(start, start + _KEYS_AT_ONCE)
+        some = words.rows[:, at]
+        yield [stored_cells(table, column, some[column], block.interner) for column in reads], words.gone[at]
