@@ -15,7 +15,7 @@ from hullcast.broker.queries.mirror import Mirror
 from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels
 from hullcast.broker.reformulate.messages import Batch, Messages
-from hullcast.broker.sql.create import CreateTable, parse_statement
+from hullcast.broker.sql.create import CreateTable, DropTable, parse_statement
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
 from hullcast.broker.sql.view import CreateView, DropView
 from hullcast.broker.tables.feed import ChangeFeed
@@ -98,27 +98,44 @@ class Engine:
         DuplicateTable either way."""
         self._check_sound()
         statement = parse_statement(sql)
-        if isinstance(statement, CreateView | DropView):
-            raise SqlError(statement.name, "views are not kept in an embedded engine", "create it on a server")
-        if isinstance(statement, CreateTable):
-            table = statement.table
-            folded = fold(table.name)
-            known = self._catalog.get(folded)
-            if known is not None:
-                difference = known.difference(table) if statement.if_missing else ""
-                if statement.if_missing and not difference:
-                    return
-                raise DuplicateTable(known.name, difference)
-            self._catalog[folded] = table
-            self._stores[folded] = TableStore(table, self._seq)
-        elif fold(statement.name) in self._catalog or not statement.if_there:
-            store = self._store(statement.name)
-            readers = self._channels.reading(store.table.name)
-            if readers:
-                raise TableInUse(store.table.name, tuple(channel.name for channel, _ in readers))
-            del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
-        self._parsed.clear()  # a text may mean another table now
-        self._definitions += 1
+        match statement:
+            case CreateTable():
+                changed = self._create_table(statement)
+            case DropTable():
+                changed = self._drop_table(statement)
+            case CreateView() | DropView():
+                changed = self._change_view(statement)
+        if changed:
+            self._parsed.clear()  # a text may mean another table now
+            self._definitions += 1
+
+    def _create_table(self, statement: CreateTable) -> bool:
+        table = statement.table
+        folded = fold(table.name)
+        known = self._catalog.get(folded)
+        if known is not None:
+            difference = known.difference(table) if statement.if_missing else ""
+            if statement.if_missing and not difference:
+                return False
+            raise DuplicateTable(known.name, difference)
+        self._catalog[folded] = table
+        self._stores[folded] = TableStore(table, self._seq)
+        return True
+
+    def _drop_table(self, statement: DropTable) -> bool:
+        if fold(statement.name) not in self._catalog and statement.if_there:
+            return False
+        store = self._store(statement.name)
+        readers = self._channels.reading(store.table.name)
+        if readers:
+            raise TableInUse(store.table.name, tuple(channel.name for channel, _ in readers))
+        del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
+        return True
+
+    def _change_view(self, statement: CreateView | DropView) -> bool:
+        """Whether there are other views now. They are kept ready by a server's warehouse; here is none."""
+        hint = "connect to a server, or run the SELECT with engine.query()"
+        raise SqlError(statement.name, "an embedded engine has no views", hint)
 
     def upsert(self, table: str, rows: object, *, nan: Nan = "refuse") -> Batch:
         """Insert or change rows, in order; a column that is not given keeps its value, a new row has NULL there.

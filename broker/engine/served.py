@@ -9,7 +9,13 @@ from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.channels import channel_name
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.subscription import ParsedQuery, names_in
+from hullcast.broker.sql.text import shorten
+from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.ingest import ingest, joined
+from hullcast.broker.tables.schema import fold
+from hullcast.broker.views.definition import ViewDefinition, bind_view
+from hullcast.broker.views.definition import create_text as view_text
+from hullcast.network.wire.errors import DuplicateView, SqlError, TableInView, UnknownTable, UnknownView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +24,10 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.sql.create import CreateTable, DropTable
     from hullcast.broker.sql.encode import ParameterColumn
     from hullcast.broker.sql.query import Predicates
+    from hullcast.broker.sql.view import DropView
     from hullcast.broker.tables.feed import ChangeFeed
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
@@ -31,7 +39,14 @@ LOAD_COST_S = 0.001
 
 
 class ServedEngine(Engine):
-    """The engine of a server. Its users see less: `Engine`."""
+    """The engine of a server. Its users see less: `Engine`.
+
+    It knows what views there are, and keeps none ready: the warehouse does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._views: dict[str, ViewDefinition] = {}
 
     @property
     def broken(self) -> bool:
@@ -80,6 +95,67 @@ class ServedEngine(Engine):
     def delete_column(self, table: str, keys: Values) -> Batch:
         """`delete` of a column of keys as it travels."""
         return self._delete(table, keys)
+
+    # --- views -------------------------------------------------------------------------------------------
+
+    @property
+    def views(self) -> Mapping[str, ViewDefinition]:
+        """The views, by folded name."""
+        return self._views
+
+    def views_named(self, sql: str) -> list[ViewDefinition]:
+        """The views that occur in a text."""
+        return [self._views[name] for name in names_in(sql) if name in self._views] if self._views else []
+
+    def bound(self, statement: CreateView) -> ViewDefinition | None:
+        """What CREATE VIEW would create; None if the same view exists and may. DuplicateView, UnknownTable or SqlError
+        if it cannot be."""
+        name = fold(statement.name)
+        if name in self._catalog:
+            raise DuplicateView(self._catalog[name].name, "table")
+        definition, known = bind_view(statement, self._catalog, self._views), self._views.get(name)
+        if known is None:
+            return definition
+        if not statement.if_missing:
+            raise DuplicateView(known.name)
+        if known != definition:
+            raise DuplicateView(known.name, "view", shorten(view_text(known)))
+        return None
+
+    def _create_table(self, statement: CreateTable) -> bool:
+        known = self._views.get(fold(statement.table.name))
+        if known is not None:
+            raise DuplicateView(known.name)
+        return super()._create_table(statement)
+
+    def _drop_table(self, statement: DropTable) -> bool:
+        name = fold(statement.name)
+        readers = [view for view in self._views.values() if any(fold(table.name) == name for table in view.tables)]
+        if readers:
+            raise TableInView(self._store(statement.name).table.name, tuple(view.name for view in readers))
+        return super()._drop_table(statement)
+
+    def _change_view(self, statement: CreateView | DropView) -> bool:
+        if isinstance(statement, CreateView):
+            definition = self.bound(statement)
+            if definition is not None:
+                self._views[fold(statement.name)] = definition
+            return definition is not None
+        if self._views.pop(fold(statement.name), None) is None:
+            if not statement.if_there:
+                raise UnknownView(statement.name, tuple(view.name for view in self._views.values()))
+            return False
+        return True
+
+    def _parse(self, sql: str) -> ParsedQuery:
+        try:
+            return super()._parse(sql)
+        except UnknownTable as error:
+            view = self._views.get(fold(error.table))
+            if view is None:
+                raise
+            hint = "subscribe with when=.. or every=.., or ask for it with query()"
+            raise SqlError(view.name, "it is a view, whose changes are not pushed one by one", hint) from None
 
     # --- followers ---------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ The user's tables stand there under their own names, TIMESTAMPs as microseconds 
     hullcast_meta        identity, number and seq of the last record inside, format
     hullcast_tables      each table's CREATE TABLE, the name it has in this file (its own, unless that is taken),
                          and the sequence number at which it was created
+    hullcast_views       each view's CREATE VIEW
     hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
     hullcast_forgotten   keys (their digests) that had publishers whose receipts are forgotten
 
@@ -31,6 +32,7 @@ from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.values import decode_column
+from hullcast.broker.views.definition import create_text as view_text
 from hullcast.network.wire.errors import HullcastError, LogDamaged
 from hullcast.network.wire.values import from_list
 
@@ -48,16 +50,16 @@ if TYPE_CHECKING:
     from hullcast.network.wire.value_columns import ValueColumns, Values
 
 
-_FORMAT = 3
+_FORMAT = 4  # 3 has no views
 #: Receipts of format 2 are left out: their ids have another form, and no client of that time can send a change again.
-_READABLE = (2, _FORMAT)
+_READABLE = (2, 3, _FORMAT)
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
 _CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
 _ROWS_AT_ONCE = 50_000
 #: Rows copied in one slice, and about what that takes.
 CAPTURED_AT_ONCE, CAPTURE_COST_S = 16_384, 0.002
 _BLOCK_BYTES = 1 << 20
-_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_receipts", "hullcast_forgotten")
+_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_views", "hullcast_receipts", "hullcast_forgotten")
 _AFFINITY = {
     ColumnType.TEXT: "TEXT",
     ColumnType.REAL: "REAL",
@@ -75,6 +77,7 @@ class CapturedState:
     tables: tuple[tuple[Table, Floats, Booleans, int], ...]  # cells, which slots are alive, when it was created
     texts: Texts
     receipts: KeptReceipts
+    views: tuple[str, ...] = ()  # their CREATE VIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
             if not any(copy.rows.left for copy in copies.values()):
                 stores = ((copy, copy.rows.store) for copy in copies.values())
                 tables = tuple((store.table, *copy.whole(), store.created) for copy, store in stores)
-                return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture())
+                views = tuple(map(view_text, engine.views.values()))
+                return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture(), views)
             yield CAPTURE_COST_S
     finally:
         follower.close()
@@ -212,6 +216,8 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
             'CREATE TABLE hullcast_receipts (publisher BLOB, number INTEGER, "first" INTEGER, last INTEGER)'
         )
         database.execute("CREATE TABLE hullcast_forgotten (key BLOB)")
+        database.execute('CREATE TABLE hullcast_views ("create" TEXT)')
+        database.executemany("INSERT INTO hullcast_views VALUES (?)", zip(captured.views, strict=True))
         meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": _FORMAT}
         database.executemany("INSERT INTO hullcast_meta VALUES (?, ?)", meta.items())
         database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts.entries())
@@ -320,7 +326,8 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
                 engine.store_of(declared).created = created[0] if created else meta["seq"]
                 for rows in _blocks(database, name, engine.tables[declared]):
                     engine.upsert_columns(declared, rows)
-            receipts, forgotten = _load_receipts(database) if meta["format"] == _FORMAT else ([], [])
+            _load_views(database, engine)
+            receipts, forgotten = _load_receipts(database) if meta["format"] >= 3 else ([], [])
     except (sqlite3.Error, HullcastError, ValueError) as error:
         raise _damaged(path, f"its content is not what it should be: {error}") from error
     finally:
@@ -328,6 +335,14 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
             gc.enable()
     engine.start_at(meta["seq"])
     return LoadedCheckpoint(meta["number"], meta["seq"], receipts, forgotten)
+
+
+def _load_views(database: sqlite3.Connection, engine: ServedEngine) -> None:
+    """Create the views; the tables they read are there."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'hullcast_views'").fetchone():
+        return  # of an earlier version
+    for (create,) in database.execute("SELECT * FROM hullcast_views ORDER BY rowid").fetchall():
+        engine.execute(create)
 
 
 def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], list[bytes]]:

@@ -121,6 +121,8 @@ class Guard:
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_FUNCTIONS:
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_READ:
+            if first == RESULT and not second and trigger is None:  # rows of a view are only counted
+                return sqlite3.SQLITE_OK
             name = fold(trigger or "" if first == RESULT else first or "")
             if name not in self._readable and (database is not None or name not in self._local):
                 return sqlite3.SQLITE_DENY

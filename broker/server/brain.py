@@ -12,6 +12,7 @@ from hullcast.broker.server.changing import Arrived, Changing
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import Limits, Subscribing
+from hullcast.broker.views.definition import create_text as view_text
 from hullcast.network.security.rights import TABLE_ACTIONS
 from hullcast.network.wire.bodies import (
     Delete,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
+    from hullcast.broker.views.definition import ViewDefinition
     from hullcast.network.security.rights import Action, Identity, Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
@@ -72,7 +74,7 @@ class Brain:
         wanted: Callable[[], set[int]],
         *,
         limits: Limits,
-        feeds: Callable[[], Mapping[str, Any]] = dict,
+        feeds: Callable[[], Mapping[str, Any]] = lambda: {"tables": {}, "views": {}},
     ) -> None:
         self.engine = engine
         self.epoch = epoch
@@ -151,9 +153,12 @@ class Brain:
             case Sync():
                 return Outcome(Synced(self.engine.seq), ordered=True)
             case Explain():
+                if views := self.engine.views_named(body.sql):
+                    self.check(origin, "query", [view.name for view in views])
+                    return Outcome(Information({"views": {view.name: self._explain_view(view) for view in views}}))
                 self.check(origin, "subscribe", self.engine.tables_named(body.sql))
                 facts = explain(self.engine, self._attendance, self._retention, body)
-                feeds, tables = self._feeds(), self.engine.tables_of(body.sql)
+                feeds, tables = self._feeds()["tables"], self.engine.tables_of(body.sql)
                 facts["loaded"] = {table: feeds[table] for table in tables if table in feeds}
                 return Outcome(Information(facts))
             case Status():
@@ -186,7 +191,7 @@ class Brain:
     # --- describing ------------------------------------------------------------------------------------
 
     def _describe(self, origin: Origin) -> dict[str, object]:
-        """The tables that the sender may do something with."""
+        """The tables and views that the sender may do something with."""
         sender = self._sender(origin)
         return {
             "tables": {
@@ -198,8 +203,23 @@ class Brain:
                 }
                 for table in self.engine.tables.values()
                 if _may_see(sender, table.name)
-            }
+            },
+            "views": {
+                view.name: {
+                    "columns": {column.name: column.type.value for column in view.table.columns},
+                    "tables": [table.name for table in view.tables],
+                    "response_time_s": view.response_time_s,
+                    "sql": view_text(view),
+                }
+                for view in self.engine.views.values()
+                if _may_see(sender, view.name)
+            },
         }
+
+    def _explain_view(self, view: ViewDefinition) -> dict[str, Any]:
+        """What a view is, and how it is kept ready; the latter is missing until the warehouse has said it."""
+        facts = self._feeds()["views"].get(view.name, {})
+        return {"sql": view_text(view), "tables": [table.name for table in view.tables], "upkeep": facts}
 
 
 def _may_see(sender: Identity, table: str) -> bool:

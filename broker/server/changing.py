@@ -132,6 +132,14 @@ class Changing:
             self._publishers.refused(publisher, body.number)
             raise
 
+    def refuse(self, body: Execute, request: Request, error: HullcastError) -> None:
+        """A statement is refused before it is executed: let later changes of its publisher pass, unless it will come
+        again."""
+        assert request.origin is not None, "Children fills it in"
+        if not isinstance(error, Unavailable):
+            sender = self._rights().who(*request.origin)
+            self._publishers.refused(_scoped(sender.public, body.publisher), body.number)
+
     # --- publishes ---------------------------------------------------------------------------------------
 
     def publish(self, arrived: Sequence[Arrived], now: float) -> list[Outcome | Exception]:

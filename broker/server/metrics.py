@@ -78,6 +78,14 @@ def _warehouse(known: dict[str, Any]) -> list[Metric]:
     def by_table(family: Family, fact: str) -> Family:
         return each(family, {name: facts[fact] for name, facts in known["tables"].items()})
 
+    def by_view(family: Family, fact: str) -> Family:
+        return each(family, {name: facts[fact] for name, facts in known["views"].items()})
+
+    view, refreshing_all = ["view"], "Time that refreshing all tables at the limit would have taken, by its model."
+    pending = Gauge("hullcast_view_pending", "Changes not propagated yet.", labels=["view", "table"])
+    for name, facts in known["views"].items():
+        for source, rows in facts["pending"].items():
+            pending.add_metric([name, source], rows)
     table, behind = ["table"], "Seconds since the oldest change not loaded yet was acknowledged."
     counters = Gauge("hullcast_policy_counter", "What the policy in force counts.", labels=["policy", "counter"])
     for name, value in sorted(known["counters"].items()):
@@ -96,6 +104,14 @@ def _warehouse(known: dict[str, Any]) -> list[Metric]:
             Gauge("hullcast_warehouse_stretch", "Largest stretch: a batch's delay against its period.", labels=table),
             "stretch",
         ),
+        by_view(Gauge("hullcast_view_promise_seconds", "The response time promised.", labels=view), "response_time_s"),
+        by_view(Gauge("hullcast_view_refresh_seconds", "What a refresh would take now.", labels=view), "refresh_s"),
+        pending,
+        by_view(Counter("hullcast_view_refreshes_kept_total", "Refreshes within the promise.", labels=view), "within"),
+        by_view(Counter("hullcast_view_refreshes_late_total", "Refreshes beyond it.", labels=view), "beyond"),
+        by_view(Counter("hullcast_view_changes_total", "Changes of the tables it reads.", labels=view), "changes"),
+        by_view(Counter("hullcast_view_seconds_total", "Time spent propagating them.", labels=view), "spent_s"),
+        by_view(Counter("hullcast_view_naive_seconds_total", refreshing_all, labels=view), "naive_s"),
         each(Gauge("hullcast_policy", "1 for the policy in force.", labels=["policy"]), {known["policy"]: 1}),
         counters,
     ]

@@ -24,6 +24,7 @@ from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
 from hullcast.broker.server.subscribing import Limits
+from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.working import Working
 from hullcast.broker.warehouse.messages import QueryLimits
@@ -129,7 +130,7 @@ class Server:
                 settings.max_channels,
                 settings.link.queue_bytes,
             ),
-            feeds=lambda: self.warehouse.status()["tables"],
+            feeds=lambda: self.warehouse.status(),  # noqa: PLW0108  (there is none yet)
         )
         self.warehouse = Warehouse(
             self.engine,
@@ -146,6 +147,7 @@ class Server:
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
             self._answer_at_once,
         )
+        self.views = ViewMaking(self.engine, self.warehouse, self._execute, self._refuse_change)
         self.history = HistoryReads(
             settings.name,
             self.engine,
@@ -204,6 +206,7 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.views.stop()
             await self.storage.stop()
             self._publish_arrived()
             await self.pipeline.stop()
@@ -252,6 +255,8 @@ class Server:
                 self.queries.put(request, body, owner)
             elif isinstance(body, bodies.FetchRows):
                 self.queries.fetch(request, body, owner)
+            elif isinstance(body, bodies.Execute) and self._makes_view(request, body, owner):
+                pass  # it is executed when the view is made
             elif isinstance(body, bodies.SetPolicy):
                 self._put(request, Outcome(self._policy(body.name, origin)))
             elif isinstance(body, bodies.AskHistory):
@@ -264,6 +269,22 @@ class Server:
             self._put(request, self.brain.refusal(error, origin))
         except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
             self._put(request, self.brain.failure(error, "request"))
+
+    def _makes_view(self, request: Request, body: bodies.Execute, owner: str) -> bool:
+        """Begin to make the view that a statement creates; False if it creates none."""
+        assert request.origin is not None
+        self.brain.check(request.origin, "admin")
+        return self.views.put(request, body, owner)
+
+    def _execute(self, request: Request, body: bodies.Execute, owner: str) -> None:
+        """Do a statement whose view is made."""
+        self._publish_arrived()
+        self._begin(request, self.brain.work(body, request, owner, time.monotonic), owner)
+
+    def _refuse_change(self, request: Request, body: bodies.Execute, error: HullcastError) -> None:
+        assert request.origin is not None
+        self.brain.changing.refuse(body, request, error)
+        self._put(request, self.brain.refusal(error, request.origin))
 
     def _gather(self, arrived: Arrived) -> None:
         """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
@@ -327,8 +348,10 @@ class Server:
 
     def _spelt(self, tables: tuple[str, ...]) -> list[str]:
         """The tables of these folded names as they were created, for people who may not read them."""
-        stores = self.engine.stores
-        return [stores[name].table.name if name in stores else name for name in tables]
+        stores, views = self.engine.stores, self.engine.views
+        known = {name: stores[name].table.name for name in tables if name in stores}
+        known |= {name: views[name].name for name in tables if name in views}
+        return [known.get(name, name) for name in tables]
 
     def _answer_at_once(self, request: Request, body: bytes) -> None:
         """Answer with rows that are on disk: they need not wait behind what is not."""
@@ -353,6 +376,7 @@ class Server:
     def on_children_changed(self) -> None:
         """Somebody came, or left; nodes report by themselves."""
         self.queries.stay_with(self.children.peers)
+        self.views.stay_with(self.children.peers)
         self.history.stay_with(self.children.peers)
 
     def _put(self, request: Request, outcome: Outcome) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.tables.schema import fold
+from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
@@ -28,6 +29,7 @@ from hullcast.broker.warehouse.messages import (
     Begin,
     Known,
     Logged,
+    MakeView,
     MessageEnd,
     QueryRefused,
     Released,
@@ -35,6 +37,7 @@ from hullcast.broker.warehouse.messages import (
     SpooledPart,
     Switch,
     Tables,
+    ViewMade,
     Withdraw,
 )
 from hullcast.broker.warehouse.policies import POLICIES
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.recovery import DataDirectory
     from hullcast.broker.tables.feed import ChangeTally
     from hullcast.broker.tables.schema import Table
+    from hullcast.broker.views.definition import ViewDefinition
     from hullcast.broker.warehouse.messages import QueryLimits
 
 log = logging.getLogger(__name__)
@@ -144,6 +148,14 @@ def _read(file: int, size: int, offset: int) -> bytes:
         os.close(file)
 
 
+def life_of(view: ViewDefinition, engine: ServedEngine) -> ViewLife:
+    """A view as files know it. When it was created does not matter: what a file of the same definition over the same
+    tables holds is right for this one, too."""
+    stores = [engine.store_of(table.name) for table in view.tables]
+    bases = tuple(Life(store.table, store.created) for store in stores)
+    return ViewLife(view, max(life.created for life in bases), bases)
+
+
 class Warehouse:
     """The process, what it was told, and what it owes."""
 
@@ -164,7 +176,7 @@ class Warehouse:
         self._end: MessageEnd | None = None
         self._directory: DataDirectory | None = None
         self._starting = asyncio.Lock()
-        self._known: dict[str, Table] = {}
+        self._known: dict[str, Table | ViewDefinition] = {}
         self._definitions = -1  # up to which tables are known
         self._tally: ChangeTally | None = None
         self._tally_from = self._through = -1
@@ -274,7 +286,8 @@ class Warehouse:
             await process.wait()
 
     def watch(self, now: float) -> None:
-        """Called now and then: start the process if a table is declared a feed; kill one that hangs."""
+        """Called now and then: start the process if there are views, or a table is declared a feed; kill one that
+        hangs."""
         self.on_release()  # files that replies do not wait for are written now and then
         if self._end is not None and now - self._heard_at > SILENCE_S:  # it reports twice a second
             log.error("warehouse process hangs", extra={"silent_s": now - self._heard_at})
@@ -287,7 +300,7 @@ class Warehouse:
             self._watching = asyncio.create_task(self._keep_started(), name="server.warehouse")
 
     def _has_feeds(self) -> bool:
-        return any(table.feed is not None for table in self._engine.tables.values())
+        return bool(self._engine.views) or any(table.feed is not None for table in self._engine.tables.values())
 
     async def _keep_started(self) -> None:
         try:
@@ -305,8 +318,9 @@ class Warehouse:
     async def _tell_tables(self) -> None:
         """Let the process know what tables there are, some at a time."""
         definitions, stores = self._engine.definitions, dict(self._engine.stores)
+        views = dict(self._engine.views)
         told = 0
-        for name in [name for name in self._known if name not in stores]:
+        for name in [name for name in self._known if name not in stores and name not in views]:
             del self._known[name]
             self._write(Known(name, None))
         for name, store in stores.items():
@@ -317,6 +331,10 @@ class Warehouse:
             told += 1
             if told % TABLES_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        for name, view in views.items():  # after the tables that they read
+            if self._known.get(name) is not view and all(fold(table.name) in self._known for table in view.tables):
+                self._known[name] = view
+                self._write(Known(name, life_of(view, self._engine)))
         self._definitions = definitions
 
     def on_release(self) -> None:
@@ -372,7 +390,15 @@ class Warehouse:
         found: tuple[bytes, LargeAnswer | None] = await self._answer(self._numbers, ask._replace(number=self._numbers))
         return found
 
-    async def _answer(self, number: int, message: Ask | AskTables) -> Any:
+    async def make_view(self, view: ViewDefinition, owner: str) -> float:
+        """Make the file of a view that is to be created; the shortest response time that can be promised."""
+        self._numbers += 1
+        self.tell_released()
+        making = MakeView(self._numbers, owner, life_of(view, self._engine))
+        made: ViewMade = await self._answer(self._numbers, making)
+        return made.shortest_s
+
+    async def _answer(self, number: int, message: Ask | AskTables | MakeView) -> Any:
         owed = self._owed[number] = asyncio.get_running_loop().create_future()
         answered = False
         try:
@@ -429,7 +455,7 @@ class Warehouse:
             case AnswerEnded(number, worth):
                 if number in self._large:
                     self._large.pop(number).end(worth)
-            case Tables(number):
+            case Tables(number) | ViewMade(number):
                 self._settle(number, message)
             case QueryRefused(number, code, arguments):
                 error = from_wire(code, arguments)
@@ -458,7 +484,7 @@ class Warehouse:
 
     def status(self) -> dict[str, Any]:
         """Policy, tables and counters, as of half a second ago at most."""
-        empty = {"counters": {}, "tables": {}, "missed": 0, "load_failures": 0, "worker_restarts": 0}
+        empty = {"counters": {}, "tables": {}, "views": {}, "missed": 0, "load_failures": 0, "worker_restarts": 0}
         known = {**empty, **self._report, "started": self.running, "processes": self.processes}
         if known.get("policy") != self.policy:  # switched since: the counters were the other one's
             known |= {"policy": self.policy, "counters": {}}

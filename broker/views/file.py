@@ -133,9 +133,11 @@ class ViewFile(LoadedFile):
         )
 
     def overall(self) -> FileState:
-        """What the file as a whole says of itself: all tables are at least as of `current`."""
+        """What the file as a whole says of itself: it is the view as of `current`, -1 if tables are as of different
+        sequence numbers. Then nobody may read it."""
         states = self.tables().values()
-        return FileState(min(s.current for s in states), max(s.last for s in states), None)
+        at = {state.current for state in states}
+        return FileState(min(at) if len(at) == 1 else -1, max(state.last for state in states), None)
 
     # -- copies --------------------------------------------------------------------------------------------
 

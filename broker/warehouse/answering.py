@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
+    from hullcast.broker.views.file import ViewLife
 
     Say = Callable[[object], None]
 
     class MakeFile(Protocol):
         """Brings a table's file to a sequence number; `anew`: without what it has."""
 
-        def __call__(self, life: Life, through: int, /, *, anew: bool) -> None: ...
+        def __call__(self, life: Life | ViewLife, through: int, /, *, anew: bool) -> None: ...
 
 
 #: Bytes of a portion, about.
@@ -54,7 +55,7 @@ _NIL = packing.pack(None)
 class _OpenFiles(NamedTuple):
     """The files of some tables, open in one connection."""
 
-    lives: tuple[Life, ...]
+    lives: tuple[Life | ViewLife, ...]
     database: sqlite3.Connection
     guard: Guard
     inodes: tuple[int, ...]
@@ -65,7 +66,7 @@ class Answering:
 
     def __init__(self, directory: Path, identity: bytes) -> None:
         self._directory, self._identity = directory, identity
-        self._open: dict[tuple[Life, ...], _OpenFiles] = {}  # the one used last is the last
+        self._open: dict[tuple[Life | ViewLife, ...], _OpenFiles] = {}  # the one used last is the last
         self._most_open = files_open(FILES_OPEN, 8)
 
     def answer(self, select: Select, say: Say, flush: Callable[[], None], make: MakeFile) -> None:
@@ -134,7 +135,7 @@ class Answering:
             raise
         return files, tuple(state.current for state in states)
 
-    def _files(self, select: Select, lives: tuple[Life, ...]) -> _OpenFiles:
+    def _files(self, select: Select, lives: tuple[Life | ViewLife, ...]) -> _OpenFiles:
         files = self._open.pop(lives, None)
         if files is not None and files.inodes != self._inodes(select):  # removed, and made again
             files.database.close()

@@ -98,6 +98,7 @@ class Question:
     target: int | None = None  # the sequence number that its tables are held at, once that is decided
     held_at: float = 0.0  # when that was
     began: float | None = None
+    pinned: bool = False  # it reads: what is loaded from now on it does not see
 
     @property
     def needs_all(self) -> bool:
@@ -330,7 +331,7 @@ class Board:
         """A place begins with a task that a policy chose."""
         self.running.append(task)
         if isinstance(task, Answer):
-            task.question.began = now
+            task.question.began, task.question.pinned = now, False
             self.waiting.remove(task.question)
             if task.question.needs_common and task.question.target is None:
                 self._hold(task.question, self.common(task.question.tables), now)
@@ -358,6 +359,7 @@ class Board:
 
     def pinned(self, question: Question) -> None:
         """A question has begun to read all its tables: they may change."""
+        question.pinned = True
         self._let_go(question)
 
     def let_go(self, question: Question) -> None:
@@ -442,6 +444,11 @@ class Board:
         return until
 
     # -- what policies ask ---------------------------------------------------------------------------------
+
+    def is_awaited(self, table: str) -> bool:
+        """Whether a question waits for a table, or is about to read it."""
+        begun = [task.question for task in self.running if isinstance(task, Answer) and not task.question.pinned]
+        return any(table in question.tables for question in (*self.waiting, *begun))
 
     def waiting_feeds(self) -> list[Feed]:
         """Tables with updates that are not being loaded; views are none of a policy's business."""

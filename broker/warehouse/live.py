@@ -21,6 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hullcast.broker.scheduling.places import TaskPlaces
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
+from hullcast.broker.views.file import ViewLife
+from hullcast.broker.views.live import LiveViews
+from hullcast.broker.views.loader import ViewLoader
+from hullcast.broker.views.upkeep import Upkeep, shortest_promise
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question
 from hullcast.broker.warehouse.files import file_of, remove, remove_others
@@ -31,6 +35,7 @@ from hullcast.broker.warehouse.messages import (
     Ask,
     AskTables,
     Begin,
+    BuildView,
     Failure,
     FileMoved,
     FileOf,
@@ -38,6 +43,8 @@ from hullcast.broker.warehouse.messages import (
     FirstRows,
     Known,
     LoadTable,
+    LoadView,
+    MakeView,
     NextRows,
     Pinned,
     QueryRefused,
@@ -49,10 +56,11 @@ from hullcast.broker.warehouse.messages import (
     SpooledPart,
     Switch,
     Tables,
+    ViewMade,
     Withdraw,
 )
 from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.broker.warehouse.turns import TextReading, Turns
+from hullcast.broker.warehouse.turns import TextReading, Turns, ViewBuilding
 from hullcast.broker.warehouse.workers import Hand, Workers
 from hullcast.network.wire.errors import (
     ConnectionLost,
@@ -66,13 +74,15 @@ from hullcast.network.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from hullcast.broker.log.history import Life
     from hullcast.broker.queries.reading import Plan
-    from hullcast.broker.warehouse.board import Release, Task
+    from hullcast.broker.views.upkeep import Spent
+    from hullcast.broker.warehouse.board import Release
     from hullcast.broker.warehouse.files import FileState
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
+    from hullcast.broker.warehouse.turns import LiveTask
 
 log = logging.getLogger(__name__)
 
@@ -124,9 +134,11 @@ class LiveWarehouse:
         self._loop = asyncio.get_running_loop()
         self.board = Board(begin.places)
         self._turns = Turns(self.board, POLICIES[begin.policy]())
-        self._places: TaskPlaces[Task | TextReading] = TaskPlaces(begin.places, self._choose, self._begin)
+        self._places: TaskPlaces[LiveTask] = TaskPlaces(begin.places, self._choose, self._begin)
+        self._views = LiveViews(self.board, self._positions, self._missing)
+        self._views_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_view, self._begin)  # 1 if there are views
         self._workers = Workers(self._directory, self._on_worker, self._on_death, self._fill_soon)
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, Life] = {}  # of tables
         self._unseen: dict[str, int] = {}  # updates of tables that are not on the board
         self._rows: dict[str, int] = {}  # of tables, when they became known
         self._loaded: set[str] = set()  # tables on the board that have a file
@@ -163,6 +175,8 @@ class LiveWarehouse:
                 self._released(message)
             case AskTables():
                 self._turns.texts.append(TextReading(message))
+            case MakeView():
+                self._turns.builds.append(ViewBuilding(message))
             case Withdraw(number):
                 self._withdraw(number)
             case Known():
@@ -176,7 +190,7 @@ class LiveWarehouse:
     def _know(self, known: Known) -> None:
         """A table was made, or is gone. A text may mean another table now."""
         self._plans.clear()
-        name, old = known.name, self._lives.pop(known.name, None)
+        name, old = known.name, self._lives.pop(known.name, None) or self._views.lives.get(known.name)
         if old is not None:
             for asked in list(self._asked.values()):
                 if name in asked.question.tables:
@@ -187,14 +201,26 @@ class LiveWarehouse:
                         self._end(hand, done=False)
                         self._workers.replace(hand)
                 self.board.remove(name)
+            if name in self._views:
+                self._views.forget(name)
             self._unseen.pop(name, None)
             self._loaded.discard(name)
             self._failing.discard(name)
             remove(file_of(self._directory, old))
-        if known.life is not None:
+        if isinstance(known.life, ViewLife):
+            self._know_view(name, known.life)
+        elif known.life is not None:
             self._lives[name], self._rows[name] = known.life, known.rows
             if known.life.table.feed is not None and self._tidied:
                 self._feed(name)
+
+    def _know_view(self, name: str, life: ViewLife) -> None:
+        self._views.know(name, life)
+        if not self._views_place.places:  # no promise shall wait behind queries and loads
+            self._views_place.places = 1
+            self._workers.one_more()
+        if self._tidied:
+            self._views.put_on_board()
 
     def _released(self, released: Released) -> None:
         now = time.monotonic()
@@ -205,13 +231,15 @@ class LiveWarehouse:
                 self.policy.released(feed, release, self.board, now)
             elif name in self._lives:
                 self._unseen[name] = self._unseen.get(name, 0) + rows
+            self._views.released(name, first, last, rows, released.at)
         self.board.advance(released.through)
         if not self._tidied:  # all tables are known now
             self._tidied = True
-            remove_others(self._directory, self._lives.values())
+            remove_others(self._directory, (*self._lives.values(), *self._views.lives.values()))
             for name, life in self._lives.items():  # not before: that rows were there already is known by the horizon
                 if life.table.feed is not None:
                     self._feed(name)
+            self._views.put_on_board()
 
     def _feed(self, name: str) -> Feed:
         """A table on the board; it comes there when a query first names it, or at once if it is declared a feed."""
@@ -246,9 +274,19 @@ class LiveWarehouse:
                 log.warning("file of a table cannot be read", extra={"table": life.table.name, "why": str(error)})
                 return None
 
+    def _positions(self, life: ViewLife) -> Mapping[str, int] | None:
+        """How far the file of a view has each of its tables; None if there is none that can be used."""
+        with closing(ViewLoader(self._directory)) as loader:
+            try:
+                states = loader.state(life, self.board.horizon)
+                return None if states is None else {name: state.current for name, state in states.items()}
+            except HullcastError as error:  # a refresh will say it
+                log.warning("file of a view cannot be read", extra={"view": life.table.name, "why": str(error)})
+                return None
+
     def _left(self, name: str, release: Release, seq: int) -> Release | None:
         """What a release of a table has behind a sequence number; None if there is no update."""
-        if release.first > seq:
+        if release.first > seq or name in self._views:
             return release
         rows = self._missing(self._lives[name], seq, release.through)
         return None if rows == 0 else release._replace(first=seq + 1, rows=release.rows if rows is None else rows)
@@ -267,12 +305,13 @@ class LiveWarehouse:
 
     def _ask(self, ask: Ask) -> None:
         now = time.monotonic()
-        unknown = [name for name in ask.tables if name not in self._lives]
+        unknown = [name for name in ask.tables if name not in self._lives and name not in self._views]
         if unknown:
             self.say(QueryRefused(ask.number, *to_wire(UnknownTable(unknown[0], ()))))
             return
         for name in ask.tables:
-            self._feed(name)
+            if name not in self._views:
+                self._feed(name)
         deadline = inf if ask.deadline_s is None else ask.arrived + ask.deadline_s
         # a table that was never loaded has no rows to show: its first load is waited for
         freshness = ask.freshness if self._loaded.issuperset(ask.tables) else 1.0
@@ -286,6 +325,7 @@ class LiveWarehouse:
             asked.deadline = self._loop.call_at(self._loop.time() + deadline - now, self._miss, asked)
 
     def _withdraw(self, number: int) -> None:
+        self._turns.builds = [build for build in self._turns.builds if build.ask.number != number]
         self._turns.texts = [reading for reading in self._turns.texts if reading.ask.number != number]
         asked = self._asked.get(number)
         if asked is not None:
@@ -293,7 +333,7 @@ class LiveWarehouse:
             return
         self._spool(number).unlink(missing_ok=True)  # it was answered before this was known, and the file may be left
         for hand in self._workers.busy():
-            if isinstance(hand.doing, TextReading) and hand.doing.ask.number == number:
+            if isinstance(hand.doing, TextReading | ViewBuilding) and hand.doing.ask.number == number:
                 self._end(hand, done=False)
                 self._workers.replace(hand)
 
@@ -317,6 +357,7 @@ class LiveWarehouse:
             self._workers.replace(hand)
             self._spool(asked.ask.number).unlink(missing_ok=True)
         self.board.withdraw(question)
+        self._views.over(question, answered=False)
         self.policy.withdrawn(question, self.board, time.monotonic())
 
     def _fail(self, asked: _Asked, error: HullcastError) -> None:
@@ -340,21 +381,33 @@ class LiveWarehouse:
     def _fill(self) -> None:
         self._filling, now = False, time.monotonic()
         gathered = self.board.gather(now)
+        self._views_place.fill(now)
         self._places.fill(now)
         if self._gathered is not None:
             self._gathered.cancel()
         self._gathered = self._loop.call_later(gathered - now, self._fill_soon) if gathered < inf else None
 
-    def _choose(self, now: float) -> Task | TextReading | None:
+    def _choose(self, now: float) -> LiveTask | None:
         return self._turns.next(self._places.busy, now) if self._workers.free() is not None else None
 
-    def _begin(self, task: Task | TextReading, now: float) -> None:
+    def _choose_view(self, now: float) -> Load | None:
+        return self._views.next(now) if self._workers.free() is not None else None
+
+    def _begin(self, task: LiveTask, now: float) -> None:
         hand = self._workers.free()
         assert hand is not None
         hand.doing, hand.began = task, now
         if isinstance(task, Load):
             self.board.begin(task, now)
-            hand.end.write(LoadTable(self._lives[task.table], task.through))
+            if task.table in self._views:
+                life = self._views.lives[task.table]
+                tables = task.only or tuple(fold(base.table.name) for base in life.bases)
+                hand.end.write(LoadView(life, dict.fromkeys(tables, task.through)))
+            else:
+                hand.end.write(LoadTable(self._lives[task.table], task.through))
+            return
+        if isinstance(task, ViewBuilding):
+            hand.end.write(BuildView(task.ask.life, self.board.horizon))
             return
         hand.limit = self._loop.call_later(self._limits.time_s, self._stop_running, hand)
         if isinstance(task, TextReading):
@@ -373,12 +426,17 @@ class LiveWarehouse:
     def _named_in(self, sql: str) -> dict[str, Any]:
         """The tables that a text may name: those whose name is in it, or may be written in another way."""
         text = fold(sql)
-        return {name: life.table for name, life in self._lives.items() if name in text or "'" in name or "`" in name}
+        known: dict[str, Life | ViewLife] = {**self._lives, **self._views.lives}
+        return {name: life.table for name, life in known.items() if name in text or "'" in name or "`" in name}
+
+    def _life(self, name: str) -> Life | ViewLife:
+        """A table or a view."""
+        return self._views.lives[name] if name in self._views else self._lives[name]
 
     def _file(self, name: str, question: Question) -> FileOf:
         """A table's file, and how far it may be loaded for a question that is ready: what a file holds is the same
         from its last update to the table's next one."""
-        feed, life = self.board.feeds[name], self._lives[name]
+        feed, life = self.board.feeds[name], self._life(name)
         most = self.board.valid_until(feed) if question.needs_common else inf
         return FileOf(life, str(file_of(self._directory, life)), feed.version, most)
 
@@ -417,13 +475,15 @@ class LiveWarehouse:
         now, question = time.monotonic(), asked.question
         self.board.pinned(question)
         tables, versions, latest = {}, [], max(asked.horizon, *loaded, 0)
+        views = self._views.begun(question)
         for name, seq, file in zip(question.tables, loaded, asked.files, strict=True):
             behind = (self._left(name, release, seq) for release in file.pending if release.through > seq)
             missing = [release for release in behind if release is not None]
-            tables[self._lives[name].table.name] = {
+            tables[self._life(name).table.name] = {
                 "seq": seq,
                 "staleness_s": max(0.0, now - missing[0].at) if missing else 0.0,
                 "unapplied": sum(release.rows for release in missing),
+                **views.get(name, {}),
             }
             versions.append(file.version if seq == file.loaded else seq)
             latest = min(latest, max(seq, missing[0].first - 1 if missing else asked.horizon))
@@ -456,13 +516,17 @@ class LiveWarehouse:
         """A file was loaded further than it should be; or it is lost, and cannot be made again as it was."""
         asked.tries += 1
         for name in asked.question.tables if lost else ():
-            if self.board.feeds[name].loading is None and self._state(self._lives[name]) is None:
+            if (
+                name not in self._views
+                and self.board.feeds[name].loading is None
+                and self._state(self._lives[name]) is None
+            ):
                 self._loaded.discard(name)
                 self.board.remove(name)
                 self._feed(name)
                 asked.question.freshness = 1.0  # its first load is waited for
 
-    def _over(self, hand: Hand, task: Task | TextReading, message: Finished | Failure) -> None:
+    def _over(self, hand: Hand, task: LiveTask, message: Finished | Failure) -> None:
         """A worker has done its task, or failed to."""
         took_s = time.monotonic() - hand.began
         failure = message if isinstance(message, Failure) else None
@@ -471,10 +535,19 @@ class LiveWarehouse:
             self._load_over(task, took_s, message)
         elif isinstance(task, Answer):
             self._answer_over(task, took_s, failure)
+        elif isinstance(task, ViewBuilding) and failure is None:
+            self._built(task, message.result)  # type: ignore[union-attr]  # it is Finished
         elif failure is not None:
             self.say(QueryRefused(task.ask.number, failure.code, failure.arguments, took_s))
         if message.spent:
             self._workers.replace(hand)
+
+    def _built(self, building: ViewBuilding, measured: Mapping[str, Sequence[Spent]]) -> None:
+        """The file of a view is made; the server decides whether there will be such a view."""
+        view = building.ask.life.definition
+        upkeep = Upkeep(tuple(measured), view.response_time_s, measured)
+        self._views.measured(fold(view.name), measured)
+        self.say(ViewMade(building.ask.number, shortest_promise(list(upkeep.costs.values()))))
 
     def _load_over(self, load: Load, took_s: float, message: Finished | Failure) -> None:
         if isinstance(message, Failure):
@@ -485,6 +558,9 @@ class LiveWarehouse:
             self._load_failed(load, message)
             return
         self._failing.discard(load.table)
+        if load.table in self._views:
+            self._views.loaded(load, message.result, time.monotonic())
+            return
         feed = self.board.feeds[load.table]
         self._loaded.add(load.table)
         feed.loaded = max(feed.loaded, message.result.current)
@@ -517,6 +593,9 @@ class LiveWarehouse:
 
     def _look(self, table: str) -> None:
         """A worker died while it loaded a table: it may have come to the end of that before."""
+        if table in self._views:
+            self._views.look(table)
+            return
         state = self._state(self._lives[table]) if table in self.board.feeds else None
         if state is not None:
             self._loaded.add(table)
@@ -547,6 +626,7 @@ class LiveWarehouse:
             self.say(AnswerEnded(asked.ask.number, self._worth(asked)))
         self.counts["answered"] += 1
         self._takes_about(asked.ask.sql, took_s)
+        self._views.over(answer.question, answered=True)
         self._forget(asked)
         self.policy.ended(answer, took_s, self.board, time.monotonic())
 
@@ -581,11 +661,11 @@ class LiveWarehouse:
         if hand.limit is not None:
             hand.limit.cancel()
             hand.limit = None
-        self._places.ended(task)
+        (self._views_place if task in self._views_place.busy else self._places).ended(task)
         if not isinstance(task, Load) or task.question is not None:
             now = time.monotonic()
             self._turns.served(task, now - hand.began, now)
-        if not isinstance(task, TextReading):
+        if not isinstance(task, TextReading | ViewBuilding):
             self.board.end(task, time.monotonic(), done=done)
 
     def _on_death(self, hand: Hand) -> None:
@@ -605,6 +685,10 @@ class LiveWarehouse:
         elif isinstance(task, TextReading):
             refusal = SqlError(shorten(task.ask.sql), killed, "write a simpler statement")
             self.say(QueryRefused(task.ask.number, *to_wire(refusal)))
+        elif isinstance(task, ViewBuilding):
+            self.say(
+                QueryRefused(task.ask.number, *to_wire(ConnectionLost("the process that made the view was killed")))
+            )
         self._fill_soon()
 
     # -- for people ------------------------------------------------------------------------------------------
@@ -626,12 +710,14 @@ class LiveWarehouse:
                 "loaded_rows": feed.loaded_rows,
             }
             for name, feed in self.board.feeds.items()
+            if name not in self._views
         }
         return Report(
             {
                 "policy": self.policy.name,
                 "counters": self.policy.counters(),
                 "tables": tables,
+                "views": self._views.report(),
                 "waiting": len(self.board.waiting) + len(self._turns.texts),
                 "running": sum(not isinstance(task, Load) for task in self._places.busy),
                 "loading": sum(isinstance(task, Load) for task in self._places.busy),
@@ -642,5 +728,5 @@ class LiveWarehouse:
         )
 
 
-def _question(task: Task | TextReading | None) -> Question | None:
+def _question(task: LiveTask | None) -> Question | None:
     return task.question if isinstance(task, Answer) else None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.queries.reading import Plan
+from hullcast.broker.views.file import ViewLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,10 +45,10 @@ class Begin(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A table (folded name) as it is now, and about how many rows it has; without a life: it is gone."""
+    """A table or view (folded name) as it is now, and about how many rows it has; without a life: it is gone."""
 
     name: str
-    life: Life | None
+    life: Life | ViewLife | None
     rows: int = 0
 
 
@@ -84,6 +85,14 @@ class Ask(NamedTuple):
     consistent: bool = False
 
 
+class MakeView(NamedTuple):
+    """Make the file of a view that is to be created, and measure what keeping it ready takes."""
+
+    number: int
+    owner: str
+    life: ViewLife
+
+
 class Withdraw(NamedTuple):
     """Nobody waits for that answer any more."""
 
@@ -104,6 +113,13 @@ class Tables(NamedTuple):
 
     number: int
     names: tuple[str, ...]
+
+
+class ViewMade(NamedTuple):
+    """The file of a view is made; the shortest response time that can be promised."""
+
+    number: int
+    shortest_s: float
 
 
 class AnswerRows(NamedTuple):
@@ -164,9 +180,9 @@ class ReadText(NamedTuple):
 
 
 class FileOf(NamedTuple):
-    """A table's file. It may be read if it is current up to a number from `least` to `most`."""
+    """The file of a table or view. It may be read if it is current up to a number from `least` to `most`."""
 
-    life: Life
+    life: Life | ViewLife
     path: str
     least: int
     most: float
@@ -176,6 +192,20 @@ class LoadTable(NamedTuple):
     """Bring a table's file to a sequence number."""
 
     life: Life
+    through: int
+
+
+class LoadView(NamedTuple):
+    """Propagate changes of tables (folded names) into a view, up to these sequence numbers."""
+
+    life: ViewLife
+    through: dict[str, int]
+
+
+class BuildView(NamedTuple):
+    """Make the file of a view as of a sequence number, and measure what propagating takes."""
+
+    life: ViewLife
     through: int
 
 
@@ -277,7 +307,7 @@ class SharedOut:
         return content.getvalue()
 
     def _reference(self, thing: object) -> int | tuple[int, bytes] | None:
-        if type(thing) is not Life and type(thing) is not Plan:
+        if type(thing) not in (Life, ViewLife, Plan):
             return None
         known = self._numbers.get(id(thing))
         if known is not None:

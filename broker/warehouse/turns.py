@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hullcast.broker.scheduling.policy import FairShare, Item
-from hullcast.broker.warehouse.board import Answer, Load
+from hullcast.broker.warehouse.board import Answer, Load, Task
 from hullcast.broker.warehouse.policies.fifo import Fifo
 from hullcast.broker.warehouse.policies.policy import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hullcast.broker.warehouse.board import Board, Question, Task
-    from hullcast.broker.warehouse.messages import AskTables
+    from hullcast.broker.warehouse.board import Board, Question
+    from hullcast.broker.warehouse.messages import AskTables, MakeView
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,16 @@ class TextReading:
     ask: AskTables
 
 
+@dataclass(eq=False, slots=True)
+class ViewBuilding:
+    """A view that is to be made: a task that no policy decides on, and as long as a load."""
+
+    ask: MakeView
+
+
+LiveTask = Task | TextReading | ViewBuilding
+
+
 class Turns:
     """Chooses for free places."""
 
@@ -45,17 +55,18 @@ class Turns:
         self._board = board
         self.policy = policy
         self.texts: list[TextReading] = []  # that wait to be read
+        self.builds: list[ViewBuilding] = []  # views that wait to be made
         self._most_answers = self._most_loads = max(1, board.places - 1)
         self._most_of_one = max(1, self._most_answers - 1)
         self._shares = FairShare()
 
-    def served(self, task: Task | TextReading, seconds: float, now: float) -> None:
+    def served(self, task: LiveTask, seconds: float, now: float) -> None:
         """An owner had a place for so long, or a load was done for it."""
         self._shares.served(Item(_owner(task), now), seconds, now)
 
-    def next(self, running: Sequence[Task | TextReading], now: float) -> Task | TextReading | None:
+    def next(self, running: Sequence[LiveTask], now: float) -> LiveTask | None:
         """What a free place does next; None: nothing, until something happens."""
-        owners = Counter(_owner(task) for task in running if not isinstance(task, Load))
+        owners = Counter(_owner(task) for task in running if not isinstance(task, Load | ViewBuilding))
         free = self._most_answers - owners.total()
         self._let_tables_go(owners, now)
         last = self._least_served(owners, now) if free == 1 else None
@@ -67,8 +78,10 @@ class Turns:
             if may(reading.ask.owner):
                 self.texts.remove(reading)
                 return reading
+        loads = sum(isinstance(one, Load | ViewBuilding) for one in running)
+        if self.builds and not any(isinstance(one, ViewBuilding) for one in running) and loads < self._most_loads:
+            return self.builds.pop(0)
         task = self._chosen(may, now)
-        loads = sum(isinstance(one, Load) for one in running)
         if isinstance(task, Load) and loads < self._most_loads:
             if loads == self._most_loads - 1:
                 task = self._load_for_least_served(now) or task
@@ -140,8 +153,8 @@ class Turns:
             self._board.waiting = waiting
 
 
-def _owner(task: Task | TextReading) -> str:
-    if isinstance(task, TextReading):
+def _owner(task: LiveTask) -> str:
+    if isinstance(task, TextReading | ViewBuilding):
         return task.ask.owner
     assert task.question is not None, "a load that nobody waits for has no owner"
     return task.question.owner

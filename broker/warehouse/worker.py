@@ -22,9 +22,23 @@ from hullcast.broker.log.directory import read_identity
 from hullcast.broker.queries.reading import read_query
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.sql.text import shorten
+from hullcast.broker.tables.schema import fold
+from hullcast.broker.views.file import ViewLife
+from hullcast.broker.views.loader import ViewLoader
+from hullcast.broker.views.upkeep import Spent
 from hullcast.broker.warehouse.answering import Answering
 from hullcast.broker.warehouse.loader import Loader
-from hullcast.broker.warehouse.messages import BlockingEnd, Failure, Finished, LoadTable, ReadPlan, ReadText, Select
+from hullcast.broker.warehouse.messages import (
+    BlockingEnd,
+    BuildView,
+    Failure,
+    Finished,
+    LoadTable,
+    LoadView,
+    ReadPlan,
+    ReadText,
+    Select,
+)
 from hullcast.network.wire.errors import HullcastError, InvariantBroken, SqlError, to_wire
 
 if TYPE_CHECKING:
@@ -32,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hullcast.broker.log.history import Life
+    from hullcast.broker.views.loader import Propagated
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
 OOM_SCORE = 1000
@@ -39,6 +54,8 @@ OOM_SCORE = 1000
 SPENT, SPENT_BYTES = 0.25, 256 << 20
 #: What SQLite may take at least: its limit cannot be raised again, and loads in this process need some, too.
 LEAST_HEAP_BYTES = 512 << 20
+#: Changes of a table that are propagated on trial when a view is made, and what to commit them takes besides.
+MEASURED, COMMIT_S = (1, 8, 64, 512), 2e-4
 #: Seconds after which a worker ends by itself, when the process that should have stopped it is gone.
 ALARM_LATE_S = 1
 
@@ -60,6 +77,7 @@ class WarehouseWorker:
     def __init__(self, connection: socket.socket, directory: Path) -> None:
         self._end = BlockingEnd(connection)
         self._loader = Loader(directory)
+        self._views = ViewLoader(directory)
         self._answering = Answering(directory, read_identity(directory) or b"")
         self._memory = AddressSpace()
         self._base_bytes = self._memory.reserved_bytes()
@@ -78,8 +96,11 @@ class WarehouseWorker:
                 case Select():
                     return self._select(task)
                 case LoadTable():
-                    loaded = self._loader.load(task.life, task.through)
-                    return Finished(self._memory.reserved_bytes() > self._base_bytes + SPENT_BYTES, loaded)
+                    return self._loaded(self._loader.load(task.life, task.through))
+                case LoadView():
+                    return self._loaded(spent(self._views.propagate(task.life, task.through)))
+                case BuildView():
+                    return self._loaded(self._build(task))
                 case ReadText():
                     with _alarm(task.time_s):
                         self._end.write(ReadPlan(read_query(task.sql, task.known, attached=True)))
@@ -95,6 +116,22 @@ class WarehouseWorker:
             traceback.print_exc()
             bug = InvariantBroken(f"{type(error).__name__} in the warehouse: {error}")
             return Failure(*to_wire(bug), spent=True)
+
+    def _loaded(self, result: object) -> Finished:
+        return Finished(self._memory.reserved_bytes() > self._base_bytes + SPENT_BYTES, result)
+
+    def _build(self, task: BuildView) -> dict[str, list[Spent]]:
+        """Make the file of a view; what it takes to propagate few and many changes of each of its tables."""
+        self._views.build(task.life, task.through)
+        tables = [fold(table.name) for table in task.life.definition.tables]
+        return {table: self._measured(task.life, table) for table in tables}
+
+    def _measured(self, life: ViewLife, table: str) -> list[Spent]:
+        """The better of two times each: the first one may find a cold cache."""
+        return [
+            Spent(changes, min(self._views.measure(life, table, changes) for _ in range(2)) + COMMIT_S)
+            for changes in MEASURED
+        ]
 
     def _select(self, select: Select) -> Finished | Failure:
         memory_bytes = select.limits.memory_bytes
@@ -118,14 +155,19 @@ class WarehouseWorker:
         refusal = SqlError(shorten(select.sql), reason, "ask for less, or sort less")
         return Failure(*to_wire(refusal), spent=True)
 
-    def _load(self, life: Life, through: int, *, anew: bool) -> None:
+    def _load(self, life: Life | ViewLife, through: int, *, anew: bool) -> None:
         """Make the file of a table that a query found missing or damaged. That is no part of the query's memory."""
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         self._lift()
         try:
-            if anew:
-                self._loader.discard(life)
-            self._loader.load(life, through)
+            if isinstance(life, ViewLife):
+                if anew:
+                    self._views.discard(life)
+                self._views.build(life, through)
+            else:
+                if anew:
+                    self._loader.discard(life)
+                self._loader.load(life, through)
         finally:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
@@ -144,6 +186,14 @@ class WarehouseWorker:
 
     def _spent(self, memory_bytes: int) -> bool:
         return self._memory.reserved_bytes() > self._base_bytes + SPENT * memory_bytes
+
+
+def spent(propagated: Propagated) -> dict[str, Spent]:
+    """What it took by table; each has its part of the commit. To make the file again tells nothing of changes."""
+    if propagated.built:
+        return {name: Spent(0, table.took_s) for name, table in propagated.tables.items()}
+    each_s = propagated.commit_s / max(1, len(propagated.tables))
+    return {name: Spent(table.updates, table.took_s + each_s) for name, table in propagated.tables.items()}
 
 
 @contextlib.contextmanager

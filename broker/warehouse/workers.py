@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hullcast.broker.warehouse.board import Task
-    from hullcast.broker.warehouse.turns import TextReading
+    from hullcast.broker.warehouse.turns import LiveTask
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ class Hand:
 
     process: int
     end: MessageEnd = field(init=False)
-    doing: Task | TextReading | None = None
+    doing: LiveTask | None = None
     began: float = 0.0
     limit: asyncio.TimerHandle | None = None
 
@@ -61,6 +60,10 @@ class Workers:
         """Fork them."""
         for _ in range(count):
             await self._hire()
+
+    def one_more(self) -> None:
+        """Fork one more, soon."""
+        self._hire_soon()
 
     def stop(self) -> None:
         """Kill them."""

@@ -523,6 +523,7 @@ class BlockingClient(_Face[Client]):
     query = _waiting(Client.query)
     policy = _waiting(Client.policy)
     tables = _waiting(Client.tables)
+    views = _waiting(Client.views)
     status = _waiting(Client.status)
     explain = _waiting(Client.explain)
     history = _waiting(Client.history)

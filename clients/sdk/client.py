@@ -160,7 +160,10 @@ class Client:
     # --- changes and questions -----------------------------------------------------------------------------
 
     async def execute(self, sql: str, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
-        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]."""
+        """Run CREATE TABLE, DROP TABLE, CREATE VIEW or DROP VIEW, with IF [NOT] EXISTS if you like.
+
+        CREATE VIEW returns when the view is ready to be queried, which takes as long as reading its tables.
+        """
         text, timeout_s = _sql(sql), _timeout(timeout)
 
         async def once() -> Receipt:
@@ -308,6 +311,11 @@ class Client:
         """The tables by name, each with its key, its columns' types and its number of rows."""
         tables: dict[str, Any] = (await self._information(bodies.Describe(), "tables", _timeout(timeout)))["tables"]
         return tables
+
+    async def views(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
+        """The views by name, each with its columns' types, the tables it reads, what it promises, and its SQL."""
+        views: dict[str, Any] = (await self._information(bodies.Describe(), "views", _timeout(timeout)))["views"]
+        return views
 
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """The state of the server and its nodes, as `hullcast status` shows it."""

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class TableWorth:
     """How current a table was when a query read it: all updates up to `seq` were loaded. `unapplied` later ones were
-    not, and the oldest of these had been released `staleness_s` seconds ago."""
+    not, and the oldest of these had been released `staleness_s` seconds ago.
+
+    A view is brought up to date before it is read: that took `refresh_s` (from the arrival of the query on), and
+    `promise_s` is what its `response_time` promises. Both are None for tables."""
 
     seq: int
     staleness_s: float
     unapplied: int
+    refresh_s: float | None = None
+    promise_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -717,8 +717,14 @@ def _worth(value: object, limits: WireLimits) -> dict[str, Any]:
     tables = _map(found["tables"], "tables")
     if len(tables) > limits.columns or not {str}.issuperset(map(type, tables)):
         raise BadFrame(f"tables are a map of names, at most {limits.columns}")
-    found["tables"] = {name: _known(one, "a table's worth", _TABLE_READERS) for name, one in tables.items()}
+    found["tables"] = {name: _table_worth(one) for name, one in tables.items()}
     return found
+
+
+def _table_worth(value: object) -> dict[str, Any]:
+    found = _known(value, "a table's worth", _TABLE_READERS)
+    given = _map(value, "a table's worth")
+    return found | {name: read(given[name], name) for name, read in _VIEW_READERS.items() if name in given}
 
 
 def _known(value: object, what: str, readers: dict[str, Callable[[object, str], Any]]) -> dict[str, Any]:
@@ -746,6 +752,10 @@ _TABLE_READERS: dict[str, Callable[[object, str], Any]] = {
     "seq": integer,
     "staleness_s": fields.number,
     "unapplied": integer,
+}
+_VIEW_READERS: dict[str, Callable[[object, str], Any]] = {  # only of views
+    "refresh_s": fields.number,
+    "promise_s": fields.number,
 }
 
 

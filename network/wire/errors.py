@@ -8,10 +8,14 @@ The branch tells the caller what to do::
     │   ├── UnknownTable          no such table
     │   ├── UnknownColumn         no such column in that table
     │   ├── DuplicateTable        a table of that name exists, perhaps with another definition
+    │   ├── UnknownView           no such view
+    │   ├── DuplicateView         a view or table of that name exists, or a view with another definition
+    │   ├── PromiseTooShort       this machine cannot keep a view ready within its response time: says what it can
     │   ├── BadValue              one value of one row is not acceptable: row, column, reason
     │   ├── BadBatch              the rows as a whole have the wrong form
     │   ├── BadParameter          a bound parameter is missing, too many, or of the wrong type
     │   ├── TableInUse            the table cannot be dropped while subscriptions read it
+    │   ├── TableInView           the table cannot be dropped while views read it
     │   ├── SubscriptionClosed    the subscription is closed
     │   ├── ClientClosed          the client is closed, or not open yet
     │   ├── UnknownChannel        no open channel of that name
@@ -53,7 +57,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self, cast
 
-from hullcast.network.wire.durations import time_shown
+from hullcast.network.wire.durations import duration_text, time_shown
 
 
 class HullcastError(Exception):
@@ -136,6 +140,44 @@ class DuplicateTable(UsageError):
         )
 
 
+class UnknownView(UsageError):
+    """There is no view of that name."""
+
+    def __init__(self, view: str, known: tuple[str, ...] = ()) -> None:
+        super().__init__(view, known)
+        self.view, self.known = view, known
+
+    def __str__(self) -> str:
+        return f"no view {self.view}" + (f"; views: {', '.join(self.known)}" if self.known else "")
+
+
+class DuplicateView(UsageError):
+    """A view or a table of that name exists; `kind` says which. With IF NOT EXISTS the view is another one."""
+
+    def __init__(self, view: str, kind: str = "view", text: str = "") -> None:
+        super().__init__(view, kind, text)
+        self.view, self.kind, self.text = view, kind, text
+
+    def __str__(self) -> str:
+        if self.text:
+            return f"view {self.view} exists with another definition, {self.text}; DROP VIEW {self.view} first"
+        return f"{self.kind} {self.view} already exists; choose another name or DROP {self.kind.upper()} {self.view}"
+
+
+class PromiseTooShort(UsageError):
+    """A view cannot be kept ready within the response time asked for."""
+
+    def __init__(self, view: str, response_time_s: float, shortest_s: float) -> None:
+        super().__init__(view, response_time_s, shortest_s)
+        self.view, self.response_time_s, self.shortest_s = view, response_time_s, shortest_s
+
+    def __str__(self) -> str:
+        return (
+            f"view {self.view} cannot be kept ready within {duration_text(self.response_time_s)} on this machine; the "
+            f"shortest response time it can promise is {duration_text(self.shortest_s)}"
+        )
+
+
 class BadValue(UsageError):
     """One value of a batch is not acceptable; nothing of the batch was applied."""
 
@@ -181,6 +223,19 @@ class TableInUse(UsageError):
         others = len(self.channels) - 1
         more = f" and {others} other {'query' if others == 1 else 'queries'}" if others else ""
         return f"table {self.table} is in use by subscriptions to {self.channels[0]}{more}; close them first"
+
+
+class TableInView(UsageError):
+    """Views still read the table."""
+
+    def __init__(self, table: str, views: tuple[str, ...]) -> None:
+        super().__init__(table, views)
+        self.table, self.views = table, views
+
+    def __str__(self) -> str:
+        drops = "; ".join(f"DROP VIEW {view}" for view in self.views[:5])
+        named = f"view{'' if len(self.views) == 1 else 's'} {', '.join(self.views[:5])}"
+        return f"table {self.table} is read by {named}; {drops} first"
 
 
 class SubscriptionClosed(UsageError):

@@ -1,4 +1,4 @@
-"""`hullcast execute`: create and drop tables."""
+"""`hullcast execute`: create and drop tables and views."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Runs CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]. Rows are written with `hullcast publish`."
+        "Runs CREATE TABLE, DROP TABLE, CREATE VIEW or DROP VIEW. Rows are written with `hullcast publish`. Creating a "
+        "view takes as long as reading its tables."
     )
     parser.epilog = (
-        'Example: hullcast execute "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK REAL, '
-        'PER REAL)"'
+        'Examples: hullcast execute "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK '
+        'REAL, PER REAL)"; hullcast execute "CREATE VIEW SECTORS AS SELECT SECTOR, COUNT(*) AS N, AVG(PER) AS PER '
+        "FROM STOCK GROUP BY SECTOR WITH (response_time = '50ms')\""
     )
     parser.add_argument("sql", metavar="STATEMENT", help="the statement, in quotes")
     add_connection_arguments(parser, "print the receipt as JSON: seq")

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Shows how a subscription would be served, without subscribing: the point or box that stands for it, its "
         "channel (all subscriptions to the same query, whatever their constants), and the traffic it would have had "
-        "recently."
+        "recently. Of a SELECT that reads a view: how the view is kept ready."
     )
     parser.epilog = (
         "Traffic is computed from the recent messages that the server keeps for clients that reconnect, so it is not "
@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Ask, and put it into words."""
     facts = asyncio.run(_explain(arguments))
+    if arguments.json and "views" in facts:
+        console.file.write(as_json(facts) + "\n")
+        return 0
     if arguments.json:
         ends = {name: [None if abs(end) == inf else end for end in facts[name]] for name in ("low", "high")}
         console.file.write(as_json(facts | ends) + "\n")
@@ -44,7 +47,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for about, text in in_words(facts):
+    for about, text in _views(facts["views"]) if "views" in facts else in_words(facts):
         table.add_row(about, Text(text))
     console.print(table)
     return 0
@@ -66,6 +69,33 @@ def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines += [(f"query {name}", _loaded(known)) for name, known in facts["loaded"].items()]
     if "join" in facts:
         lines += _join(facts["join"], facts["tables"])
+    return lines
+
+
+def _views(views: dict[str, Any]) -> list[tuple[str, str]]:
+    """What views are, and how they are kept ready."""
+    lines = []
+    for name, view in views.items():
+        lines.append((f"view {name}", view["sql"]))
+        kept = view["upkeep"]
+        if not kept:
+            lines.append(("upkeep", "not begun yet"))
+            continue
+        pending = [_many(rows, f"change of {table}") for table, rows in kept["pending"].items() if rows]
+        refresh = f"about {time_shown(kept['refresh_s'])}" if pending else "nothing to do"
+        lines.append(("a refresh now", f"{refresh}: {' and '.join(pending) or 'it is up to date'}"))
+        promise = f"{time_shown(kept['response_time_s'])}; work for {time_shown(kept['limit_s'])} may be pending"
+        lines.append(("promise", f"{promise} (planner {kept['planner']})"))
+        asked = kept["within"] + kept["beyond"]
+        if asked:
+            longest = time_shown(kept["longest_refresh_s"])
+            lines.append(("kept", f"{kept['within']:,} of {asked:,} times; the longest refresh took {longest}"))
+        for table, cost in kept["costs"].items():
+            each = f"{time_shown(cost['batch_s'])} a batch and {time_shown(cost['row_s'])} a change"
+            lines.append((f"cost of {table}", each))
+        if kept["changes"]:
+            ours, naive = (1e6 * kept[which] / kept["changes"] for which in ("spent_s", "naive_s"))
+            lines.append(("so far", f"{ours:,.1f} us a change; refreshing all tables at the limit: {naive:,.1f} us"))
     return lines
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from hullcast.clients.sdk.client import Client
-    from hullcast.network.answers.named import QueryRows, QueryWorth
+    from hullcast.network.answers.named import QueryRows, QueryWorth, TableWorth
 
 T = TypeVar("T")
 
@@ -190,7 +190,15 @@ def in_words(count: int, worth: QueryWorth) -> list[str]:
     took = f"waited {time_shown(worth.waited_s)}, ran {time_shown(worth.ran_s)}"
     if worth.deadline_s is not None:
         took += f", deadline of {time_shown(worth.deadline_s)} {'met' if worth.deadline_met else 'missed'}"
-    return [rows, f"{took} (policy {worth.policy})"]
+    views = [_view_in_words(name, one) for name, one in worth.tables.items() if one.promise_s is not None]
+    return [rows, *views, f"{took} (policy {worth.policy})"]
+
+
+def _view_in_words(name: str, worth: TableWorth) -> str:
+    assert worth.promise_s is not None
+    took_s = worth.refresh_s or 0.0
+    kept = "within" if took_s <= worth.promise_s else "later than"
+    return f"view {name} was up to date after {time_shown(took_s)}, {kept} the promised {time_shown(worth.promise_s)}"
 
 
 def _counted(count: int, what: str = "row") -> str:

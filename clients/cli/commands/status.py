@@ -249,7 +249,12 @@ def _warehouse(queries: Mapping[str, Any]) -> list[RenderableType]:
     text.append(f"; policy {queries['policy']}", "not bold")
     if queries["counters"]:
         text.append(f" ({counters_in_words(queries['counters'])})", "dim not bold")
-    return [text, _loaded(tables)] if tables else [text]
+    shown: list[RenderableType] = [text]
+    if tables:
+        shown.append(_loaded(tables))
+    if queries.get("views"):
+        shown.append(_views(queries["views"]))
+    return shown
 
 
 def _loaded(tables: Mapping[str, Any]) -> Table:
@@ -267,6 +272,28 @@ def _loaded(tables: Mapping[str, Any]) -> Table:
             f"{facts['stretch']:.2f}" if facts["stretch"] else "-",
             "-" if period_s is None else duration_text(period_s),
             f"{facts['weight']:g}",
+        )
+    return table
+
+
+def _views(views: Mapping[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("view", overflow="fold")
+    for name in ("promise", "a refresh now", "pending", "asked", "beyond promise", "longest", "us/change", "naive"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, facts in sorted(views.items()):
+        pending = [f"{source} {rows:,}" for source, rows in facts["pending"].items() if rows]
+        asked, changes = facts["within"] + facts["beyond"], facts["changes"]
+        table.add_row(
+            Text(name),
+            duration_text(facts["response_time_s"]),
+            time_shown(facts["refresh_s"]),
+            ", ".join(pending) or "-",
+            f"{asked:,}",
+            f"{facts['beyond']:,}",
+            time_shown(facts["longest_refresh_s"]) if asked else "-",
+            f"{1e6 * facts['spent_s'] / changes:,.1f}" if changes else "-",
+            f"{1e6 * facts['naive_s'] / changes:,.1f}" if changes else "-",
         )
     return table
 

@@ -12,7 +12,7 @@ from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question,
 from hullcast.broker.warehouse.messages import AskTables
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.broker.warehouse.policies.policy import WarehousePolicy
-from hullcast.broker.warehouse.turns import TextReading, Turns
+from hullcast.broker.warehouse.turns import LiveTask, TextReading, Turns
 from hullcast.network.wire import bodies
 from hullcast.network.wire.value_columns import Mixed
 
@@ -30,11 +30,11 @@ def crowded(places: int, policy: str) -> tuple[Board, Turns]:
     return board, Turns(board, POLICIES[policy]())
 
 
-def filled(board: Board, turns: Turns) -> list[Task | TextReading]:
-    running: list[Task | TextReading] = []
+def filled(board: Board, turns: Turns) -> list[LiveTask]:
+    running: list[LiveTask] = []
     while len(running) < board.places and (task := turns.next(running, 2.0)) is not None:
         running.append(task)
-        assert not isinstance(task, TextReading)
+        assert isinstance(task, Load | Answer)
         board.begin(task, 2.0)
     return running
 
@@ -73,10 +73,10 @@ def test_with_one_place_for_queries_owners_take_turns(policy: str) -> None:
 def test_texts_are_read_before_anything_else_but_not_all_by_one() -> None:
     board, turns = crowded(4, "fifo")
     turns.texts = [TextReading(AskTables(number, "greedy", "SELECT 1")) for number in range(5)]
-    running: list[Task | TextReading] = []
+    running: list[LiveTask] = []
     while len(running) < 4 and (task := turns.next(running, 2.0)) is not None:
         running.append(task)
-        if not isinstance(task, TextReading):
+        if isinstance(task, Load | Answer):
             board.begin(task, 2.0)
     assert sum(isinstance(task, TextReading) for task in running) == 2
     assert not any(isinstance(task, Answer) and task.question.owner == "greedy" for task in running)
@@ -113,7 +113,7 @@ def test_a_question_of_several_tables_is_answered_while_updates_never_stop(polic
     turns = Turns(board, POLICIES[policy]())
     for name in "AB":
         board.add(Feed(name))
-    running: list[Task | TextReading] = []
+    running: list[LiveTask] = []
     question = Question(0, "desk", ("A", "B"), 0.0)
     for now in range(40):
         for name in "ABAB":
@@ -121,12 +121,12 @@ def test_a_question_of_several_tables_is_answered_while_updates_never_stop(polic
         if now == 2:
             board.ask(question)
         while len(running) < 4 and (task := turns.next(running, float(now))) is not None:
-            assert not isinstance(task, TextReading)
+            assert isinstance(task, Load | Answer)
             running.append(task)
             board.begin(task, float(now))
         if question.began is not None:
             return
         ended = running.pop(0)  # they overlap: there is always one under way
-        assert not isinstance(ended, TextReading)
+        assert isinstance(ended, Load | Answer)
         board.end(ended, now + 0.5)
     pytest.fail("the question was never answered")

@@ -1,0 +1,91 @@
+"""CREATE VIEW: the view is made, and its promise measured, before there is such a view.
+
+Everything else about views is a statement like others, or a query. To make one takes as long as reading its tables,
+and happens in the warehouse: the request waits, and nobody else does. Only then is the statement executed and logged.
+If the server ends before that, there is a file that nobody knows, which the next start removes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hullcast.broker.sql.create import parse_statement
+from hullcast.broker.sql.view import CreateView
+from hullcast.broker.tables.schema import fold
+from hullcast.network.wire.errors import HullcastError, Overloaded, PromiseTooShort, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.server.warehouse import Warehouse
+    from hullcast.broker.views.definition import ViewDefinition
+    from hullcast.network.wire.bodies import Execute
+    from hullcast.network.wire.frames import Request
+
+#: Views of a server: each is looked at whenever something happens.
+MOST_VIEWS = 64
+
+
+class ViewMaking:
+    """The views that are being made."""
+
+    def __init__(
+        self,
+        engine: ServedEngine,
+        warehouse: Warehouse,
+        execute: Callable[[Request, Execute, str], None],
+        refuse: Callable[[Request, Execute, HullcastError], None],
+    ) -> None:
+        """`execute` does the statement and answers; `refuse` answers that it was not done."""
+        self._engine, self._warehouse = engine, warehouse
+        self._execute, self._refuse = execute, refuse
+        self._making: dict[str, tuple[asyncio.Task[None], int]] = {}  # by folded name, with the link of who asked
+
+    def put(self, request: Request, body: Execute, owner: str) -> bool:
+        """Begin to make a view. False if the statement is of another kind, or need not or cannot create one: then it is
+        executed, or refused, as any other."""
+        statement = parse_statement(body.sql)
+        if not isinstance(statement, CreateView):
+            return False
+        name = fold(statement.name)
+        try:
+            definition = self._engine.bound(statement)
+        except HullcastError:
+            return False
+        if definition is None:
+            return False
+        if name in self._making:
+            raise Overloaded(f"requests to create view {definition.name}", 1)
+        if len(self._engine.views) + len(self._making) >= MOST_VIEWS:
+            raise TooLarge("views", len(self._engine.views) + len(self._making) + 1, MOST_VIEWS)
+        task = asyncio.create_task(self._make(request, body, owner, definition), name="server.view")
+        self._making[name] = (task, request.route[-1])
+        task.add_done_callback(lambda _: self._making.pop(name, None))
+        return True
+
+    async def _make(self, request: Request, body: Execute, owner: str, definition: ViewDefinition) -> None:
+        try:
+            await self._warehouse.start()
+            await self._warehouse.wait_released(self._engine.seq)
+            shortest_s = await self._warehouse.make_view(definition, owner)
+            if definition.response_time_s < shortest_s:
+                raise PromiseTooShort(definition.name, definition.response_time_s, shortest_s)
+        except HullcastError as error:
+            self._refuse(request, body, error)
+        else:
+            self._execute(request, body, owner)
+
+    def stay_with(self, links: Container[int]) -> None:
+        """Give up views of clients whose link is gone."""
+        for task, link in list(self._making.values()):
+            if link not in links:
+                task.cancel()
+
+    async def stop(self) -> None:
+        """Give up all."""
+        tasks = [task for task, _ in self._making.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
