@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hullcast.broker.engine.engine import LOADED_AT_ONCE, Engine
+from hullcast.broker.queries.view import ViewDefinition, bind_view
+from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.channels import channel_name
 from hullcast.broker.scheduling.driver import finish
@@ -13,8 +15,6 @@ from hullcast.broker.sql.text import shorten
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.ingest import ingest, joined
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.definition import ViewDefinition, bind_view
-from hullcast.broker.views.definition import create_text as view_text
 from hullcast.network.wire.errors import DuplicateView, SqlError, TableInView, UnknownTable, UnknownView
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ import numpy as np
 from hullcast.broker.log.private import open_private
 from hullcast.broker.log.publishers import KeptReceipt
 from hullcast.broker.log.segment import sync_directory
+from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.broker.tables.values import decode_column
-from hullcast.broker.views.definition import create_text as view_text
 from hullcast.network.wire.errors import HullcastError, LogDamaged
 from hullcast.network.wire.values import from_list
 

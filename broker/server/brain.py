@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import column_name, side_names
 from hullcast.broker.server.changing import Arrived, Changing
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import Limits, Subscribing
-from hullcast.broker.views.definition import create_text as view_text
 from hullcast.network.security.rights import TABLE_ACTIONS
 from hullcast.network.wire.bodies import (
     Delete,
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.publishers import Publishers
+    from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
-    from hullcast.broker.views.definition import ViewDefinition
     from hullcast.network.security.rights import Action, Identity, Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.server.warehouse import Warehouse
-    from hullcast.broker.views.definition import ViewDefinition
     from hullcast.network.wire.bodies import Execute
     from hullcast.network.wire.frames import Request
 

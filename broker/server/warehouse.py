@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.tables.feed import ChangeTally
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.views.definition import ViewDefinition
     from hullcast.broker.warehouse.messages import QueryLimits
 
 log = logging.getLogger(__name__)

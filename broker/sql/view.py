@@ -1,6 +1,6 @@
 """CREATE VIEW as it was written: its sources, conditions, outputs and groups, by their names.
 
-What the names mean is found when the statement is bound to tables (`broker/views/definition.py`). Whatever the language
+What the names mean is found when the statement is bound to tables (`broker/queries/view.py`). Whatever the language
 of views does not have is refused here, with the offending part, so the binder sees plain values only.
 """
 

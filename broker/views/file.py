@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.log.changes import LogPosition
 from hullcast.broker.queries.sqlite_copy import quoted
+from hullcast.broker.queries.view import create_text
 from hullcast.broker.sql.text import MAXIMUM_NAME
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views import exact
-from hullcast.broker.views.definition import create_text
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import FileState, LoadedFile, copied_column, state_of
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
+    from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.views.definition import ViewDefinition
     from hullcast.broker.warehouse.files import Kept
 
 #: How far each base table is propagated.

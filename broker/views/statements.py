@@ -28,8 +28,8 @@ from hullcast.broker.views import exact
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hullcast.broker.queries.view import ViewCondition, ViewDefinition, ViewOutput
     from hullcast.broker.sql.view import Constant
-    from hullcast.broker.views.definition import ViewCondition, ViewDefinition, ViewOutput
 
 _LOW: Final = 2**32
 
