@@ -1,4 +1,4 @@
-"""A data directory with tables of a test's choice, written as a server writes it, and what each held after each update."""
+"""A data directory with tables of a test's choice, written as a server does, and what each held after each update."""
 
 from __future__ import annotations
 
