@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from contextlib import suppress
@@ -10,14 +11,16 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.tables.schema import fold
+from hullcast.broker.views import exact
 from hullcast.broker.views.definition import ViewDefinition
 from hullcast.broker.views.file import ViewFile, ViewLife
+from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import NewFile, open_for_load, open_for_reading, pin
 from tests.broker.views.strategies import TABLES, keys_of, rows_of, views
 from tests.support.base_tables import Row, answer, as_stored, ordered, view_of
@@ -180,6 +183,23 @@ class ViewMachine(RuleBasedStateMachine):
 
 TestViews = ViewMachine.TestCase
 TestViews.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+
+
+@given(views())
+@settings(max_examples=100, deadline=None)
+def test_no_delta_scans_a_table_of_the_file(sql: str) -> None:
+    """Its cost is that of its keys and of what they meet. SQLite has no statistics here: plans depend on the view."""
+    statements = ViewStatements(view_of(sql, TABLES))
+    database = sqlite3.connect(":memory:")
+    exact.install(database)
+    for statement in (*statements.create, *statements.indexes, *statements.temporary):
+        database.execute(statement)
+    for side, source in enumerate(statements.sources):
+        for statement in (*source.clear, source.drop_unchanged, source.is_changed, *source.propagate, *source.store):
+            for *_, step in database.execute(f"EXPLAIN QUERY PLAN {statement}"):
+                assert not re.match(rf"SCAN (?!n\b|d\b|q\b|temp|\(|CONSTANT|s{side}$)", step), (statement, step)
+                assert "AUTOMATIC" not in step, (statement, step)
+    database.close()
 
 
 class ManyViews(ViewMachine):
