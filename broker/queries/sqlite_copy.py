@@ -121,9 +121,9 @@ class Guard:
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_FUNCTIONS:
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_READ:
-            if first == RESULT and not second and trigger is None:  # rows of a view are only counted
+            if first == RESULT and not second:  # no column: how many rows there are, asked of the view
                 return sqlite3.SQLITE_OK
-            name = fold(trigger or "" if first == RESULT else first or "")
+            name = fold((trigger if first == RESULT else first) or "")
             if name not in self._readable and (database is not None or name not in self._local):
                 return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK

@@ -16,7 +16,7 @@ the other tables as they are in the copies, never rows that are there by now and
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hullcast.broker.log.changes import LogPosition
 from hullcast.broker.queries.sqlite_copy import quoted
@@ -76,6 +76,8 @@ def _statements(view: ViewDefinition) -> ViewStatements:
 
 class ViewFile(LoadedFile):
     """The file of a view, open for loads."""
+
+    PAGE_BYTES: ClassVar = 4096  # deltas touch single rows here and there, and whole pages are written
 
     def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
         assert isinstance(life, ViewLife)

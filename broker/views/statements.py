@@ -115,15 +115,9 @@ class ViewStatements:
     @cached_property
     def indexes(self) -> tuple[str, ...]:
         """What joins and groups look up by; made when the copies are filled."""
-        wanted: dict[int, set[tuple[int, ...]]] = {}
-        for start in range(len(self._view.sources)):
-            for step in self._order(start):
-                if self._view.sources[step.side].table.key not in step.columns:
-                    wanted.setdefault(step.side, set()).add(step.columns)
         made = []
-        for side, sets in sorted(wanted.items()):
-            kept = [one for one in sorted(sets) if not any(one != other and other[: len(one)] == one for other in sets)]
-            for number, columns in enumerate(kept):
+        for side, sets in sorted(self._lookups.items()):
+            for number, columns in enumerate(sets):
                 names = ", ".join(f"c{column}" for column in columns)
                 made.append(f"CREATE INDEX {_own(f'index{side}_{number}')} ON {_copy(side)} ({names})")
         if self._view.groups:
@@ -189,8 +183,6 @@ class ViewStatements:
         copy, new = f"main.{_copy(side)}", f"temp.n{side}"
         old = f"SELECT 1 FROM {copy} s WHERE s.{key} = n.{key}"
         same = " AND ".join(f"s.c{column} IS n.c{column}" for column in columns)
-        others = [f"c{column} = excluded.c{column}" for column in columns if column != source.table.key]
-        on_conflict = f"ON CONFLICT ({key}) DO " + (f"UPDATE SET {', '.join(others)}" if others else "NOTHING")
         emptied = ["j"] if self._view.groups is None or self._extremes else []
         emptied += [] if self._view.groups is None else ["dg", *(f"dm{number}" for number in self._extremes)]
         delta = f"(SELECT -1 AS w, {', '.join(f's.c{column}' for column in columns)} FROM {new} n"
@@ -205,12 +197,30 @@ class ViewStatements:
             f"DELETE FROM {new} AS n WHERE CASE WHEN there THEN EXISTS ({old} AND {same}) ELSE NOT EXISTS ({old}) END",
             f"SELECT EXISTS (SELECT 1 FROM {new})",
             tuple(self._propagate(side, delta)),
-            (
-                f"DELETE FROM {copy} WHERE {key} IN (SELECT {key} FROM {new} WHERE NOT there)",
-                f"INSERT INTO {copy} ({names}) SELECT {names} FROM {new} WHERE there {on_conflict}",
-            ),
+            tuple(self._store(side)),
             f"SELECT {names} FROM {copy} ORDER BY random() LIMIT ?",
         )
+
+    def _store(self, side: int) -> list[str]:
+        """From `n` to the copy. Where only columns without an index changed, no index is touched, nor its pages."""
+        source, copy, new = self._view.sources[side], f"main.{_copy(side)}", f"temp.n{side}"
+        key, names = f"c{source.table.key}", ", ".join(f"c{column}" for column in source.columns)
+        looked_up = {column for columns in self._lookups.get(side, ()) for column in columns}
+        plain = [column for column in source.columns if column != source.table.key and column not in looked_up]
+        others = [f"c{column} = excluded.c{column}" for column in source.columns if column != source.table.key]
+        on_conflict = f"ON CONFLICT ({key}) DO " + (f"UPDATE SET {', '.join(others)}" if others else "NOTHING")
+        removed = f"DELETE FROM {copy} WHERE {key} IN (SELECT {key} FROM {new} WHERE NOT there)"
+        put = f"INSERT INTO {copy} ({names}) SELECT {names} FROM {new} AS n WHERE there"
+        if not looked_up or not plain:
+            return [removed, f"{put} {on_conflict}"]
+        same = " AND ".join(f"s.c{column} IS n.c{column}" for column in [source.table.key, *sorted(looked_up)])
+        changed = ", ".join(f"c{column}" for column in plain)
+        there = f"SELECT {changed} FROM {new} AS n WHERE n.{key} = s.{key}"
+        return [
+            removed,
+            f"{put} AND NOT EXISTS (SELECT 1 FROM {copy} s WHERE {same}) {on_conflict}",
+            f"UPDATE {copy} AS s SET ({changed}) = ({there}) WHERE {key} IN (SELECT {key} FROM {new} WHERE there)",
+        ]
 
     def _reads(self, side: int) -> tuple[int, ...]:
         """The columns of a table that are read: those of the copy, and those of conditions."""
@@ -248,6 +258,19 @@ class ViewStatements:
             steps.append(best)
             reached.add(best.side)
         return steps
+
+    @cached_property
+    def _lookups(self) -> dict[int, list[tuple[int, ...]]]:
+        """By which columns, other than its key, joins look up rows of a source."""
+        wanted: dict[int, set[tuple[int, ...]]] = {}
+        for start in range(len(self._view.sources)):
+            for step in self._order(start):
+                if self._view.sources[step.side].table.key not in step.columns:
+                    wanted.setdefault(step.side, set()).add(step.columns)
+        return {
+            side: [one for one in sorted(sets) if not any(other[: len(one)] == one for other in sets - {one})]
+            for side, sets in wanted.items()
+        }
 
     def _step(self, side: int, reached: set[int]) -> _Step:
         conditions: dict[str, None] = {}

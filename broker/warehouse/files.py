@@ -23,7 +23,7 @@ import sqlite3
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from hullcast.broker.log.changes import LogPosition
 from hullcast.broker.log.private import make_private, open_private
@@ -44,7 +44,6 @@ _FORMAT = 1
 _APPLICATION_ID = 0x48756C57  # "HulW"
 #: Our own table. A table of a user has a shorter name, so this one is found by no statement of theirs.
 OWN = "hullcast_file".ljust(MAXIMUM_NAME + 1, "_")
-_PAGE_BYTES = 8192
 _CACHE_BYTES = 32 << 20  # of a load: pages that are not written to the WAL before its end
 _BUSY_S = 5.0  # how long a load waits for another of the same table; there should be none
 #: Bytes by which a WAL grows until a load moves it into the file (both are synced then); and from which a load waits
@@ -84,6 +83,8 @@ class Kept(Protocol):
 
 class LoadedFile:
     """A file open for loads. One load at a time, by one process; readers do not matter."""
+
+    PAGE_BYTES: ClassVar = 8192
 
     def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
         self.path, self.life = path, life
@@ -327,7 +328,7 @@ class NewFile(Generic[File]):
 
     def _begin(self, identity: bytes, bases: Mapping[str, Path]) -> None:
         database, life = self._database, self.life
-        database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        database.execute(f"PRAGMA page_size = {self.file.PAGE_BYTES}")
         database.execute("PRAGMA journal_mode = OFF").fetchall()
         database.execute("PRAGMA synchronous = OFF")
         database.execute(f"PRAGMA cache_size = {-_CACHE_BYTES // 1024}")

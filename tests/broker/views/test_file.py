@@ -1,0 +1,210 @@
+"""After any deltas of any tables in any order, a view is what SQLite's SELECT gives over the rows propagated so far."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hullcast.broker.log.history import Life
+from hullcast.broker.tables.schema import fold
+from hullcast.broker.views import exact
+from hullcast.broker.views.definition import ViewDefinition
+from hullcast.broker.views.file import ViewFile, ViewLife
+from hullcast.broker.views.statements import ViewStatements
+from hullcast.broker.warehouse.files import NewFile, open_for_load, open_for_reading, pin
+from tests.broker.views.strategies import TABLES, keys_of, rows_of, views
+from tests.support.base_tables import Row, answer, as_stored, ordered, view_of
+
+IDENTITY = bytes(range(16))
+Last = dict[Any, Row | None]
+
+
+def life_of(definition: ViewDefinition) -> ViewLife:
+    return ViewLife(definition, 0, tuple(Life(table, 0) for table in definition.tables))
+
+
+def made(directory: Path, life: ViewLife) -> ViewFile:
+    """The file of a view over empty tables, open."""
+    new = NewFile(directory, IDENTITY, life, ViewFile, {})
+    new.file.index()
+    new.file.compute()
+    new.finish(new.file.overall())
+    file = open_for_load(directory, IDENTITY, life, ViewFile)
+    assert file is not None
+    return file
+
+
+def propagate(file: ViewFile, table: str, changes: Last) -> None:
+    """Within a load: the last words on some keys."""
+    for source in file.view.definition.sources_of(table):
+        there = [as_stored(row) for row in changes.values() if row is not None]
+        columns = [[row[column] for row in there] for column in file.reads(source)]
+        gone = [as_stored((key,))[0] for key, row in changes.items() if row is None]
+        file.propagate(source, columns, gone)
+
+
+def load(file: ViewFile, table: str, changes: Last) -> None:
+    file.begin()
+    propagate(file, table, changes)
+    file.end(file.overall())
+
+
+def shown(directory: Path, life: ViewLife) -> list[Row]:
+    """What a reader sees."""
+    database = open_for_reading(directory, [life])
+    try:
+        pin(database, [life], IDENTITY)
+        return ordered(database.execute(f'SELECT * FROM "{life.table.name}"'))
+    finally:
+        database.close()
+
+
+class ViewMachine(RuleBasedStateMachine):
+    """Tables change; now and then the changes of one of them are propagated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(mkdtemp())
+
+    @initialize(sql=views(), rows=st.tuples(*(st.lists(rows_of(number), max_size=6) for number in range(len(TABLES)))))
+    def create(self, sql: str, rows: tuple[list[Row], ...]) -> None:
+        self.life = life_of(view_of(sql, TABLES))
+        self.file = made(self.directory, self.life)
+        self.pending: list[Last] = [
+            {row[table.key]: row for row in some} for table, some in zip(TABLES, rows, strict=True)
+        ]
+        self.propagated: list[dict[Any, Row]] = [{} for _ in TABLES]
+
+    @rule(data=st.data(), number=st.sampled_from(range(len(TABLES))), size=st.integers(1, 4))
+    def put(self, data: st.DataObject, number: int, size: int) -> None:
+        for _ in range(size):
+            row = data.draw(rows_of(number))
+            self.pending[number][row[TABLES[number].key]] = row
+
+    @rule(data=st.data(), number=st.sampled_from(range(len(TABLES))))
+    def take(self, data: st.DataObject, number: int) -> None:
+        self.pending[number][data.draw(keys_of(number))] = None
+
+    @rule(number=st.sampled_from(range(len(TABLES))))
+    def empty(self, number: int) -> None:
+        self.pending[number].update(dict.fromkeys({**self.propagated[number], **self.pending[number]}))
+
+    @rule(number=st.sampled_from(range(len(TABLES))))
+    def propagate(self, number: int) -> None:
+        load(self.file, TABLES[number].name, self.pending[number])
+        self._settle(number)
+
+    @rule()
+    def refresh(self) -> None:
+        self.file.begin()
+        for number, table in enumerate(TABLES):
+            propagate(self.file, table.name, self.pending[number])
+            self._settle(number)
+        self.file.end(self.file.overall())
+
+    @rule(number=st.sampled_from(range(len(TABLES))), data=st.data())
+    def fail_under_way(self, number: int, data: st.DataObject) -> None:
+        """A statement in the middle fails, and the file is closed without any more ado."""
+        self.file.begin()
+        steps = data.draw(st.integers(1, 40))
+
+        def stop() -> bool:
+            nonlocal steps
+            steps -= 1
+            return steps < 0
+
+        self.file._database.set_progress_handler(stop, 10)
+        with suppress(sqlite3.OperationalError):
+            propagate(self.file, TABLES[number].name, self.pending[number])
+        self.reopen()
+
+    @rule()
+    def reopen(self) -> None:
+        self.file.close()
+        file = open_for_load(self.directory, IDENTITY, self.life, ViewFile)
+        assert file is not None
+        self.file = file
+
+    @rule(number=st.sampled_from(range(len(TABLES))), size=st.integers(1, 3))
+    def measure(self, number: int, size: int) -> None:
+        self.file.begin()
+        for source in self.life.definition.sources_of(TABLES[number].name):
+            some = self.file.sample(source, size)
+            self.file.exchange(source, (), some)
+            self.file.exchange(source, some, ())
+        rows = {fold(table.name): self.propagated[number].values() for number, table in enumerate(TABLES)}
+        assert self._result() == answer(self.life.definition, rows), "what went came back"
+        self.file.undo()
+
+    @rule()
+    def compute_again(self) -> None:
+        """The copies alone determine the result."""
+        self.file.begin()
+        before = self._result()
+        self.file.clear()
+        for number, table in enumerate(TABLES):
+            for source in self.life.definition.sources_of(table.name):
+                there = [as_stored(row) for row in self.propagated[number].values()]
+                self.file.fill(source, [[row[column] for row in there] for column in self.file.reads(source)], ())
+        self.file.compute()
+        assert self._result() == before
+        self.file.end(self.file.overall())
+
+    @invariant()
+    def what_is_shown_is_the_select_over_what_was_propagated(self) -> None:
+        rows = {fold(table.name): self.propagated[number].values() for number, table in enumerate(TABLES)}
+        assert shown(self.directory, self.life) == answer(self.life.definition, rows)
+
+    def teardown(self) -> None:
+        if hasattr(self, "file"):
+            self.file.close()
+        shutil.rmtree(self.directory)
+
+    def _settle(self, number: int) -> None:
+        for key, row in self.pending[number].items():
+            self.propagated[number].pop(key, None)
+            if row is not None:
+                self.propagated[number][key] = row
+        self.pending[number] = {}
+
+    def _result(self) -> list[Row]:
+        return ordered(self.file._database.execute(f'SELECT * FROM "{self.life.table.name}"'))
+
+
+TestViews = ViewMachine.TestCase
+TestViews.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+
+
+@given(views())
+@settings(max_examples=100, deadline=None)
+def test_no_delta_scans_a_table_of_the_file(sql: str) -> None:
+    """Its cost is that of its keys and of what they meet. SQLite has no statistics here: plans depend on the view."""
+    statements = ViewStatements(view_of(sql, TABLES))
+    database = sqlite3.connect(":memory:")
+    exact.install(database)
+    for statement in (*statements.create, *statements.indexes, *statements.temporary):
+        database.execute(statement)
+    for side, source in enumerate(statements.sources):
+        for statement in (*source.clear, source.drop_unchanged, source.is_changed, *source.propagate, *source.store):
+            for *_, step in database.execute(f"EXPLAIN QUERY PLAN {statement}"):
+                assert not re.match(rf"SCAN (?!n\b|d\b|q\b|temp|\(|CONSTANT|s{side}$)", step), (statement, step)
+                assert "AUTOMATIC" not in step, (statement, step)
+    database.close()
+
+
+class ManyViews(ViewMachine):
+    """The same, for longer."""
+
+
+TestManyViews = pytest.mark.slow(ManyViews.TestCase)
+ManyViews.TestCase.settings = settings(max_examples=1500, stateful_step_count=30, deadline=None)
