@@ -13,11 +13,10 @@ import contextlib
 import logging
 import os
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hullcast.broker.scheduling.policy import FairShare, Item
+from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.warehouse.messages import Ask
 from hullcast.network.wire.errors import (
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.scheduling.fair_queue import Measure
     from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
     from hullcast.network.wire.bodies import FetchRows, Query
     from hullcast.network.wire.frames import Origin, Request
@@ -60,16 +60,13 @@ TICKET_BYTES = 16
 
 
 @dataclass(eq=False, slots=True)
-class _WaitingQuery(Item):
+class _Asked(Queued):
+    """A query, while it waits and while the warehouse has it."""
+
     request: Request
     query: Query
     seq: int  # of the last update that was applied when it came
-    size_bytes: int = 0
-
-    @property
-    def deadline(self) -> float | None:
-        """The moment by which it must be answered."""
-        return None if self.query.deadline_s is None else self.arrived + self.query.deadline_s
+    began: float = 0.0  # when the warehouse got it
 
     def missed(self) -> DeadlineMissed:
         """It was not even asked in time."""
@@ -91,10 +88,6 @@ class _Kept:
     fetching: bool = False
 
 
-def _bytes(items: list[_WaitingQuery]) -> int:
-    return sum(item.size_bytes for item in items)
-
-
 class Queries:
     """The queries that wait, those that the warehouse has, and large answers that wait to be fetched."""
 
@@ -109,9 +102,8 @@ class Queries:
     ) -> None:
         self._engine, self.warehouse = engine, warehouse
         self._check, self._refusal, self._done, self._fetched = check, refusal, done, fetched
-        self._policy = FairShare()
-        self._waiting: list[_WaitingQuery] = []
-        self._running: dict[asyncio.Task[None], _WaitingQuery] = {}
+        self._queue: FairQueue[_Asked] = FairQueue(ADMITTED_PER_OWNER)
+        self._running: dict[asyncio.Task[None], _Asked] = {}
         self._fetching: dict[asyncio.Task[None], int] = {}  # by link
         self._something = asyncio.Event()
         self._tables: dict[str, tuple[str, ...]] = {}  # of texts
@@ -123,7 +115,7 @@ class Queries:
     @property
     def waiting(self) -> int:
         """Queries whose turn has not come, here or in the warehouse (of that as of half a second ago)."""
-        return len(self._waiting) + min(len(self._running), self.warehouse.reported("waiting"))
+        return len(self._queue) + min(len(self._running), self.warehouse.reported("waiting"))
 
     @property
     def running(self) -> int:
@@ -156,39 +148,35 @@ class Queries:
     def put(self, request: Request, query: Query, owner: str) -> None:
         """Queue a query. If too many wait, it is Overloaded, or else a query of an owner that has more waiting."""
         check_text(query.sql)
-        item = _WaitingQuery(owner, time.monotonic(), request, query, self._engine.seq, len(request.body))
-        mine = [other for other in self._waiting if other.owner == owner]
-        if len(mine) >= WAITING_PER_OWNER:
+        now, size = time.monotonic(), len(request.body)
+        deadline = None if query.deadline_s is None else now + query.deadline_s
+        item, queue = _Asked(owner, now, size, deadline, request, query, self._engine.seq), self._queue
+        if queue.waiting_of(owner) >= WAITING_PER_OWNER:
             raise Overloaded("queries waiting", WAITING_PER_OWNER)
-        held = [other for other in (*self._waiting, *self._running.values()) if other.owner == owner]
-        if held and _bytes(held) + item.size_bytes > WAITING_BYTES_PER_OWNER:
+        if queue.holds(owner) and queue.held_by(owner) + size > WAITING_BYTES_PER_OWNER:
             raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
-        while len(self._waiting) >= WAITING:
-            self._make_room(Overloaded("queries waiting", WAITING), [*mine, item], len)
-        while (in_all := self._held_bytes()) and in_all + item.size_bytes > WAITING_BYTES:
-            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
-        self._waiting.append(item)
+        while len(queue) >= WAITING:
+            self._make_room(Overloaded("queries waiting", WAITING), item, "items")
+        while queue.held_bytes and queue.held_bytes + size > WAITING_BYTES:
+            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), item, "bytes")
+        queue.add(item)
         self._something.set()
 
-    def _held_bytes(self) -> int:
-        return _bytes(self._waiting) + _bytes(list(self._running.values()))
-
-    def _make_room(
-        self, refusal: Overloaded, mine: list[_WaitingQuery], weight: Callable[[list[_WaitingQuery]], int]
-    ) -> None:
-        """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer."""
-        by_owner: dict[str, list[_WaitingQuery]] = {}
-        for item in self._waiting:
-            by_owner.setdefault(item.owner, []).append(item)
-        most = max(by_owner.values(), key=weight, default=[])
-        if weight(most) <= weight(mine):
+    def _make_room(self, refusal: Overloaded, newcomer: _Asked, measure: Measure) -> None:
+        """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer's."""
+        queue = self._queue
+        most = queue.most(measure)
+        mine = queue.waiting_of(newcomer.owner, measure) + (1 if measure == "items" else newcomer.size_bytes)
+        if most is None or queue.waiting_of(most, measure) <= mine:
             raise refusal
-        self._waiting.remove(most[-1])
-        self._done(most[-1].request, self._refusal(refusal, most[-1].request))
+        latest = queue.latest_of(most)
+        queue.remove(latest)
+        self._done(latest.request, self._refusal(refusal, latest.request))
 
     def stay_with(self, links: Container[int]) -> None:
         """Stop queries of clients whose link is gone. Their large answers are kept for a while: they may return."""
-        self._waiting = [item for item in self._waiting if item.request.route[-1] in links]
+        for item in [item for item in self._queue if item.request.route[-1] not in links]:
+            self._queue.remove(item)
         for task, item in list(self._running.items()):
             if item.request.route[-1] not in links:
                 task.cancel()
@@ -203,9 +191,9 @@ class Queries:
         """Answer queries until cancelled."""
         try:
             while True:
-                deadline = min((item.deadline for item in self._waiting if item.deadline is not None), default=None)
+                urgent = self._queue.most_urgent()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(None if deadline is None else _loop_time(deadline)):
+                    async with asyncio.timeout_at(None if urgent is None else _loop_time(urgent.deadline)):
                         await self._something.wait()
                 self._something.clear()
                 self._refuse_late()
@@ -213,7 +201,7 @@ class Queries:
                     task = asyncio.create_task(self._serve(item), name="server.query")
                     self._running[task] = item
                     task.add_done_callback(self._ended)
-                    await asyncio.sleep(0)  # many may wait, and to pick one takes a look at all
+                    await asyncio.sleep(0)  # others have their turns in between
         finally:
             tasks = [*self._running, *self._fetching]
             for task in tasks:
@@ -226,32 +214,30 @@ class Queries:
     def _refuse_late(self) -> None:
         """Answer queries whose deadline has passed while they waited, some at a time."""
         now = time.monotonic()
-        late = [item for item in self._waiting if item.deadline is not None and item.deadline <= now]
-        for item in late[:REFUSED_AT_ONCE]:
-            self._waiting.remove(item)
+        for _ in range(REFUSED_AT_ONCE):
+            item = self._queue.most_urgent()
+            if item is None or item.deadline is None or item.deadline > now:
+                return
+            self._queue.remove(item)
             self.failed += 1
             self.late += 1
             self._done(item.request, self._refusal(item.missed(), item.request))
 
-    def _next(self) -> _WaitingQuery | None:
-        """The query whose turn it is, if there is room for one."""
-        if len(self._running) >= ADMITTED or not self._waiting:
-            return None
-        owners = Counter(item.owner for item in self._running.values())
-        may = [item for item in self._waiting if owners[item.owner] < ADMITTED_PER_OWNER]
-        if not may:
-            return None
-        item = self._policy.pick(may, time.monotonic())
-        assert isinstance(item, _WaitingQuery)
-        self._waiting.remove(item)
+    def _next(self) -> _Asked | None:
+        """The query whose turn it is, if there is room for one; it is the warehouse's from now on."""
+        item = self._queue.next() if len(self._running) < ADMITTED else None
+        if item is not None:
+            self._queue.begin(item)
+            item.began = time.monotonic()
         return item
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        """A query was answered, or given up: its owner had the warehouse's time in both cases."""
+        item, now = self._running.pop(task), time.monotonic()
+        self._queue.end(item, now - item.began, now)
         self._something.set()
 
-    async def _serve(self, item: _WaitingQuery) -> None:
-        began = time.monotonic()
+    async def _serve(self, item: _Asked) -> None:
         try:
             body = await self._answer(item)
             self.answered += 1
@@ -268,16 +254,15 @@ class Queries:
             body = self._refusal(
                 InvariantBroken(f"{type(error).__name__} in a query; nothing was changed"), item.request
             )
-        self._policy.served(item, time.monotonic() - began, time.monotonic())
         self._done(item.request, body)
 
-    async def _answer(self, item: _WaitingQuery) -> bytes:
+    async def _answer(self, item: _Asked) -> bytes:
         """The encoded reply to a query; the rest of it, if there is one, is kept."""
         origin, query = item.request.origin, item.query
         assert origin is not None
         self._check(origin, ())
         try:
-            async with asyncio.timeout_at(None if item.deadline is None else _loop_time(item.deadline)):
+            async with asyncio.timeout_at(_loop_time(item.deadline)):
                 while True:
                     await self.warehouse.start()
                     tables = await self._tables_of(item.owner, query.sql)
@@ -384,6 +369,6 @@ class Queries:
         self._fetched(request, portion)
 
 
-def _loop_time(moment: float) -> float:
-    """A moment of the monotonic clock by the clock of the event loop."""
-    return asyncio.get_running_loop().time() + moment - time.monotonic()
+def _loop_time(moment: float | None) -> float | None:
+    """A moment of the monotonic clock, if there is one, by the clock of the event loop."""
+    return None if moment is None else asyncio.get_running_loop().time() + moment - time.monotonic()
