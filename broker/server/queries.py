@@ -14,9 +14,11 @@ import logging
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
+from hullcast.broker.server.open_requests import ByRoute
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.warehouse.messages import Ask
 from hullcast.network.wire.errors import (
@@ -29,12 +31,12 @@ from hullcast.network.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.scheduling.fair_queue import Measure
     from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
-    from hullcast.network.wire.bodies import FetchRows, Query
+    from hullcast.network.wire.bodies import DropRows, FetchRows, Query
     from hullcast.network.wire.frames import Origin, Request
 
     Check = Callable[[Origin, tuple[str, ...]], None]
@@ -78,14 +80,20 @@ class _Asked(Queued):
 class _Kept:
     """The rest of a large answer, which its owner may fetch."""
 
+    ticket: bytes
     owner: str
     tables: tuple[str, ...]
     rest: LargeAnswer
     until: float
-    link: int | None  # that it goes with; None: whoever has its key may fetch it by another one
+    request: Request  # the query's
     fetched: int = 0  # portions, of which the last may be fetched again
     done: bool = False  # the very last one was fetched: it is kept only in case it was lost on its way
-    fetching: bool = False
+    fetching: asyncio.Task[None] | None = None
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it may be fetched by another link: by whoever has the key."""
+        return self.request.origin is not None and self.request.origin.key is not None
 
 
 class Queries:
@@ -103,13 +111,14 @@ class Queries:
         self._engine, self.warehouse = engine, warehouse
         self._check, self._refusal, self._done, self._fetched = check, refusal, done, fetched
         self._queue: FairQueue[_Asked] = FairQueue(ADMITTED_PER_OWNER)
-        self._running: dict[asyncio.Task[None], _Asked] = {}
-        self._fetching: dict[asyncio.Task[None], int] = {}  # by link
+        self._running: dict[_Asked, asyncio.Task[None]] = {}
+        self._fetching: set[asyncio.Task[None]] = set()
+        self._open: ByRoute[_Asked | _Kept | asyncio.Task[None]] = ByRoute()  # all of these, by the request
         self._something = asyncio.Event()
         self._tables: dict[str, tuple[str, ...]] = {}  # of texts
         self._tables_as_of = -1
         self._kept: dict[bytes, _Kept] = {}
-        self.answered = self.failed = 0
+        self.answered = self.failed = self.given_up = 0
         self.late = 0  # past their deadline before the warehouse had them; it counts the others
 
     @property
@@ -140,6 +149,7 @@ class Queries:
             "missed": known["missed"] + self.late,
             "answered": self.answered,
             "failed": self.failed,
+            "given_up": self.given_up,
             "waiting": self.waiting,
             "running": self.running,
             "kept_bytes": self.kept_bytes,
@@ -160,6 +170,7 @@ class Queries:
         while queue.held_bytes and queue.held_bytes + size > WAITING_BYTES:
             self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), item, "bytes")
         queue.add(item)
+        self._open.add(request, item)
         self._something.set()
 
     def _make_room(self, refusal: Overloaded, newcomer: _Asked, measure: Measure) -> None:
@@ -170,22 +181,44 @@ class Queries:
         if most is None or queue.waiting_of(most, measure) <= mine:
             raise refusal
         latest = queue.latest_of(most)
-        queue.remove(latest)
+        self._remove(latest)
         self._done(latest.request, self._refusal(refusal, latest.request))
 
-    def stay_with(self, links: Container[int]) -> None:
-        """Stop queries of clients whose link is gone. Their large answers are kept for a while: they may return."""
-        for item in [item for item in self._queue if item.request.route[-1] not in links]:
-            self._queue.remove(item)
-        for task, item in list(self._running.items()):
-            if item.request.route[-1] not in links:
-                task.cancel()
-        for fetching, link in list(self._fetching.items()):
-            if link not in links:
+    # --- what nobody waits for any more -----------------------------------------------------------------------
+
+    def give_up(self, request: Request) -> None:
+        """A client does not wait any more for the answer to its query, which had the same id. It is stopped wherever it
+        is; if it was answered meanwhile, what is kept of it is dropped."""
+        for asked in self._open.of(request):
+            self._stop(asked)
+
+    def drop(self, body: DropRows, owner: str) -> None:
+        """The rest of an answer will not be fetched."""
+        kept = self._kept.get(body.ticket)
+        if kept is not None and kept.owner == owner:
+            self.given_up += not kept.done
+            self._drop(body.ticket)
+
+    def gone(self, links: Sequence[int], route: tuple[int, ...] = ()) -> None:
+        """Nobody takes answers any more by these links of the node at the end of the route (without one: by our own).
+        Large answers of a key are kept for a while: it may return by another link."""
+        for asked in self._open.below(links, route):
+            if not isinstance(asked, _Kept) or not asked.may_move:
+                self._stop(asked)
+
+    def _stop(self, asked: _Asked | _Kept | asyncio.Task[None]) -> None:
+        match asked:
+            case _Asked():
+                self.given_up += 1
+                if asked.serving:
+                    self._running[asked].cancel()
+                else:
+                    self._remove(asked)
+            case _Kept():
+                self.given_up += not asked.done
+                self._drop(asked.ticket)
+            case fetching:
                 fetching.cancel()
-        for ticket, kept in list(self._kept.items()):
-            if kept.link is not None and kept.link not in links:
-                self._drop(ticket)
 
     async def run(self) -> None:
         """Answer queries until cancelled."""
@@ -198,12 +231,11 @@ class Queries:
                 self._something.clear()
                 self._refuse_late()
                 while (item := self._next()) is not None:
-                    task = asyncio.create_task(self._serve(item), name="server.query")
-                    self._running[task] = item
-                    task.add_done_callback(self._ended)
+                    self._running[item] = task = asyncio.create_task(self._serve(item), name="server.query")
+                    task.add_done_callback(partial(self._ended, item))
                     await asyncio.sleep(0)  # others have their turns in between
         finally:
-            tasks = [*self._running, *self._fetching]
+            tasks = [*self._running.values(), *self._fetching]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -218,7 +250,7 @@ class Queries:
             item = self._queue.most_urgent()
             if item is None or item.deadline is None or item.deadline > now:
                 return
-            self._queue.remove(item)
+            self._remove(item)
             self.failed += 1
             self.late += 1
             self._done(item.request, self._refusal(item.missed(), item.request))
@@ -231,9 +263,16 @@ class Queries:
             item.began = time.monotonic()
         return item
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _remove(self, item: _Asked) -> None:
+        """A query does not wait any more, and is not served either."""
+        self._queue.remove(item)
+        self._open.discard(item.request, item)
+
+    def _ended(self, item: _Asked, task: asyncio.Task[None]) -> None:
         """A query was answered, or given up: its owner had the warehouse's time in both cases."""
-        item, now = self._running.pop(task), time.monotonic()
+        now = time.monotonic()
+        del self._running[item]
+        self._open.discard(item.request, item)
         self._queue.end(item, now - item.began, now)
         self._something.set()
 
@@ -278,8 +317,8 @@ class Queries:
         ask = Ask(0, item.owner, query.sql, tuple(query.parameters), tables, item.arrived, ticket, *terms)
         body, rest = await self.warehouse.ask(ask)
         if rest is not None:
-            link = None if origin.key else item.request.route[-1]
-            self._keep(ticket, _Kept(item.owner, tables, rest, time.monotonic() + KEPT_S, link))
+            request = item.request._replace(body=b"")
+            self._keep(_Kept(ticket, item.owner, tables, rest, time.monotonic() + KEPT_S, request))
         return body
 
     async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
@@ -298,14 +337,15 @@ class Queries:
 
     # --- the rest of large answers ----------------------------------------------------------------------------
 
-    def _keep(self, ticket: bytes, kept: _Kept) -> None:
+    def _keep(self, kept: _Kept) -> None:
         for owner, most in ((kept.owner, KEPT_PER_OWNER), (None, KEPT)):
             while len(self._kept_of(owner)) >= most:
                 if not self._drop_done(owner):
                     self.warehouse.withdraw(kept.rest)
                     kept.rest.close()
                     raise Overloaded("large answers being fetched", most)
-        self._kept[ticket] = kept
+        self._kept[kept.ticket] = kept
+        self._open.add(kept.request, kept)
         kept.rest.on_growth = lambda: self._bound(kept)
         self._bound(kept)
 
@@ -336,6 +376,9 @@ class Queries:
 
     def _drop(self, ticket: bytes) -> None:
         kept = self._kept.pop(ticket)
+        self._open.discard(kept.request, kept)
+        if kept.fetching is not None:
+            kept.fetching.cancel()
         self.warehouse.withdraw(kept.rest)
         kept.rest.close()
 
@@ -351,12 +394,17 @@ class Queries:
         self._check(request.origin, kept.tables)
         if body.part not in (kept.fetched, kept.fetched + 1) or body.part < 1:
             raise AnswerGone(body.part, "portions are fetched in their order")
-        if kept.fetching:
+        if kept.fetching is not None:
             raise Overloaded("fetches of one answer", 1)
-        kept.fetching = True
-        task = asyncio.create_task(self._fetch(request, body, kept), name="server.fetch")
-        self._fetching[task] = request.route[-1]
-        task.add_done_callback(lambda task: self._fetching.pop(task, None))
+        kept.fetching = task = asyncio.create_task(self._fetch(request, body, kept), name="server.fetch")
+        self._fetching.add(task)
+        self._open.add(request, task)
+        task.add_done_callback(partial(self._fetch_ended, request, kept))
+
+    def _fetch_ended(self, request: Request, kept: _Kept, task: asyncio.Task[None]) -> None:
+        self._fetching.discard(task)
+        self._open.discard(request, task)
+        kept.fetching, kept.until = None, time.monotonic() + KEPT_S
 
     async def _fetch(self, request: Request, body: FetchRows, kept: _Kept) -> None:
         try:
@@ -364,8 +412,6 @@ class Queries:
             kept.fetched, kept.done = body.part, last
         except HullcastError as error:
             portion = self._refusal(error, request)
-        finally:
-            kept.fetching, kept.until = False, time.monotonic() + KEPT_S
         self._fetched(request, portion)
 
 
