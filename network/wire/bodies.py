@@ -452,7 +452,7 @@ def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
         raise TooLarge("groups in this subscribe", len(body.groups), limits.groups)
     listed = _listed(body)
     encoded = packing.pack(listed)
-    packing.check_taken(str(listed[0]), encoded, limits.body_bytes, limits)
+    packing.check_taken(str(listed[0]), listed, encoded, limits.body_bytes, limits)
     return encoded
 
 
