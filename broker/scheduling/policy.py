@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, log2
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -40,11 +41,18 @@ class FairShare:
     def __init__(self, half_life_s: float = 10.0) -> None:
         self._half_life_s = half_life_s
         self._given: dict[str, tuple[float, float]] = {}  # seconds of service, as of when
+        self.forgotten = 0  # times that owners were forgotten, and so ranks changed that nobody was served for
 
     def given(self, owner: str, now: float) -> float:
         """Recent service of an owner, in seconds."""
         seconds, at = self._given.get(owner, (0.0, now))
         return float(seconds * 0.5 ** ((now - at) / self._half_life_s))
+
+    def rank(self, owner: str) -> float:
+        """Orders owners as `given` does, at any moment: what they were given is halved for all alike, so this changes
+        only when the owner is served, or forgotten."""
+        seconds, at = self._given.get(owner, (0.0, 0.0))
+        return log2(seconds) + at / self._half_life_s if seconds > 0 else -inf
 
     def pick(self, items: Iterable[Item], now: float) -> Item:
         waiting = list(items)
@@ -56,3 +64,4 @@ class FairShare:
         if len(self._given) > self.MOST_OWNERS:
             kept = sorted(self._given, key=lambda owner: -self.given(owner, now))[: self.MOST_OWNERS // 2]
             self._given = {owner: self._given[owner] for owner in kept}
+            self.forgotten += 1

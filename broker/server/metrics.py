@@ -37,6 +37,7 @@ def server_metrics(server: Server) -> list[Metric]:
         Gauge("hullcast_requests_in_work", "Requests answered in several turns, not done yet.", working.waiting),
         Counter("hullcast_queries_total", "One-time queries answered.", queries.answered),
         Counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
+        Counter("hullcast_queries_given_up_total", "One-time queries that clients gave up.", queries.given_up),
         Gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
         Gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
         *_warehouse(queries.status()),

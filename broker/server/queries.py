@@ -13,11 +13,12 @@ import contextlib
 import logging
 import os
 import time
-from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hullcast.broker.scheduling.policy import FairShare, Item
+from hullcast.broker.scheduling.fair_queue import FairQueue, Queued
+from hullcast.broker.server.open_requests import ByRoute
 from hullcast.broker.sql.text import check_text
 from hullcast.broker.warehouse.messages import Ask
 from hullcast.network.wire.errors import (
@@ -30,11 +31,12 @@ from hullcast.network.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.scheduling.fair_queue import Measure
     from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
-    from hullcast.network.wire.bodies import FetchRows, Query
+    from hullcast.network.wire.bodies import DropRows, FetchRows, Query
     from hullcast.network.wire.frames import Origin, Request
 
     Check = Callable[[Origin, tuple[str, ...]], None]
@@ -60,16 +62,13 @@ TICKET_BYTES = 16
 
 
 @dataclass(eq=False, slots=True)
-class _WaitingQuery(Item):
+class _Asked(Queued):
+    """A query, while it waits and while the warehouse has it."""
+
     request: Request
     query: Query
     seq: int  # of the last update that was applied when it came
-    size_bytes: int = 0
-
-    @property
-    def deadline(self) -> float | None:
-        """The moment by which it must be answered."""
-        return None if self.query.deadline_s is None else self.arrived + self.query.deadline_s
+    began: float = 0.0  # when the warehouse got it
 
     def missed(self) -> DeadlineMissed:
         """It was not even asked in time."""
@@ -81,18 +80,20 @@ class _WaitingQuery(Item):
 class _Kept:
     """The rest of a large answer, which its owner may fetch."""
 
+    ticket: bytes
     owner: str
     tables: tuple[str, ...]
     rest: LargeAnswer
     until: float
-    link: int | None  # that it goes with; None: whoever has its key may fetch it by another one
+    request: Request  # the query's
     fetched: int = 0  # portions, of which the last may be fetched again
     done: bool = False  # the very last one was fetched: it is kept only in case it was lost on its way
-    fetching: bool = False
+    fetching: asyncio.Task[None] | None = None
 
-
-def _bytes(items: list[_WaitingQuery]) -> int:
-    return sum(item.size_bytes for item in items)
+    @property
+    def may_move(self) -> bool:
+        """Whether it may be fetched by another link: by whoever has the key."""
+        return self.request.origin is not None and self.request.origin.key is not None
 
 
 class Queries:
@@ -109,21 +110,21 @@ class Queries:
     ) -> None:
         self._engine, self.warehouse = engine, warehouse
         self._check, self._refusal, self._done, self._fetched = check, refusal, done, fetched
-        self._policy = FairShare()
-        self._waiting: list[_WaitingQuery] = []
-        self._running: dict[asyncio.Task[None], _WaitingQuery] = {}
-        self._fetching: dict[asyncio.Task[None], int] = {}  # by link
+        self._queue: FairQueue[_Asked] = FairQueue(ADMITTED_PER_OWNER)
+        self._running: dict[_Asked, asyncio.Task[None]] = {}
+        self._fetching: set[asyncio.Task[None]] = set()
+        self._open: ByRoute[_Asked | _Kept | asyncio.Task[None]] = ByRoute()  # all of these, by the request
         self._something = asyncio.Event()
         self._tables: dict[str, tuple[str, ...]] = {}  # of texts
         self._tables_as_of = -1
         self._kept: dict[bytes, _Kept] = {}
-        self.answered = self.failed = 0
+        self.answered = self.failed = self.given_up = 0
         self.late = 0  # past their deadline before the warehouse had them; it counts the others
 
     @property
     def waiting(self) -> int:
         """Queries whose turn has not come, here or in the warehouse (of that as of half a second ago)."""
-        return len(self._waiting) + min(len(self._running), self.warehouse.reported("waiting"))
+        return len(self._queue) + min(len(self._running), self.warehouse.reported("waiting"))
 
     @property
     def running(self) -> int:
@@ -148,6 +149,7 @@ class Queries:
             "missed": known["missed"] + self.late,
             "answered": self.answered,
             "failed": self.failed,
+            "given_up": self.given_up,
             "waiting": self.waiting,
             "running": self.running,
             "kept_bytes": self.kept_bytes,
@@ -156,66 +158,84 @@ class Queries:
     def put(self, request: Request, query: Query, owner: str) -> None:
         """Queue a query. If too many wait, it is Overloaded, or else a query of an owner that has more waiting."""
         check_text(query.sql)
-        item = _WaitingQuery(owner, time.monotonic(), request, query, self._engine.seq, len(request.body))
-        mine = [other for other in self._waiting if other.owner == owner]
-        if len(mine) >= WAITING_PER_OWNER:
+        now, size = time.monotonic(), len(request.body)
+        deadline = None if query.deadline_s is None else now + query.deadline_s
+        item, queue = _Asked(owner, now, size, deadline, request, query, self._engine.seq), self._queue
+        if queue.waiting_of(owner) >= WAITING_PER_OWNER:
             raise Overloaded("queries waiting", WAITING_PER_OWNER)
-        held = [other for other in (*self._waiting, *self._running.values()) if other.owner == owner]
-        if held and _bytes(held) + item.size_bytes > WAITING_BYTES_PER_OWNER:
+        if queue.holds(owner) and queue.held_by(owner) + size > WAITING_BYTES_PER_OWNER:
             raise Overloaded("bytes of queries waiting", WAITING_BYTES_PER_OWNER)
-        while len(self._waiting) >= WAITING:
-            self._make_room(Overloaded("queries waiting", WAITING), [*mine, item], len)
-        while (in_all := self._held_bytes()) and in_all + item.size_bytes > WAITING_BYTES:
-            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), [*mine, item], _bytes)
-        self._waiting.append(item)
+        while len(queue) >= WAITING:
+            self._make_room(Overloaded("queries waiting", WAITING), item, "items")
+        while queue.held_bytes and queue.held_bytes + size > WAITING_BYTES:
+            self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), item, "bytes")
+        queue.add(item)
+        self._open.add(request, item)
         self._something.set()
 
-    def _held_bytes(self) -> int:
-        return _bytes(self._waiting) + _bytes(list(self._running.values()))
-
-    def _make_room(
-        self, refusal: Overloaded, mine: list[_WaitingQuery], weight: Callable[[list[_WaitingQuery]], int]
-    ) -> None:
-        """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer."""
-        by_owner: dict[str, list[_WaitingQuery]] = {}
-        for item in self._waiting:
-            by_owner.setdefault(item.owner, []).append(item)
-        most = max(by_owner.values(), key=weight, default=[])
-        if weight(most) <= weight(mine):
+    def _make_room(self, refusal: Overloaded, newcomer: _Asked, measure: Measure) -> None:
+        """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer's."""
+        queue = self._queue
+        most = queue.most(measure)
+        mine = queue.waiting_of(newcomer.owner, measure) + (1 if measure == "items" else newcomer.size_bytes)
+        if most is None or queue.waiting_of(most, measure) <= mine:
             raise refusal
-        self._waiting.remove(most[-1])
-        self._done(most[-1].request, self._refusal(refusal, most[-1].request))
+        latest = queue.latest_of(most)
+        self._remove(latest)
+        self._done(latest.request, self._refusal(refusal, latest.request))
 
-    def stay_with(self, links: Container[int]) -> None:
-        """Stop queries of clients whose link is gone. Their large answers are kept for a while: they may return."""
-        self._waiting = [item for item in self._waiting if item.request.route[-1] in links]
-        for task, item in list(self._running.items()):
-            if item.request.route[-1] not in links:
-                task.cancel()
-        for fetching, link in list(self._fetching.items()):
-            if link not in links:
+    # --- what nobody waits for any more -----------------------------------------------------------------------
+
+    def give_up(self, request: Request) -> None:
+        """A client does not wait any more for the answer to its query, which had the same id. It is stopped wherever it
+        is; if it was answered meanwhile, what is kept of it is dropped."""
+        for asked in self._open.of(request):
+            self._stop(asked)
+
+    def drop(self, body: DropRows, owner: str) -> None:
+        """The rest of an answer will not be fetched."""
+        kept = self._kept.get(body.ticket)
+        if kept is not None and kept.owner == owner:
+            self.given_up += not kept.done
+            self._drop(body.ticket)
+
+    def gone(self, links: Sequence[int], route: tuple[int, ...] = ()) -> None:
+        """Nobody takes answers any more by these links of the node at the end of the route (without one: by our own).
+        Large answers of a key are kept for a while: it may return by another link."""
+        for asked in self._open.below(links, route):
+            if not isinstance(asked, _Kept) or not asked.may_move:
+                self._stop(asked)
+
+    def _stop(self, asked: _Asked | _Kept | asyncio.Task[None]) -> None:
+        match asked:
+            case _Asked():
+                self.given_up += 1
+                if asked.serving:
+                    self._running[asked].cancel()
+                else:
+                    self._remove(asked)
+            case _Kept():
+                self.given_up += not asked.done
+                self._drop(asked.ticket)
+            case fetching:
                 fetching.cancel()
-        for ticket, kept in list(self._kept.items()):
-            if kept.link is not None and kept.link not in links:
-                self._drop(ticket)
 
     async def run(self) -> None:
         """Answer queries until cancelled."""
         try:
             while True:
-                deadline = min((item.deadline for item in self._waiting if item.deadline is not None), default=None)
+                urgent = self._queue.most_urgent()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(None if deadline is None else _loop_time(deadline)):
+                    async with asyncio.timeout_at(None if urgent is None else _loop_time(urgent.deadline)):
                         await self._something.wait()
                 self._something.clear()
                 self._refuse_late()
                 while (item := self._next()) is not None:
-                    task = asyncio.create_task(self._serve(item), name="server.query")
-                    self._running[task] = item
-                    task.add_done_callback(self._ended)
-                    await asyncio.sleep(0)  # many may wait, and to pick one takes a look at all
+                    self._running[item] = task = asyncio.create_task(self._serve(item), name="server.query")
+                    task.add_done_callback(partial(self._ended, item))
+                    await asyncio.sleep(0)  # others have their turns in between
         finally:
-            tasks = [*self._running, *self._fetching]
+            tasks = [*self._running.values(), *self._fetching]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -226,32 +246,37 @@ class Queries:
     def _refuse_late(self) -> None:
         """Answer queries whose deadline has passed while they waited, some at a time."""
         now = time.monotonic()
-        late = [item for item in self._waiting if item.deadline is not None and item.deadline <= now]
-        for item in late[:REFUSED_AT_ONCE]:
-            self._waiting.remove(item)
+        for _ in range(REFUSED_AT_ONCE):
+            item = self._queue.most_urgent()
+            if item is None or item.deadline is None or item.deadline > now:
+                return
+            self._remove(item)
             self.failed += 1
             self.late += 1
             self._done(item.request, self._refusal(item.missed(), item.request))
 
-    def _next(self) -> _WaitingQuery | None:
-        """The query whose turn it is, if there is room for one."""
-        if len(self._running) >= ADMITTED or not self._waiting:
-            return None
-        owners = Counter(item.owner for item in self._running.values())
-        may = [item for item in self._waiting if owners[item.owner] < ADMITTED_PER_OWNER]
-        if not may:
-            return None
-        item = self._policy.pick(may, time.monotonic())
-        assert isinstance(item, _WaitingQuery)
-        self._waiting.remove(item)
+    def _next(self) -> _Asked | None:
+        """The query whose turn it is, if there is room for one; it is the warehouse's from now on."""
+        item = self._queue.next() if len(self._running) < ADMITTED else None
+        if item is not None:
+            self._queue.begin(item)
+            item.began = time.monotonic()
         return item
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+    def _remove(self, item: _Asked) -> None:
+        """A query does not wait any more, and is not served either."""
+        self._queue.remove(item)
+        self._open.discard(item.request, item)
+
+    def _ended(self, item: _Asked, task: asyncio.Task[None]) -> None:
+        """A query was answered, or given up: its owner had the warehouse's time in both cases."""
+        now = time.monotonic()
+        del self._running[item]
+        self._open.discard(item.request, item)
+        self._queue.end(item, now - item.began, now)
         self._something.set()
 
-    async def _serve(self, item: _WaitingQuery) -> None:
-        began = time.monotonic()
+    async def _serve(self, item: _Asked) -> None:
         try:
             body = await self._answer(item)
             self.answered += 1
@@ -268,16 +293,15 @@ class Queries:
             body = self._refusal(
                 InvariantBroken(f"{type(error).__name__} in a query; nothing was changed"), item.request
             )
-        self._policy.served(item, time.monotonic() - began, time.monotonic())
         self._done(item.request, body)
 
-    async def _answer(self, item: _WaitingQuery) -> bytes:
+    async def _answer(self, item: _Asked) -> bytes:
         """The encoded reply to a query; the rest of it, if there is one, is kept."""
         origin, query = item.request.origin, item.query
         assert origin is not None
         self._check(origin, ())
         try:
-            async with asyncio.timeout_at(None if item.deadline is None else _loop_time(item.deadline)):
+            async with asyncio.timeout_at(_loop_time(item.deadline)):
                 while True:
                     await self.warehouse.start()
                     tables = await self._tables_of(item.owner, query.sql)
@@ -293,8 +317,8 @@ class Queries:
         ask = Ask(0, item.owner, query.sql, tuple(query.parameters), tables, item.arrived, ticket, *terms)
         body, rest = await self.warehouse.ask(ask)
         if rest is not None:
-            link = None if origin.key else item.request.route[-1]
-            self._keep(ticket, _Kept(item.owner, tables, rest, time.monotonic() + KEPT_S, link))
+            request = item.request._replace(body=b"")
+            self._keep(_Kept(ticket, item.owner, tables, rest, time.monotonic() + KEPT_S, request))
         return body
 
     async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
@@ -313,14 +337,15 @@ class Queries:
 
     # --- the rest of large answers ----------------------------------------------------------------------------
 
-    def _keep(self, ticket: bytes, kept: _Kept) -> None:
+    def _keep(self, kept: _Kept) -> None:
         for owner, most in ((kept.owner, KEPT_PER_OWNER), (None, KEPT)):
             while len(self._kept_of(owner)) >= most:
                 if not self._drop_done(owner):
                     self.warehouse.withdraw(kept.rest)
                     kept.rest.close()
                     raise Overloaded("large answers being fetched", most)
-        self._kept[ticket] = kept
+        self._kept[kept.ticket] = kept
+        self._open.add(kept.request, kept)
         kept.rest.on_growth = lambda: self._bound(kept)
         self._bound(kept)
 
@@ -351,6 +376,9 @@ class Queries:
 
     def _drop(self, ticket: bytes) -> None:
         kept = self._kept.pop(ticket)
+        self._open.discard(kept.request, kept)
+        if kept.fetching is not None:
+            kept.fetching.cancel()
         self.warehouse.withdraw(kept.rest)
         kept.rest.close()
 
@@ -366,12 +394,17 @@ class Queries:
         self._check(request.origin, kept.tables)
         if body.part not in (kept.fetched, kept.fetched + 1) or body.part < 1:
             raise AnswerGone(body.part, "portions are fetched in their order")
-        if kept.fetching:
+        if kept.fetching is not None:
             raise Overloaded("fetches of one answer", 1)
-        kept.fetching = True
-        task = asyncio.create_task(self._fetch(request, body, kept), name="server.fetch")
-        self._fetching[task] = request.route[-1]
-        task.add_done_callback(lambda task: self._fetching.pop(task, None))
+        kept.fetching = task = asyncio.create_task(self._fetch(request, body, kept), name="server.fetch")
+        self._fetching.add(task)
+        self._open.add(request, task)
+        task.add_done_callback(partial(self._fetch_ended, request, kept))
+
+    def _fetch_ended(self, request: Request, kept: _Kept, task: asyncio.Task[None]) -> None:
+        self._fetching.discard(task)
+        self._open.discard(request, task)
+        kept.fetching, kept.until = None, time.monotonic() + KEPT_S
 
     async def _fetch(self, request: Request, body: FetchRows, kept: _Kept) -> None:
         try:
@@ -379,11 +412,9 @@ class Queries:
             kept.fetched, kept.done = body.part, last
         except HullcastError as error:
             portion = self._refusal(error, request)
-        finally:
-            kept.fetching, kept.until = False, time.monotonic() + KEPT_S
         self._fetched(request, portion)
 
 
-def _loop_time(moment: float) -> float:
-    """A moment of the monotonic clock by the clock of the event loop."""
-    return asyncio.get_running_loop().time() + moment - time.monotonic()
+def _loop_time(moment: float | None) -> float | None:
+    """A moment of the monotonic clock, if there is one, by the clock of the event loop."""
+    return None if moment is None else asyncio.get_running_loop().time() + moment - time.monotonic()

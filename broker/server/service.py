@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -36,7 +37,15 @@ from hullcast.network.routing.router import Router
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Done, Failed
 from hullcast.network.wire.columns import concatenate
-from hullcast.network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
+from hullcast.network.wire.errors import (
+    BadFrame,
+    ConnectionLost,
+    HullcastError,
+    Overloaded,
+    TooLarge,
+    Unavailable,
+    to_wire,
+)
 from hullcast.network.wire.fields import ID_BYTES
 from hullcast.network.wire.frames import Directory, NodeEntry, Reply
 from hullcast.network.wire.limits import DEFAULT
@@ -237,10 +246,8 @@ class Server:
             unavailable = ConnectionLost("the server is stopping")
         elif self.pipeline.full:
             unavailable = Overloaded("bytes of changes waiting for the disk", self.settings.pending_bytes)
-        if unavailable is not None:  # past the pipeline, which is being emptied, or has no room for refusals either
-            if request.id:
-                refusal = bodies.encode(Failed(*to_wire(unavailable)))
-                self.children.answer(Reply(request.id, request.route, (), refusal))
+        if unavailable is not None:
+            self._refuse_at_once(request, owner, unavailable)
             return
         try:
             body = bodies.decode(request.body)
@@ -257,6 +264,8 @@ class Server:
                 self.queries.fetch(request, body, owner)
             elif isinstance(body, bodies.Execute) and self._makes_view(request, body, owner):
                 pass  # it is executed when the view is made
+            elif self._let_go(body, request, owner):
+                pass
             elif isinstance(body, bodies.SetPolicy):
                 self._put(request, Outcome(self._policy(body.name, origin)))
             elif isinstance(body, bodies.AskHistory):
@@ -285,6 +294,29 @@ class Server:
         assert request.origin is not None
         self.brain.changing.refuse(body, request, error)
         self._put(request, self.brain.refusal(error, request.origin))
+
+    def _refuse_at_once(self, request: Request, owner: str, why: Unavailable) -> None:
+        """Past the pipeline, which is being emptied, or has no room for refusals either. But what only ends something
+        makes room."""
+        if bodies.only_ends(request.body):
+            with contextlib.suppress(BadFrame):
+                if self._let_go(bodies.decode(request.body), request, owner):
+                    return
+        if request.id:
+            self.children.answer(Reply(request.id, request.route, (), bodies.encode(Failed(*to_wire(why)))))
+
+    def _let_go(self, body: bodies.Body, request: Request, owner: str) -> bool:
+        """Whether a request only says that nobody waits for an answer any more; there is no reply to that."""
+        match body:
+            case bodies.GiveUp():
+                self.queries.give_up(request)
+            case bodies.DropRows():
+                self.queries.drop(body, owner)
+            case bodies.LinksGone(links) if not request.id:  # `Children` lets only nodes send one
+                self.queries.gone(links, request.route)
+            case _:
+                return False
+        return True
 
     def _gather(self, arrived: Arrived) -> None:
         """A publish waits until all that has arrived by now was read: then they are applied together. Not when they
@@ -377,6 +409,10 @@ class Server:
         """Somebody came, or left; nodes report by themselves."""
         self.queries.stay_with(self.children.peers)
         self.views.stay_with(self.children.peers)
+
+    def on_gone(self, peer: Peer) -> None:
+        """Nobody waits any more for what was asked by a link."""
+        self.queries.gone((peer.number,))
         self.history.stay_with(self.children.peers)
 
     def _put(self, request: Request, outcome: Outcome) -> None:

@@ -125,7 +125,8 @@ class LargeAnswer:
             raise ConnectionLost("there is no such portion")
         offset, size = self._parts[part]
         try:
-            body = await asyncio.to_thread(_read, os.dup(self._file), size, offset)
+            # to its end, also if nobody waits any more: it closes what it reads from
+            body = await asyncio.shield(asyncio.to_thread(_read, os.dup(self._file), size, offset))
         except OSError as error:  # too many open files, or a disk that fails
             raise ConnectionLost(f"a portion of an answer cannot be read ({error.strerror})") from error
         if last:
@@ -139,6 +140,12 @@ class LargeAnswer:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _close_rest(answer: object) -> None:
+    match answer:
+        case (_, LargeAnswer() as rest):
+            rest.close()
 
 
 def _read(file: int, size: int, offset: int) -> bytes:
@@ -412,6 +419,8 @@ class Warehouse:
         finally:
             self._owed.pop(number, None)
             if not answered:  # nobody waits for it any more
+                if owed.done() and not owed.cancelled() and owed.exception() is None:
+                    _close_rest(owed.result())  # it came in the same moment
                 self._withdraw(number)
 
     def withdraw(self, large: LargeAnswer) -> None:

@@ -280,7 +280,7 @@ class Client:
         comes in portions, here put together; `timeout` is for each (by default long enough for the deadline).
         """
         query = checked_query(_sql(sql), scalars(parameters), deadline, freshness, priority, read_set)
-        return await read_whole(self._ask, query, self._query_timeout(query, timeout))
+        return await read_whole(self._ask, self._line.tell, query, self._query_timeout(query, timeout))
 
     def query_portions(
         self,
@@ -298,7 +298,7 @@ class Client:
         of which nothing was fetched for 30 seconds, or whose server was restarted, raises AnswerGone.
         """
         query = checked_query(_sql(sql), scalars(parameters), deadline, freshness, priority, read_set)
-        return read_portions(self._ask, query, self._query_timeout(query, timeout))
+        return read_portions(self._ask, self._line.tell, query, self._query_timeout(query, timeout))
 
     async def policy(self, name: str | None = None, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """What decides which rows are loaded and which query is answered next: `policy`, its `counters`, and the

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SendFrame:
-    """Hand this to the link."""
+    """Hand this to the link. If its queue is full, what is `dispensable` is left out."""
 
     payload: bytes
+    dispensable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

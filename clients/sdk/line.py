@@ -249,6 +249,10 @@ class Line:
         self._perform(self.session.abandon(number))
         self.regulate()
 
+    def tell(self, body: bodies.DropRows) -> None:
+        """Say what has no reply; it may get lost."""
+        self._perform(self.session.tell(body))
+
     @property
     def timeout_s(self) -> float:
         """The seconds that a call may take if it has no timeout of its own."""
@@ -404,8 +408,8 @@ class Line:
         """Make the session's decisions happen."""
         for effect in effects:
             match effect:
-                case SendFrame(payload):
-                    self._send(payload)
+                case SendFrame(payload, dispensable):
+                    self._send(payload, dispensable)
                 case CallAnswered(call, reply):
                     self._settle(call, reply, None)
                 case GroupOpened(call, group):
@@ -426,7 +430,7 @@ class Line:
                     known = self._connection.endpoints
                     self.dialer.endpoints = ways_in(known, directory.path, directory.nodes, self.dialer.may_dial)
 
-    def _send(self, payload: bytes) -> None:
+    def _send(self, payload: bytes, dispensable: bool = False) -> None:
         try:
             self.dialer.send(payload)
         except ConnectionLost:
@@ -434,6 +438,8 @@ class Line:
                 "not sent: no link", extra={"client": self._connection.name}
             )  # all is sent again when there is one
         except Overloaded:
+            if dispensable:
+                return
             log.warning("link stuck, dialing again", extra={"client": self._connection.name})
             self.dialer.redial(why="the queue to the server is full")
         except TooLarge as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from hullcast.network.wire.bodies import (
     MOST_DEADLINE_S,
     MOST_PRIORITY,
     READ_SETS,
+    DropRows,
     FetchRows,
     Query,
     QueryAnswer,
@@ -24,13 +26,15 @@ from hullcast.network.wire.errors import AnswerGone, BadFrame, BadSetting, Deadl
 from hullcast.network.wire.values import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from typing import Any
 
     from hullcast.clients.sdk.history import Ask
     from hullcast.network.wire.bodies import Body
     from hullcast.network.wire.packing import Scalar
     from hullcast.network.wire.value_columns import Values
+
+    Tell = Callable[[DropRows], None]
 
 #: How often a query is run whose rows get lost under way (the server restarted, say) before the caller is told.
 ATTEMPTS = 3
@@ -59,19 +63,20 @@ def checked_query(
     return Query(sql, parameters, float(freshness), deadline_s, urgency, str(read_set or ""))  # type: ignore[arg-type]
 
 
-async def read_whole(ask: Ask, query: Query, timeout_s: float | None) -> QueryRows:
+async def read_whole(ask: Ask, tell: Tell, query: Query, timeout_s: float | None) -> QueryRows:
     """All rows of a query. It only reads, so it is run again if the rest of its rows got lost."""
     clock = asyncio.get_running_loop().time
     began = clock()
     for attempt in range(1, ATTEMPTS + 1):
         try:
             found: QueryRows | None = None
-            async for portion in read_portions(ask, query, timeout_s):
-                if found is None:
-                    found = portion
-                else:
-                    found += portion
-                    found.worth = portion.worth
+            async with aclosing(read_portions(ask, tell, query, timeout_s)) as portions:
+                async for portion in portions:
+                    if found is None:
+                        found = portion
+                    else:
+                        found += portion
+                        found.worth = portion.worth
             assert found is not None, "there is a portion, if only an empty one"
             return found
         except AnswerGone:
@@ -85,8 +90,9 @@ async def read_whole(ask: Ask, query: Query, timeout_s: float | None) -> QueryRo
     raise AssertionError("the last attempt returns or raises")
 
 
-async def read_portions(ask: Ask, query: Query, timeout_s: float | None) -> AsyncGenerator[QueryRows, None]:
-    """The rows of a query, a portion at a time and one ahead; at least one, if only an empty one."""
+async def read_portions(ask: Ask, tell: Tell, query: Query, timeout_s: float | None) -> AsyncGenerator[QueryRows, None]:
+    """The rows of a query, a portion at a time and one ahead; at least one, if only an empty one. After the last, or
+    when the caller stops before, the server drops what it keeps."""
     reply = await ask(query, "query", timeout_s)
     if not isinstance(reply, QueryAnswer):
         raise BadFrame(f"{type(reply).__name__} is not a reply to a query")
@@ -98,7 +104,7 @@ async def read_portions(ask: Ask, query: Query, timeout_s: float | None) -> Asyn
     def asked(part: int) -> asyncio.Task[Body]:
         return asyncio.create_task(_awaited(ask, FetchRows(ticket, part), timeout_s), name="client.query")
 
-    coming, part = asked(1), 1
+    coming, part, kept = asked(1), 1, True
     try:
         yield portion_of(names, reply.columns, None)
         while True:
@@ -111,7 +117,12 @@ async def read_portions(ask: Ask, query: Query, timeout_s: float | None) -> Asyn
             yield portion_of(names, fetched.columns, None if fetched.more else fetched.worth)
             if not fetched.more:
                 return
+    except AnswerGone:
+        kept = False
+        raise
     finally:
+        if kept:
+            tell(DropRows(ticket))
         await given_up(coming)
 
 

@@ -29,7 +29,9 @@ from hullcast.network.wire.bodies import (
     Execute,
     Failed,
     Fetch,
+    GiveUp,
     Publish,
+    Query,
     Receipts,
     Staged,
     Subscribe,
@@ -204,12 +206,23 @@ class ClientSession:
         return call.number, self._send(call)
 
     def abandon(self, number: int) -> list[Effect]:
-        """Nobody waits for a call any more. A late Subscribed is answered by leaving again."""
+        """Nobody waits for a call any more. A late Subscribed is answered by leaving again; a query need not be."""
         call = self._calls.get(number)
         if call is None:
             return []
         self._sent.pop(call.sent_as, None)
-        return self._over(call)
+        return self._given_up(call) + self._over(call)
+
+    def tell(self, body: bodies.DropRows) -> list[Effect]:
+        """Say what has no reply, and may get lost."""
+        self._next_request += 1
+        return self._said([_dispensable(self._next_request - 1, body)])
+
+    def _given_up(self, call: _Call) -> list[Effect]:
+        """Of a query that was sent: the server need not answer it. Under its id, so an error instead is nobody's."""
+        if not call.sent_as or not isinstance(call.body, Query):
+            return []
+        return self._said([_dispensable(call.sent_as, GiveUp())])
 
     def why_waiting(self, number: int) -> str:
         """What a call has been waiting for, in words."""
@@ -365,8 +378,9 @@ class ClientSession:
                 return []
             case frames.Reply():
                 return self._reply(frame)
-            case frames.Reset():
-                return self._begin_again()
+            case frames.Reset():  # the link is as it was, and perhaps also the way behind it: no query runs twice
+                given_up = [effect for call in self._calls.values() for effect in self._given_up(call)]
+                return given_up + self._begin_again()
             case frames.Directory():
                 self._server = frame.epoch
                 return [Failover(frame)]
@@ -578,6 +592,10 @@ class ClientSession:
             listening.restart(here, opened.snapshot, moment_of(opened, reply), "sum")
             catch_up(listening, here, opened, reply)
         return self._said([SendFrame(frames.encode(frames.Leave(opened.group, None)))])
+
+
+def _dispensable(number: int, body: bodies.GiveUp | bodies.DropRows) -> SendFrame:
+    return SendFrame(frames.encode(frames.Request(number, (), None, bodies.encode(body))), dispensable=True)
 
 
 def _expected(reply: bodies.Body, kind: type[Subscribed]) -> Subscribed:

@@ -61,6 +61,9 @@ class Upward(Protocol):
     def on_children_changed(self) -> None:
         """A child joined or left."""
 
+    def on_gone(self, peer: Peer) -> None:
+        """A child left for good: nobody takes replies by its link any more."""
+
 
 class Children:
     """Takes requests up and carries replies and messages down; the `Router` decides who gets what.
@@ -115,6 +118,7 @@ class Children:
         self._nodes.discard(peer.number)
         self.router.leave(peer.number)
         log.info("child left", extra={"peer": peer.number, "role": peer.role, "child": peer.name, "why": why})
+        self._upward.on_gone(peer)
         self._upward.on_children_changed()
 
     def on_frame(self, peer: Peer, payload: bytes) -> None:

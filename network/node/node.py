@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hullcast.network.link.dialer import Dialer
@@ -46,6 +47,8 @@ log = logging.getLogger(__name__)
 ROUND_S = 0.1
 #: Bytes of points in one Withdrawn, and what the frame takes beside them. Few, so that others have their turns above.
 WITHDRAWN_BYTES, BESIDE_BYTES = 32 << 10, 64
+#: Children that are gone and that the server was not told of yet, while the way up is blocked; more are forgotten.
+MOST_GONE_KEPT = 10_000
 #: Rounds between two reports to the server.
 ROUNDS_PER_REPORT = 10
 #: A client's part of the queue to the parent, and that of a node, which speaks for many.
@@ -97,6 +100,7 @@ class Node:
         self._shares = Shares(limits.queue_bytes, limits.queue_frames)
         self._changed = False  # children came or left, and the server was not told yet
         self._untold: dict[int, Interest] = {}  # by channel: for the parent, when its link takes them
+        self._gone: deque[int] = deque(maxlen=MOST_GONE_KEPT)  # links of children that left, for the server
         self.skipped_reports = 0
         self.pauses = Pauses()
 
@@ -144,6 +148,7 @@ class Node:
             return
         self._tell_interests(self.children.router.interests())
         self._tell_withdrawn()
+        self._tell_gone()
         if report or self._changed:
             self._report()
 
@@ -170,6 +175,18 @@ class Node:
             except Unavailable:
                 router.withdrawals.add(*gone)
                 return
+
+    def _tell_gone(self) -> None:
+        """Tell the server which children are gone: it need not answer what they asked. What they asked went up before,
+        and which of it was a query, or has no answer yet, nobody has to know here."""
+        while self._gone:
+            links = tuple(islice(self._gone, bodies.MOST_GONE))
+            try:
+                self.dialer.send(encode(Request(0, (), None, bodies.encode(bodies.LinksGone(links)))))
+            except Unavailable:
+                return
+            for _ in links:
+                self._gone.popleft()
 
     def _report(self) -> None:
         """Send our statistics to the server; where the queue is full, this report is left out."""
@@ -238,6 +255,10 @@ class Node:
         """The server is told in the next round, once for all who come at the same time."""
         self._changed = True
 
+    def on_gone(self, peer: Peer) -> None:
+        """The server is told in the next round, once for all who leave at the same time."""
+        self._gone.append(peer.number)
+
     # --- from the parent ---------------------------------------------------------------------------------
 
     def on_up(self, welcome: Mapping[str, object], fresh: bool) -> None:
@@ -245,6 +266,7 @@ class Node:
         if fresh:
             self._shares.clear()
             self._untold.clear()
+            self._gone.clear()  # the server knows them by a link that is gone itself
             if self._was_attached:
                 self.reattached += 1
                 text = f"node {self.settings.name} has another way to the server"

@@ -97,6 +97,25 @@ class FetchRows:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Nobody waits any more for the answer to the sender's query whose request has the same id as this one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropRows:
+    """Nobody will fetch the rest of the answer with this ticket."""
+
+    ticket: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LinksGone:
+    """From a node: its links with these numbers are gone for good, so nobody takes answers that way."""
+
+    links: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetPolicy:
     """Let this policy decide what the warehouse does next; empty: only which one does, and which there are."""
 
@@ -381,6 +400,9 @@ Body: TypeAlias = (
     | Delete
     | Query
     | FetchRows
+    | GiveUp
+    | DropRows
+    | LinksGone
     | SetPolicy
     | Subscribe
     | Fetch
@@ -416,6 +438,8 @@ MOST_TABLE_PARTS = 1 << 16
 READ_SETS = ("consistent",)
 #: Priorities of queries are from minus this to this.
 MOST_PRIORITY = 1_000_000
+#: Links in one LinksGone.
+MOST_GONE = 4096
 #: The longest deadline of a query: about a year.
 MOST_DEADLINE_S = 366 * 86400.0
 
@@ -428,7 +452,7 @@ def encode(body: Body, limits: WireLimits = DEFAULT) -> bytes:
         raise TooLarge("groups in this subscribe", len(body.groups), limits.groups)
     listed = _listed(body)
     encoded = packing.pack(listed)
-    packing.check_taken(str(listed[0]), encoded, limits.body_bytes, limits)
+    packing.check_taken(str(listed[0]), listed, encoded, limits.body_bytes, limits)
     return encoded
 
 
@@ -450,6 +474,12 @@ def _listed(body: Body) -> list[object]:
             return ["query", body.sql, body.parameters, *terms]
         case FetchRows():
             return ["fetch_rows", body.ticket, body.part]
+        case GiveUp():
+            return ["give_up"]
+        case DropRows():
+            return ["drop_rows", body.ticket]
+        case LinksGone():
+            return ["gone", body.links]
         case SetPolicy():
             return ["policy", body.name]
         case Subscribe():
@@ -570,6 +600,14 @@ def changed_table(encoded: bytes | memoryview) -> str:
 _CHANGES = (b"publish", b"delete")
 
 
+def only_ends(encoded: bytes) -> bool:
+    """Whether an encoded body, as we write it, is one that only ends something: a look at its first bytes."""
+    return encoded.startswith(_ENDS)
+
+
+_ENDS = (b"\x91\xa7give_up", b"\x92\xa9drop_rows", b"\x92\xa4gone")
+
+
 def _execute(parts: list[Any], limits: WireLimits) -> Execute:
     return Execute(text(parts[1], "sql"), *_name(parts[2], parts[3]))
 
@@ -610,6 +648,13 @@ def _query(parts: list[Any], limits: WireLimits) -> Query:
 
 def _fetch_rows(parts: list[Any], limits: WireLimits) -> FetchRows:
     return FetchRows(fields.identity(parts[1], "a ticket"), integer(parts[2], "a part", 1))
+
+
+def _gone(parts: list[Any], limits: WireLimits) -> LinksGone:
+    links = fields.integers(parts[1], "links")
+    if len(links) > MOST_GONE:
+        raise BadFrame(f"{len(links)} links gone at once; at most {MOST_GONE}")
+    return LinksGone(links)
 
 
 def _explain(parts: list[Any], limits: WireLimits) -> Explain:
@@ -890,6 +935,9 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "delete": (5, _delete),
     "query": (7, _query),
     "fetch_rows": (3, _fetch_rows),
+    "give_up": (1, lambda parts, limits: GiveUp()),
+    "drop_rows": (2, lambda parts, limits: DropRows(fields.identity(parts[1], "a ticket"))),
+    "gone": (2, _gone),
     "policy": (2, lambda parts, limits: SetPolicy(text(parts[1], "a policy"))),
     "subscribe": (5, _subscribe),
     "fetch": (3, _fetch),

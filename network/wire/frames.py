@@ -189,7 +189,7 @@ def encode(frame: Frame, limits: WireLimits = DEFAULT) -> bytes:
         return _encode_reply(frame, limits)
     listed = _listed(frame)
     encoded = packing.pack(listed)
-    packing.check_taken(str(listed[0]), encoded, limits.frame_bytes, limits)
+    packing.check_taken(str(listed[0]), listed, encoded, limits.frame_bytes, limits)
     return encoded
 
 
@@ -216,8 +216,9 @@ def _encode_reply(frame: Reply, limits: WireLimits) -> bytes:
     packed = b""
     if installs:
         check_size(frame, limits)
-        packed = packing.pack([_listed_install(install) for install in installs])
-        packing.check_taken("reply", packed, limits.frame_bytes, limits)
+        listed = [_listed_install(install) for install in installs]
+        packed = packing.pack(listed)
+        packing.check_taken("reply", listed, packed, limits.frame_bytes, limits)
     hops = len(route)
     head = _REPLY_HEADER.pack(_REPLY, hops, len(packed), number)
     encoded = b"".join((head, _ROUTES[hops].pack(*route), packed, body))

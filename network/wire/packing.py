@@ -27,7 +27,8 @@ import numpy as np
 
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.limits import DEFAULT, WireLimits
-from hullcast.network.wire.walk import FOREIGN, exceeded, walk
+from hullcast.network.wire.tally import Tally
+from hullcast.network.wire.walk import FOREIGN, exceeded, is_ready, walk
 
 Scalar = (
     Any  # None | bool | int | float | str | bytes | datetime | timedelta | np.datetime64 | np.timedelta64 | Foreign
@@ -78,13 +79,13 @@ def pack(value: object) -> bytes:
     return packed
 
 
-def check_taken(what: str, packed: bytes, most_bytes: int, limits: WireLimits = DEFAULT) -> None:
-    """TooLarge for what a receiver would refuse, and close the link for."""
+def check_taken(what: str, value: object, packed: bytes, most_bytes: int, limits: WireLimits = DEFAULT) -> None:
+    """TooLarge for what a receiver would refuse, and close the link for: a value, and its bytes."""
     if len(packed) <= _SURELY_FINE_BYTES:
         return
     if len(packed) > most_bytes:
         raise TooLarge(f"bytes of this {what}", len(packed), most_bytes)
-    too_much = exceeded(packed, limits)
+    too_much = exceeded(packed, limits) if is_ready() else Tally(value, limits, Foreign).exceeded()
     if too_much is not None:
         raise TooLarge(f"{too_much[0]} in this {what}", too_much[1] + 1, too_much[1])
 

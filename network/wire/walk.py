@@ -27,10 +27,10 @@ _REASONS = {
     _FOREIGN: "more than {0.columns} foreign values in one frame",
 }
 _DEEPEST = 64
-# Values that are walked over in Python before numba is loaded for it, which takes a second, and several on a busy host:
-# of what is sent, where bulk loads follow (some milliseconds), and of what was received (150 ms at most). A portion of
-# an answer to a query has fewer: a client that loaded numba for it would be silent for so long that it loses its link.
-_SHORT_SENT, _SHORT_RECEIVED = 10_000, 300_000
+# Values of what was received that are walked over in Python (150 ms at most) before numba is loaded for it, which takes
+# a second, and several on a busy host. A portion of an answer to a query has fewer: a client that loaded numba for it
+# would be silent for so long that it loses its link. What is sent is counted in another way (`tally.py`).
+_SHORT = 300_000
 
 
 #: What a sender may have too much of, and the limit of it.
@@ -45,23 +45,28 @@ _EXCEEDED = {
 
 def walk(data: bytes, limits: WireLimits) -> str:
     """Why the bytes are refused; empty if they are not."""
-    code = _code(data, limits, _SHORT_RECEIVED)
+    code = _code(data, limits)
     return _REASONS[code].format(limits) if code else ""
 
 
 def exceeded(data: bytes, limits: WireLimits) -> tuple[str, int] | None:
     """What these bytes of our own have too much of, and how much of it is allowed; None if they are fine."""
-    what = _EXCEEDED.get(_code(data, limits, _SHORT_SENT))
+    what = _EXCEEDED.get(_code(data, limits))
     return None if what is None else (what[0], getattr(limits, what[1]))
 
 
-def _code(data: bytes, limits: WireLimits, short: int) -> int:
+def is_ready() -> bool:
+    """Whether a walk over very many values is quick: it is compiled, and was used before."""
+    return bool(getattr(_walk, "signatures", ()))
+
+
+def _code(data: bytes, limits: WireLimits) -> int:
     most = (limits.objects, limits.containers, limits.extensions, limits.columns)
     nesting, in_python = min(limits.nesting, _DEEPEST), plain(_walk)
     if in_python is not None:  # a client that only publishes and queries has no need of numba; a long walk does
-        few = (min(limits.objects, short), *most[1:])
+        few = (min(limits.objects, _SHORT), *most[1:])
         code = in_python(cast("Any", data), few, nesting, limits.text_bytes)
-        if code != _TOO_MANY or limits.objects <= short:
+        if code != _TOO_MANY or limits.objects <= _SHORT:
             return code
     return _walk(np.frombuffer(data, np.uint8), most, nesting, limits.text_bytes)
 

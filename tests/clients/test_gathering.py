@@ -28,13 +28,13 @@ class Outgoing:
         self._send = client._line._send
         client._line._send = self._sent  # type: ignore[method-assign]
 
-    def _sent(self, payload: bytes) -> None:
+    def _sent(self, payload: bytes, dispensable: bool = False) -> None:
         frame = frames.decode(payload)
         if isinstance(frame, frames.Request):
             body = bodies.decode(frame.body)
             if isinstance(body, bodies.Publish | bodies.Delete | bodies.Execute):
                 self.changes.append((frame, body))
-        self._send(payload)
+        self._send(payload, dispensable)
 
 
 async def test_rows_of_one_turn_travel_in_one_frame_and_each_has_its_own_receipt() -> None:

@@ -13,7 +13,7 @@ import pytest
 import hullcast
 from hullcast import AnswerGone, BadFrame, BadSetting, DeadlineMissed, QueryRows, QueryWorth, TableWorth
 from hullcast.clients.sdk.querying import ATTEMPTS, checked_query, read_portions, read_whole
-from hullcast.network.wire.bodies import Body, Done, FetchRows, Query, QueryAnswer, QueryPart
+from hullcast.network.wire.bodies import Body, Done, DropRows, FetchRows, Query, QueryAnswer, QueryPart
 from hullcast.network.wire.values import from_user
 
 WORTH: dict[str, Any] = {
@@ -42,6 +42,10 @@ class Portions:
 
     def __init__(self, *portions: list[int], lost: dict[int, int] | None = None) -> None:
         self.portions, self.lost, self.asked = portions, dict(lost or {}), list[Body]()
+        self.told: list[DropRows] = []
+
+    def tell(self, body: DropRows) -> None:
+        self.told.append(body)
 
     async def ask(self, body: Body, what: str, timeout_s: float | None) -> Body:
         self.asked.append(body)
@@ -111,7 +115,7 @@ async def test_nothing_is_sent_for_a_bad_term() -> None:
 
 async def test_an_answer_of_one_portion_needs_one_request() -> None:
     server = Portions([1, 2, 3])
-    rows = await read_whole(server.ask, QUERY, None)
+    rows = await read_whole(server.ask, server.tell, QUERY, None)
     assert (rows, rows.columns, server.parts) == ([(1,), (2,), (3,)], ("K",), [0])
     assert rows.worth is not None
     assert (rows.worth.staleness_s, rows.worth.unapplied, rows.worth.deadline_met) == (0.5, 3, True)
@@ -120,7 +124,7 @@ async def test_an_answer_of_one_portion_needs_one_request() -> None:
 
 async def test_portions_are_put_together_and_the_worth_is_that_of_the_last() -> None:
     server = Portions([1, 2], [3], [], [4])
-    rows = await read_whole(server.ask, QUERY, None)
+    rows = await read_whole(server.ask, server.tell, QUERY, None)
     assert (rows, rows.worth) == ([(1,), (2,), (3,), (4,)], QueryWorth.of(WORTH))
     assert server.parts == [0, 1, 2, 3]
     assert rows[0].K == 1
@@ -128,7 +132,7 @@ async def test_portions_are_put_together_and_the_worth_is_that_of_the_last() -> 
 
 async def test_portions_come_one_by_one_one_is_asked_for_ahead_and_none_after_the_end() -> None:
     server = Portions([1], [2], [3], [4])
-    portions = read_portions(server.ask, QUERY, None)
+    portions = read_portions(server.ask, server.tell, QUERY, None)
     first = await anext(portions)
     assert (first, first.worth, first.columns) == ([(1,)], None, ("K",))
     await some_turns()
@@ -139,38 +143,74 @@ async def test_portions_come_one_by_one_one_is_asked_for_ahead_and_none_after_th
     await some_turns()
     assert server.parts[:2] == [0, 1]
     assert 3 not in server.parts
-    found = [portion async for portion in read_portions(server.ask, QUERY, None)]
+    found = [portion async for portion in read_portions(server.ask, server.tell, QUERY, None)]
     assert [portion.worth is not None for portion in found] == [False, False, False, True]
+
+
+async def test_an_answer_is_dropped_once_when_it_was_read_or_the_reader_stops_before() -> None:
+    dropped = [DropRows(bytes(range(16)))]
+    server = Portions([1], [2], [3])
+    await read_whole(server.ask, server.tell, QUERY, None)
+    assert server.told == dropped
+    server = Portions([1], [2], [3])
+    portions = read_portions(server.ask, server.tell, QUERY, None)
+    await anext(portions)
+    assert server.told == []
+    await portions.aclose()
+    assert server.told == dropped
+    server = Portions([1])
+    await read_whole(server.ask, server.tell, QUERY, None)
+    assert server.told == [], "nothing was kept of it"
+    server = Portions([1], [2], lost={1: 99})
+    with pytest.raises(AnswerGone):
+        await read_whole(server.ask, server.tell, QUERY, None)
+    assert server.told == [], "nothing is kept of it any more"
+
+
+async def test_an_answer_is_dropped_when_its_reader_is_cancelled_while_it_waits() -> None:
+    server = Portions([1], [2])
+
+    async def ask(body: Body, what: str, timeout_s: float | None) -> Body:
+        if isinstance(body, FetchRows):
+            await asyncio.Event().wait()
+        return await server.ask(body, what, timeout_s)
+
+    reading = asyncio.create_task(read_whole(ask, server.tell, QUERY, None))
+    await some_turns()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert server.told == [DropRows(bytes(range(16)))]
 
 
 async def test_a_query_whose_rest_was_lost_is_run_again() -> None:
     server = Portions([1], [2], [3], lost={2: 1})
-    assert await read_whole(server.ask, QUERY, None) == [(1,), (2,), (3,)]
+    assert await read_whole(server.ask, server.tell, QUERY, None) == [(1,), (2,), (3,)]
     assert server.parts == [0, 1, 2, 0, 1, 2]
 
 
 async def test_a_query_whose_rest_is_lost_each_time_says_so() -> None:
     server = Portions([1], [2], lost={1: 99})
     with pytest.raises(AnswerGone, match=r"portion 1 .* \(the server was restarted\); run the query again"):
-        await read_whole(server.ask, QUERY, None)
+        await read_whole(server.ask, server.tell, QUERY, None)
     assert server.parts == [0, 1] * ATTEMPTS
 
 
 async def test_a_query_that_is_run_again_has_what_is_left_of_its_deadline() -> None:
     server = Portions([1], [2], lost={1: 1})
-    await read_whole(server.ask, Query("SELECT 1", (), deadline_s=60.0), None)
+    await read_whole(server.ask, server.tell, Query("SELECT 1", (), deadline_s=60.0), None)
     first, again = (body.deadline_s for body in server.asked if isinstance(body, Query))
     assert first == 60.0
     assert again is not None
     assert 0 < again < 60
     server = Portions([1], [2], lost={1: 1})
     with pytest.raises(DeadlineMissed):
-        await read_whole(server.ask, Query("SELECT 1", (), deadline_s=1e-9), None)
+        await read_whole(server.ask, server.tell, Query("SELECT 1", (), deadline_s=1e-9), None)
 
 
 async def test_portions_that_were_given_already_are_not_asked_for_again() -> None:
     server = Portions([1], [2], [3], lost={2: 1})
-    portions = read_portions(server.ask, QUERY, None)
+    portions = read_portions(server.ask, server.tell, QUERY, None)
     assert [await anext(portions), await anext(portions)] == [[(1,)], [(2,)]]
     with pytest.raises(AnswerGone):
         await anext(portions)
@@ -184,13 +224,13 @@ async def test_another_reply_is_a_bad_frame(reply: Callable[[], Body]) -> None:
         return reply() if isinstance(body, FetchRows) else await server.ask(body, what, timeout_s)
 
     with pytest.raises(BadFrame, match="is not a portion of this answer"):
-        await read_whole(ask, QUERY, None)
+        await read_whole(ask, server.tell, QUERY, None)
 
     async def wrong(body: Body, what: str, timeout_s: float | None) -> Body:
         return reply()
 
     with pytest.raises(BadFrame, match="is not a reply to a query"):
-        await read_whole(wrong, QUERY, None)
+        await read_whole(wrong, server.tell, QUERY, None)
 
 
 def test_rows_keep_their_worth_when_they_are_pickled() -> None:

@@ -281,6 +281,61 @@ def test_a_change_given_up_is_named_no_more() -> None:
     assert changes(session.take(reply(ids[0], failed(OutOfTurn(2, 1))))) == [(2, 0, False)]
 
 
+QUERY = bodies.Query("SELECT 1", ())
+
+
+def test_a_query_given_up_is_said_once_under_its_own_id() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, effects = session.call(QUERY)
+    (number, _) = only_request(effects)
+    given_up = session.abandon(call)
+    assert requests(given_up) == [(number, bodies.GiveUp())]
+    assert all(isinstance(effect, SendFrame) and effect.dispensable for effect in given_up)
+    assert session.abandon(call) == []
+    for late in (bodies.QueryAnswer((), ()), failed(Overloaded("queue", 1))):  # it crosses the reply, or is refused
+        assert session.take(reply(number, late)) == []
+    assert session.waiting == 0
+
+
+def test_nothing_is_given_up_that_was_answered_or_not_sent_or_is_no_query() -> None:
+    session = ClientSession()
+    unsent, effects = session.call(QUERY)
+    assert effects == []
+    assert session.abandon(unsent) == []
+    session.link_up(fresh=True)
+    answered, effects = session.call(QUERY)
+    session.take(reply(only_request(effects)[0], bodies.QueryAnswer((), ())))
+    assert session.abandon(answered) == []
+    refused, effects = session.call(QUERY)
+    session.take(reply(only_request(effects)[0], failed(Overloaded("queue", 1))))
+    assert session.abandon(refused) == [], "it was to be sent again, but is not on its way"
+    for other in (Sync(), bodies.Status(), change(1)):
+        assert session.abandon(session.call(other)[0]) == []
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_query_given_up_without_a_connection_is_said_when_the_same_link_is_back(fresh: bool) -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, effects = session.call(QUERY)
+    (number, _) = only_request(effects)
+    session.link_down()
+    assert session.abandon(call) == []
+    assert session.tell(bodies.DropRows(bytes(16))) == []
+    said = requests(session.link_up(fresh=fresh))
+    assert said == ([] if fresh else [(number, bodies.GiveUp()), (number + 1, bodies.DropRows(bytes(16)))])
+
+
+def test_after_a_reset_a_query_is_asked_again_and_the_first_one_given_up() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    _, effects = session.call(QUERY)
+    (number, _) = only_request(effects)
+    said = requests(session.take(frames.encode(frames.Reset("rights", ""))))
+    assert said == [(number, bodies.GiveUp()), (number + 1, QUERY)]
+
+
 def test_only_a_change_without_a_reply_on_a_lost_path_is_sent_as_perhaps_applied() -> None:
     session = ClientSession()
     session.link_up(fresh=True)

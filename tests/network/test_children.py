@@ -55,6 +55,9 @@ class Above:
     def on_children_changed(self) -> None:
         """Nothing depends on it here."""
 
+    def on_gone(self, peer: Peer) -> None:
+        """Nor on this."""
+
 
 @asynccontextmanager
 async def parent(router: Router) -> AsyncIterator[Children]:

@@ -13,7 +13,7 @@ import numpy as np
 from hullcast.network.link.listener import Listener
 from hullcast.network.link.peer import Peer
 from hullcast.network.node.children import Children
-from hullcast.network.node.node import Node
+from hullcast.network.node.node import MOST_GONE_KEPT, Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.routing.router import Router
 from hullcast.network.security.rights import Rights
@@ -91,6 +91,39 @@ def heard(parent: Parent) -> list[Frame]:
     """All but reports."""
     found = list(map(decode, parent.frames))
     return [frame for frame in found if not isinstance(frame, Request) or frame.id]
+
+
+def gone(parent: Parent) -> list[tuple[int, ...]]:
+    """Which links the node said were gone, each time."""
+    said = [bodies.decode(frame.body) for frame in map(decode, parent.frames) if isinstance(frame, Request)]
+    return [body.links for body in said if isinstance(body, bodies.LinksGone)]
+
+
+async def test_children_that_left_are_told_of_together_and_wait_while_the_way_up_is_full() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        async with running_dialer(node.endpoint, name="one"), running_dialer(node.endpoint, name="other"):
+            await wait_until(lambda: len(node.children.peers) == 2)
+            numbers = tuple(node.children.peers)
+            fill(node)
+            for peer in list(node.children.peers.values()):
+                node.children.on_leave(peer, "test")
+            node._round(report=False)
+            assert tuple(node._gone) == numbers
+            await wait_until(lambda: gone(parent))
+            assert gone(parent) == [numbers]
+            assert not node._gone
+
+
+async def test_very_many_children_that_left_are_told_of_in_several_frames_and_kept_in_bounds() -> None:
+    async with running_listener(limits=QUICK) as (above, parent), running_node(above.endpoint) as node:
+        await wait_until(lambda: node.attached)
+        node._gone.extend(range(3 * MOST_GONE_KEPT))
+        assert len(node._gone) == MOST_GONE_KEPT
+        node._round(report=False)
+        assert not node._gone
+        await wait_until(lambda: sum(map(len, gone(parent))) == MOST_GONE_KEPT)
+        assert max(map(len, gone(parent))) == bodies.MOST_GONE
 
 
 def counted(group: int, points: int) -> Install:
@@ -209,6 +242,9 @@ class Nobody:
 
     def on_children_changed(self) -> None:
         """Nor does who is there."""
+
+    def on_gone(self, peer: Peer) -> None:
+        """Nor who was."""
 
 
 def free_endpoint() -> str:

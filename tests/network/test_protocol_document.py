@@ -65,6 +65,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert numbers["values"] == DEFAULT.objects
     assert numbers["text"] << 20 == DEFAULT.text_bytes
     assert numbers["route"] == frames.LONGEST_ROUTE
+    assert numbers["gone"] == bodies.MOST_GONE
     for name in ("containers", "extensions", "nesting", "rows", "columns", "groups", "words"):
         assert numbers[name] == getattr(DEFAULT, name)
     assert len(fields(DEFAULT)) == 11

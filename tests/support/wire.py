@@ -231,6 +231,8 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
         st.integers(-1000, 1000), st.sampled_from(["", *bodies.READ_SETS]),
     ),
     st.builds(bodies.FetchRows, ids, st.integers(1, 9)),
+    st.builds(bodies.DropRows, ids),
+    st.builds(bodies.LinksGone, st.lists(numbers, max_size=4).map(tuple)),
     st.builds(bodies.SetPolicy, names),
     st.builds(
         bodies.Subscribe, st.lists(groups(), max_size=2).map(tuple), st.none() | numbers, st.none() | ids,
@@ -239,7 +241,7 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.builds(bodies.Fetch, ids, numbers),
     st.builds(bodies.Staged, ids, st.integers(1, 9)),
     st.builds(bodies.AnswerPart, st.lists(st.tuples(numbers, tables(arrays)), max_size=2).map(tuple)),
-    st.sampled_from([bodies.Sync(), bodies.Status(), bodies.Describe()]),
+    st.sampled_from([bodies.Sync(), bodies.Status(), bodies.Describe(), bodies.GiveUp()]),
     st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple)),
     st.builds(bodies.NodeReport, maps),
     st.builds(bodies.Done, numbers, numbers, st.none() | numbers),

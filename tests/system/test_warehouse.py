@@ -244,7 +244,7 @@ async def test_too_many_waiting_queries_of_one_client_are_refused(
     monkeypatch.setattr("hullcast.clients.sdk.session.FIRST_RETRY_S", PATIENCE_S)
     async with serving(tmp_path, warehouse_processes=1) as (_, server, hc):
         tasks = [asyncio.create_task(hc.query(ENDLESS, timeout=2.0)) for _ in range(8)]
-        await wait_for(lambda: len(server.queries._waiting) == 3, "three wait")
+        await wait_for(lambda: len(server.queries._queue) == 3, "three wait")
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert any(str(Overloaded("queries waiting", 3)) in str(result) for result in results)
 
@@ -314,7 +314,7 @@ async def test_a_queue_full_of_one_clients_queries_has_room_for_anothers(
     async with serving(tmp_path, warehouse_processes=3) as (made, server, greedy):
         await greedy.execute(CREATE)
         slow = [asyncio.create_task(greedy.query(ENDLESS, timeout=PATIENCE_S)) for _ in range(20)]
-        await wait_for(lambda: len(server.queries._waiting) == 5, "the queue is full")
+        await wait_for(lambda: len(server.queries._queue) == 5, "the queue is full")
         async with made.client() as modest:
             assert await modest.query("SELECT count(*) FROM T") == [(0,)]
         for task in slow:

@@ -244,6 +244,7 @@ def _warehouse(queries: Mapping[str, Any]) -> list[RenderableType]:
     answered = queries["answered"]
     said = [f"{answered:,} answered", f"{queries['running']} running", f"{queries['waiting']} waiting"]
     said += [f"{queries['failed']:,} failed"] if queries["failed"] else []
+    said += [f"{given_up:,} given up by their clients"] if (given_up := queries.get("given_up")) else []
     said += [f"{queries['missed']:,} past their deadline"] if queries["missed"] else []
     text = Text("queries ", "bold").append(", ".join(said), "not bold")
     text.append(f"; policy {queries['policy']}", "not bold")
