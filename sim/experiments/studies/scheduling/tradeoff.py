@@ -30,9 +30,11 @@ from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 from hullcast.sim.output.text import factor, number
 from hullcast.sim.traces.tradeoff import LOAD, TABLES, TradeoffWorkload, knapsack_of, tradeoff_workload
 
-CITED = "Thiele, Bader and Lehner, Multi-Objective Scheduling for Real-Time Data Warehouses (2009)"
+CITED = "Thiele, Bader and Lehner (2009)"
 WORDS: Mapping[str, str] = {
-    "qos": "how much a query prefers a short wait, from 0 to 1; the rest, 1 - qos, is its preference for fresh rows",
+    CITED: "M. Thiele, A. Bader, W. Lehner, Multi-Objective Scheduling for Real-Time Data Warehouses, 2009",
+    "qos": "how much a query prefers a short wait, from 0 to 1; the rest, 1 - qos, is its preference for fresh rows "
+    "(-1 in the list above: it changes)",
     "freshness of an answer": "1 / (1 + rows not yet applied to the tables it reads), when it begins; 1 is best",
     "slot": "the time that updates may take from queries: what all updates first would cost them, times mean 1 - qos",
     "stability": "mean change of an update's position from one plan to the next, in queries",
@@ -360,6 +362,7 @@ def _knapsacks(found: Sweep, folder: Path) -> Section:
         [[Panel("items and states looked at", curves(rates, "dependency", "work")),
           Panel("memory [bytes]", curves(rates, "dependency", "bytes"))]],
         by_rate, title="Knapsack by dependency", x_label="dependency (log)", x_log=True, share_y=False,
+        x_format=lambda rate: f"{rate:.0%}" if rate <= 1 else "",
         source=f"{rates.rows[0]['size']:,} queries and updates, qos 0.5, unit 1 ms",
     )  # fmt: skip
     figures = [
@@ -442,7 +445,7 @@ def _stability(found: Sweep, folder: Path) -> Section:
 
 
 def _stable_claims(found: Sweep) -> list[Claim]:
-    curve = [values[0] for _, values in found.along("flips", "stability")]
+    curve = [found.middle("stability", flips=flips) for flips in sorted(found.all_of("flips"))]
     more = curve[-1] - curve[0]
     return [
         Claim("", "with one change plans differ by less than one position in the mean", number(curve[0]), curve[0] < 1,
