@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from pathlib import Path
+from statistics import median
 
 from hullcast.sim.output.text import number
 
@@ -73,12 +74,15 @@ def _together(same: Sequence[Claim]) -> Claim:
     middle = judged[(len(judged) - 1) // 2]
     failing = [claim for claim in judged if not claim.holds]
     speaker = failing[(len(failing) - 1) // 2] if failing else middle
-    ours = middle.ours
+    ours, value = middle.ours, middle.value
+    if all(claim.ours == claim.form(claim.value) for claim in judged):  # a number alone: two in the middle are averaged
+        value = median(claim.value for claim in judged)
+        ours = middle.form(value)
     ends = [middle.form(claim.value) for claim in (judged[0], judged[-1]) if not isnan(claim.value)]
     if len(set(ends)) > 1:
         ours += f" [{ends[0]} .. {ends[-1]}]"
     held = (len(judged) - len(failing), len(judged))
-    return replace(speaker, ours=ours, holds=not failing, value=middle.value, draws=held)
+    return replace(speaker, ours=ours, holds=not failing, value=value, draws=held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,10 @@ def together(
     ]
 
 
+def _listed(value: object) -> str:
+    return f"`{value}`" if isinstance(value, str) else str(value)
+
+
 def _begin(study: Study, quick: bool, parts: Mapping[str, Sequence[GridPoint]], seeds: int) -> list[str]:
     told = []
     for part, points in parts.items():
@@ -270,7 +274,7 @@ def _begin(study: Study, quick: bool, parts: Mapping[str, Sequence[GridPoint]], 
             " (a small run, `--quick`)" if quick else ""
         )
         varied = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0] if name != PART}
-        listed = "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in varied.items())
+        listed = "; ".join(f"{name}: {', '.join(map(_listed, values))}" for name, values in varied.items())
         told.append(f"{f'- **{part}**: ' if part else ''}{size}. {listed}. All rows are in `{_table(study, part)}`.")
     return [
         f"# {study.title}",

@@ -160,7 +160,9 @@ def _scales(grid: Any, xs: Sequence[float], x_log: bool, y_log: bool, share_y: b
     """Room for the names at the right."""
     first, low, high = grid[0][0], min(xs), max(xs)
     ticks = sorted(set(xs))
-    ticks = ticks if len(ticks) <= 5 else ticks[:: -(-len(ticks) // 5)]
+    if len(ticks) > 5:
+        whole = [x for x in ticks if float(x).is_integer()]
+        ticks = whole if 3 <= len(whole) <= 8 else ticks[:: -(-len(ticks) // 5)]
     if low == high:
         first.set_xticks(ticks)  # one point: no scale to speak of
     elif x_log:

@@ -284,6 +284,15 @@ def test_over_draws_the_middle_one_speaks_with_the_range_and_in_how_many_it_hold
     assert over_draws([[draw(1.0)]]) == [draw(1.0)], "one draw is as it was"
 
 
+def test_of_an_even_number_of_draws_a_figure_is_the_median() -> None:
+    """So that it is the same as in tables and charts."""
+    bare = [Claim("can", "small", factor(value), True, value=value, form=factor) for value in (1.0, 4.0, 2.0, 8.0)]
+    (claim,) = over_draws([[each] for each in bare])
+    assert (claim.ours, claim.value) == ("3.0x [1x .. 8.0x]", 3.0)
+    (words,) = over_draws([[draw(value)] for value in (1.0, 2.0)])
+    assert words.ours == "1.0x on average [1x .. 2.0x]", "words are those of one draw"
+
+
 def test_what_holds_by_construction_does_so_in_all_draws_or_is_said_to_fail() -> None:
     (given,) = over_draws([[draw(value, construction="it must")] for value in (1.0, 2.0)])
     assert (given.given, given.verdict) == (True, "by construction: it must")

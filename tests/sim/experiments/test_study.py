@@ -116,7 +116,7 @@ def test_parts_of_a_study_have_parameters_of_their_own_and_can_be_added(spark: S
     ]
     assert read_rows(out / "toy-texts.parquet") == texts
     assert [set(row) for row in read_rows(out / "toy-halves.parquet")] == [{"part", "n", "seed", "half"}] * 4
-    assert "- **texts**: 2 points, each measured for 2 seeds. text: a, bc." in both.report.read_text()
+    assert "- **texts**: 2 points, each measured for 2 seeds. text: `a`, `bc`." in both.report.read_text()
     with pytest.raises(UsageError, match="no part 'text'; parts: halves, texts"):
         run_study(PARTS, out, Told(), only=["text"], spark=spark)
     with pytest.raises(UsageError, match="no part 'n'; toy does not have parts"):
