@@ -30,7 +30,7 @@ from hullcast.network.matching.tree import longer
 from hullcast.network.wire.arrays import Floats, Ints
 
 
-class Naive:
+class NaivePlan:
     """All rectangles, one by one: those that hold x give their y-intervals, which are united, then sought.
 
     Cost for n rectangles, of which k hold x, and m rows: O(n + k (log k + log m)) an arrival; a change O(1).

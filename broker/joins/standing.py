@@ -13,7 +13,7 @@ from hullcast.broker.index.nodes import ENTRIES
 from hullcast.broker.joins.costs import DEFAULTS, HOTSPOT, JOIN_FIRST_E, SELECT_FIRST, Facts
 from hullcast.broker.joins.histogram import IntervalHistogram
 from hullcast.broker.joins.join_first import JoinFirst
-from hullcast.broker.joins.naive import Naive
+from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.ordered import grown
 from hullcast.broker.joins.plan import (
     NOTHING,
@@ -306,7 +306,7 @@ class _Side:
         self._layout, self._side, self._ranges = layout, side, ranges
         self.arrived = 0
         self._seen = 0  # .. when plans were last brought up to date
-        self._few: Naive | None = None
+        self._few: NaivePlan | None = None
         self._one_by_one = self._unplanned = 0  # arrivals for which every range was looked at, or without plans
         self._join_first = JoinFirst(ranges.index, layout.columns(side), negated=layout.negated(side))
         self._planner = Planner(band=layout.band, coefficients=coefficients)
@@ -376,9 +376,9 @@ class _Side:
         if tests and self._plans is not None and not self._notes.used:
             self._plans.hotspot.charge(tests)
 
-    def _naive(self) -> Naive:
+    def _naive(self) -> NaivePlan:
         if self._few is None:
-            self._few = Naive()
+            self._few = NaivePlan()
             points = self._ranges.points_of(self._ranges.ids())
             self._few.add(np.arange(len(points)), self._layout.rectangles(self._side, points))
         return self._few

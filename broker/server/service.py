@@ -41,6 +41,7 @@ from hullcast.network.wire.errors import (
     BadFrame,
     ConnectionLost,
     HullcastError,
+    NotPermitted,
     Overloaded,
     TooLarge,
     Unavailable,
@@ -280,9 +281,12 @@ class Server:
             self._put(request, self.brain.failure(error, "request"))
 
     def _makes_view(self, request: Request, body: bodies.Execute, owner: str) -> bool:
-        """Begin to make the view that a statement creates; False if it creates none."""
+        """Begin to make the view that a statement creates; False if it creates none, or its sender may not."""
         assert request.origin is not None
-        self.brain.check(request.origin, "admin")
+        try:
+            self.brain.check(request.origin, "admin")
+        except NotPermitted:
+            return False
         return self.views.put(request, body, owner)
 
     def _execute(self, request: Request, body: bodies.Execute, owner: str) -> None:
@@ -407,12 +411,11 @@ class Server:
 
     def on_children_changed(self) -> None:
         """Somebody came, or left; nodes report by themselves."""
-        self.queries.stay_with(self.children.peers)
-        self.views.stay_with(self.children.peers)
 
     def on_gone(self, peer: Peer) -> None:
         """Nobody waits any more for what was asked by a link."""
         self.queries.gone((peer.number,))
+        self.views.stay_with(self.children.peers)
         self.history.stay_with(self.children.peers)
 
     def _put(self, request: Request, outcome: Outcome) -> None:

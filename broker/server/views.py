@@ -44,22 +44,22 @@ class ViewMaking:
         self._making: dict[str, tuple[asyncio.Task[None], int]] = {}  # by folded name, with the link of who asked
 
     def put(self, request: Request, body: Execute, owner: str) -> bool:
-        """Begin to make a view. False if the statement is of another kind, or need not or cannot create one: then it is
-        executed, or refused, as any other."""
-        statement = parse_statement(body.sql)
-        if not isinstance(statement, CreateView):
-            return False
-        name = fold(statement.name)
+        """Begin to make a view, or refuse it. False if the statement is of another kind, or need not or cannot create
+        one: then it is executed, or refused, as any other."""
         try:
-            definition = self._engine.bound(statement)
+            statement = parse_statement(body.sql)
+            definition = self._engine.bound(statement) if isinstance(statement, CreateView) else None
         except HullcastError:
             return False
         if definition is None:
             return False
+        name, others = fold(definition.name), len(self._engine.views) + len(self._making)
         if name in self._making:
-            raise Overloaded(f"requests to create view {definition.name}", 1)
-        if len(self._engine.views) + len(self._making) >= MOST_VIEWS:
-            raise TooLarge("views", len(self._engine.views) + len(self._making) + 1, MOST_VIEWS)
+            self._refuse(request, body, Overloaded(f"requests to create view {definition.name}", 1))
+            return True
+        if others >= MOST_VIEWS:
+            self._refuse(request, body, TooLarge("views", others + 1, MOST_VIEWS))
+            return True
         task = asyncio.create_task(self._make(request, body, owner, definition), name="server.view")
         self._making[name] = (task, request.route[-1])
         task.add_done_callback(lambda _: self._making.pop(name, None))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.history import Life
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.warehouse.files import Kept
+    from hullcast.broker.warehouse.files import KeptLife
     from hullcast.broker.warehouse.source import Base, ChangeBlock
     from hullcast.network.wire.arrays import Floats
 
@@ -247,7 +247,7 @@ def _silent(rows: int) -> None:
 
 
 @contextmanager
-def failing(directory: Path, life: Kept) -> Iterator[None]:
+def failing(directory: Path, life: KeptLife) -> Iterator[None]:
     """Errors of the disk as our own."""
     try:
         yield

@@ -164,7 +164,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("LOG.md", r"header of (\d+) bytes, then the payload", "broker.log.record:HEADER_BYTES"),
     ("LOG.md", r"header of (\d+) bytes, then the payload", fields("Then come records")),
     ("LOG.md", r"^\| 4 \| version \| (\d+) \|", "broker.log.segment:VERSION"),
-    ("LOG.md", r"and (four) tables of Hullcast", lambda: len(get("broker.log.checkpoint:_OWN_TABLES"))),
+    ("LOG.md", r"and (five) tables of Hullcast", lambda: len(get("broker.log.checkpoint:_OWN_TABLES"))),
     ("LOG.md", r"all but (two) checkpoints", "broker.log.recovery:CHECKPOINTS_KEPT"),
     ("LOG.md", r"(\d) mark, \d batch, \d statement", "broker.log.record:RecordKind.MARK"),
     ("LOG.md", r"\d mark, (\d) batch, \d statement", "broker.log.record:RecordKind.BATCH"),

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.broker.log.history import Life
+from hullcast.broker.queries.view import ViewDefinition, bind_view, select_text
 from hullcast.broker.sql.create import CreateTable, parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import Table, fold
-from hullcast.broker.views.definition import ViewDefinition, bind_view, select_text
 from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.files import create_sql
 from hullcast.network.wire import bodies

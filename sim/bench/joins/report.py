@@ -13,7 +13,7 @@ from rich.console import Console
 from hullcast.broker.joins.band import BandDataOuter, BandMerge, BandQueryOuter
 from hullcast.broker.joins.band_groups import BandGroups
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
-from hullcast.broker.joins.naive import Naive
+from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
 from hullcast.network.wire.errors import UsageError
@@ -156,7 +156,7 @@ _Judged = tuple[list[JoinClaim], list[Goal]]
 
 def _of_selects(charts: tuple[Chart, ...]) -> _Judged:
     by_queries, by_groups, by_share, by_joining = charts
-    ssi, select, naive = (by_queries.curve(name) for name in (SSI, SelectFirst.name, Naive.name))
+    ssi, select, naive = (by_queries.curve(name) for name in (SSI, SelectFirst.name, NaivePlan.name))
     joins = [by_queries.curve(name) for name in (JoinFirst.name, JoinFirstEach.name)]
     first, last = (100.0 if 100.0 in ssi.xs else ssi.xs[0]), ssi.xs[-1]
     loss = 1 - 1 / ssi.growth(first, last)
@@ -166,11 +166,11 @@ def _of_selects(charts: tuple[Chart, ...]) -> _Judged:
     slopes = [curve.slope(1_000.0) for curve in (select, naive)]
     ends = (by_queries.taus[ssi.xs.index(first)], by_queries.taus[-1])
     crossing = _crossing(by_groups)
-    spreads = [by_groups.curve(name).spread for name in (SelectFirst.name, Naive.name)]
+    spreads = [by_groups.curve(name).spread for name in (SelectFirst.name, NaivePlan.name)]
     share_ssi, share_select = by_share.curve(SSI), by_share.curve(SelectFirst.name)
     slope = share_select.slope(0.01)
     join_slope = by_joining.curve(JoinFirst.name).slope()
-    immune = {name: by_joining.curve(name).spread for name in (SSI, SelectFirst.name, Naive.name)}
+    immune = {name: by_joining.curve(name).spread for name in (SSI, SelectFirst.name, NaivePlan.name)}
     near = crossing is not None and 125 <= crossing <= 500
     claims = [
         JoinClaim(

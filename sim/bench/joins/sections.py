@@ -20,7 +20,7 @@ from hullcast.broker.joins.band_groups import BandGroups
 from hullcast.broker.joins.costs import DEFAULTS, PLANS, Coefficients, Facts, fit
 from hullcast.broker.joins.histogram import Counts, Density, Steps, by_groups, equal_width, optimal
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
-from hullcast.broker.joins.naive import Naive
+from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.plan import Arrivals, JoinPlan
 from hullcast.broker.joins.planner import Planner
 from hullcast.broker.joins.select_first import SelectFirst
@@ -146,7 +146,7 @@ SELECTS: dict[str, Callable[[], JoinPlan]] = {
     SelectFirst.name: SelectFirst,
     JoinFirst.name: JoinFirst,
     JoinFirstEach.name: JoinFirstEach,
-    Naive.name: Naive,
+    NaivePlan.name: NaivePlan,
 }
 
 

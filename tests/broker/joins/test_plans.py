@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hullcast.broker.joins import envelope
 from hullcast.broker.joins.envelope import LOOK_COST, TEST_COST
 from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
-from hullcast.broker.joins.naive import Naive
+from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.plan import Arrivals, JoinPlan, Spans, walk
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
@@ -29,7 +29,7 @@ class Either(JoinFirst):
 
 
 PLANS: dict[str, Callable[[], JoinPlan]] = {
-    "naive": Naive,
+    "naive": NaivePlan,
     "join first, each row": JoinFirst,
     "join first, each range": JoinFirstEach,
     "the less work": Either,
@@ -118,7 +118,7 @@ def test_every_plan_finds_what_the_definition_names(
 def test_a_walk_gives_nothing_when_there_are_more_than_allowed() -> None:
     tree = tree_of(np.zeros(100), np.arange(100.0)).memory
     arrivals = Arrivals(np.zeros(1), np.zeros(1), np.zeros(1))
-    plan = Naive()
+    plan = NaivePlan()
     plan.add(np.arange(1), np.array([[-inf, inf, 10.0, 19.0]]))
     spans = plan.spans(tree, arrivals)
     of, slots, _, complete = walk(tree, arrivals.groups, arrivals.offsets, *spans, 10)
@@ -138,7 +138,7 @@ def test_rows_of_one_place_just_outside_a_band_are_skipped_at_once() -> None:
     xs = np.array([outside] * 1000 + [0.31])
     tree = tree_of(np.zeros(len(xs)), xs).memory
     arrivals = Arrivals(np.zeros(1), np.array([offset]), np.zeros(1))
-    plan = Naive()
+    plan = NaivePlan()
     plan.add(np.arange(1), np.array([[-inf, inf, low, 1.0]]))
     assert walked(tree, arrivals, plan.spans(tree, arrivals)) == [(0, 1000)]
 
@@ -159,7 +159,7 @@ def follow_changes(plan: JoinPlan, changes: int, seed: int) -> int:
     Gives how many pairs were unsure.
     """
     rng = np.random.default_rng(seed)
-    naive, live, done, unsure = Naive(), np.zeros(400, np.bool_), 0, 0
+    naive, live, done, unsure = NaivePlan(), np.zeros(400, np.bool_), 0, 0
     tree = tree_of(np.floor(rng.uniform(0, 2, 60)), rng.integers(-22, 23, 60) / 2).memory
     while done < changes:
         ids = np.flatnonzero(rng.random(len(live)) < rng.choice([0.003, 0.03, 0.2, 0.9]))

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hullcast.broker.log.history import Life
+from hullcast.broker.queries.view import ViewDefinition
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views import exact
-from hullcast.broker.views.definition import ViewDefinition
 from hullcast.broker.views.file import ViewFile, ViewLife
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import NewFile, open_for_load, open_for_reading, pin

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.queries.reading import read_query
 from hullcast.broker.queries.sqlite_copy import RESULT, Guard
+from hullcast.broker.queries.view import create_text
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.definition import create_text
 from hullcast.broker.views.file import ViewFile, ViewLife
 from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.warehouse.files import FOLDER, file_of, open_for_reading, pin, remove_others

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from hullcast.broker.engine.engine import Engine
-from hullcast.broker.joins.naive import Naive
+from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.plan import Arrivals, Spans
 from hullcast.broker.reformulate.join import JoinChannel
 from hullcast.network.wire.arrays import Floats
@@ -135,7 +135,7 @@ def test_quick_measures_a_part_of_what_full_does() -> None:
     assert max(QUICK_JOINS.sweep) == max(FULL_JOINS.sweep) == 100_000  # where the goals are
 
 
-class _Forgetful(Naive):
+class _Forgetful(NaivePlan):
     """Misses what the last span holds."""
 
     def spans(self, tree: Floats, arrivals: Arrivals) -> Spans:
@@ -147,7 +147,7 @@ def test_a_plan_that_misses_rows_is_found_out() -> None:
     tables = Table41(500, 50)
     rows, queries = tables.partners(), tables.select_joins(200)
     tree, arrivals = select_tree(rows), select_arrivals(tables.arrivals(30))
-    for plan in (Naive(), _Forgetful()):
+    for plan in (NaivePlan(), _Forgetful()):
         plan.add(np.arange(200), queries)
         if isinstance(plan, _Forgetful):
             with pytest.raises(MeasurementFailed, match="NAIVE leads to"):
