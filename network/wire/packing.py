@@ -27,7 +27,7 @@ import numpy as np
 
 from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.limits import DEFAULT, WireLimits
-from hullcast.network.wire.tally import Tally
+from hullcast.network.wire.tally import ValueTally
 from hullcast.network.wire.walk import FOREIGN, exceeded, is_ready, walk
 
 Scalar = (
@@ -85,7 +85,7 @@ def check_taken(what: str, value: object, packed: bytes, most_bytes: int, limits
         return
     if len(packed) > most_bytes:
         raise TooLarge(f"bytes of this {what}", len(packed), most_bytes)
-    too_much = exceeded(packed, limits) if is_ready() else Tally(value, limits, Foreign).exceeded()
+    too_much = exceeded(packed, limits) if is_ready() else ValueTally(value, limits, Foreign).exceeded()
     if too_much is not None:
         raise TooLarge(f"{too_much[0]} in this {what}", too_much[1] + 1, too_much[1])
 

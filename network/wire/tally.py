@@ -20,7 +20,7 @@ _PLAIN = frozenset({type(None), bool, float, bytes, bytearray, memoryview})
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # integers that MessagePack has
 
 
-class Tally:
+class ValueTally:
     """Counts what is limited in a value: lists, tuples, dicts with texts for keys, and scalars."""
 
     __slots__ = ("_foreign", "_limits", "containers", "extensions", "foreign", "long_texts", "values")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hullcast.network.wire import packing, walk
 from hullcast.network.wire.limits import WireLimits
 from hullcast.network.wire.packing import Foreign
-from hullcast.network.wire.tally import Tally
+from hullcast.network.wire.tally import ValueTally
 from tests.support.processes import ANYWHERE, started
 
 #: Small, so that each is reached now and then.
@@ -46,7 +46,7 @@ values = st.recursive(
 
 @given(values)
 def test_it_refuses_what_a_receiver_does_and_for_such_a_reason(value: object) -> None:
-    tally = Tally(value, SMALL, Foreign)
+    tally = ValueTally(value, SMALL, Foreign)
     found = walk.exceeded(packing.pack(value), SMALL)
     said = tally.exceeded()
     assert (said is None) == (found is None), (said, found)
@@ -116,5 +116,5 @@ async def test_the_event_loop_of_a_client_is_not_held_up_by_its_first_large_publ
 
 @pytest.mark.parametrize("count", [1, 10])
 def test_a_tally_counts_keys_and_what_is_inside(count: int) -> None:
-    tally = Tally([{"a": [1, "b"]}] * count, SMALL, Foreign)
+    tally = ValueTally([{"a": [1, "b"]}] * count, SMALL, Foreign)
     assert (tally.values, tally.containers) == (1 + count * 5, 1 + count * 2)
