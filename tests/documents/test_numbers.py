@@ -20,7 +20,7 @@ from tests.support.documents import ROOT, section, text_of
 
 MIB, KIB = 1 << 20, 1 << 10
 WORDS = {
-    "two": 2, "three": 3, "four": 4, "eight": 8, "ten": 10, "a dozen": 12, "a minute": 60, "half": 0.5,
+    "two": 2, "three": 3, "four": 4, "five": 5, "eight": 8, "ten": 10, "a dozen": 12, "a minute": 60, "half": 0.5,
     "half a minute": 30, "a quarter": 0.25, "half a million": 500_000, "a tenth": 0.1,
 }  # fmt: skip
 UNITS = {"GiB": 1024 * MIB, "MiB": MIB, "KiB": KIB, "%": 0.01}
