@@ -10,12 +10,13 @@ of it (`share`) for the work, the other part for what nobody can foresee, such a
 that has begun already, and a machine that is busy otherwise. When a promise was broken the share gets smaller, and
 grows back slowly.
 
-`spent_s` is beside what a refresh of all tables at the same limit would have taken, by the same cost functions: the
-figure by which people see whether batching pays.
+`spent_s` is what propagating took. Whether batching pays is seen by what it was expected to take (`expected_s`) beside
+what a refresh of all tables at the same limit would have been expected to take (`naive_s`), by the same cost functions.
 """
 
 from __future__ import annotations
 
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.views.costs import LearnedCost
@@ -46,8 +47,10 @@ def limit_of(response_time_s: float, share: float = SHARE) -> float:
 
 
 def shortest_promise(costs: Sequence[LearnedCost]) -> float:
-    """The shortest response time that can be promised where propagating takes so long."""
-    return OVERHEAD_S + ROOM * sum(cost.of(LEAST_CHANGES) for cost in costs) / SHARE
+    """The shortest response time that can be promised where propagating takes so long; two digits of it."""
+    shortest_s = OVERHEAD_S + ROOM * sum(cost.of(LEAST_CHANGES) for cost in costs) / SHARE
+    unit = 10.0 ** (floor(log10(shortest_s)) - 1)
+    return ceil(shortest_s / unit) * unit
 
 
 class Spent(NamedTuple):
@@ -180,6 +183,7 @@ class Upkeep:
             "changes": self.changes,
             "propagations": self.propagations,
             "spent_s": self.spent_s,
+            "expected_s": self.expected_s,
             "naive_s": self.naive_s,
             "costs": {
                 table: dict(zip(("batch_s", "row_s"), cost.fitted, strict=True)) for table, cost in self.costs.items()

@@ -57,7 +57,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self, cast
 
-from hullcast.network.wire.durations import duration_text, time_shown
+from hullcast.network.wire.durations import time_shown
 
 
 class HullcastError(Exception):
@@ -173,8 +173,8 @@ class PromiseTooShort(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"view {self.view} cannot be kept ready within {duration_text(self.response_time_s)} on this machine; the "
-            f"shortest response time it can promise is {duration_text(self.shortest_s)}"
+            f"view {self.view} cannot be kept ready within {time_shown(self.response_time_s)} on this machine; the "
+            f"shortest response time it can promise is {time_shown(self.shortest_s)}"
         )
 
 

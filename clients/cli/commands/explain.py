@@ -81,7 +81,7 @@ def _views(views: dict[str, Any]) -> list[tuple[str, str]]:
         if not kept:
             lines.append(("upkeep", "not begun yet"))
             continue
-        pending = [_many(rows, f"change of {table}") for table, rows in kept["pending"].items() if rows]
+        pending = [f"{_many(rows, 'change')} of {table}" for table, rows in kept["pending"].items() if rows]
         refresh = f"about {time_shown(kept['refresh_s'])}" if pending else "nothing to do"
         lines.append(("a refresh now", f"{refresh}: {' and '.join(pending) or 'it is up to date'}"))
         promise = f"{time_shown(kept['response_time_s'])}; work for {time_shown(kept['limit_s'])} may be pending"
@@ -94,9 +94,15 @@ def _views(views: dict[str, Any]) -> list[tuple[str, str]]:
             each = f"{time_shown(cost['batch_s'])} a batch and {time_shown(cost['row_s'])} a change"
             lines.append((f"cost of {table}", each))
         if kept["changes"]:
-            ours, naive = (1e6 * kept[which] / kept["changes"] for which in ("spent_s", "naive_s"))
-            lines.append(("so far", f"{ours:,.1f} us a change; refreshing all tables at the limit: {naive:,.1f} us"))
+            so_far = f"{1e6 * kept['spent_s'] / kept['changes']:,.1f} us a change"
+            if kept["expected_s"]:
+                so_far += f"; refreshing all tables at the limit would take {_times(kept)} that"
+            lines.append(("so far", so_far))
     return lines
+
+
+def _times(kept: dict[str, Any]) -> str:
+    return f"{kept['naive_s'] / kept['expected_s']:.2f} times"
 
 
 def _loaded(known: dict[str, Any]) -> str:

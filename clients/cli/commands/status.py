@@ -280,7 +280,16 @@ def _loaded(tables: Mapping[str, Any]) -> Table:
 def _views(views: Mapping[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("view", overflow="fold")
-    for name in ("promise", "a refresh now", "pending", "asked", "beyond promise", "longest", "us/change", "naive"):
+    for name in (
+        "promise",
+        "a refresh now",
+        "pending",
+        "asked",
+        "beyond promise",
+        "longest",
+        "us/change",
+        "all at the limit",
+    ):
         table.add_column(name, justify="right", no_wrap=True)
     for name, facts in sorted(views.items()):
         pending = [f"{source} {rows:,}" for source, rows in facts["pending"].items() if rows]
@@ -294,7 +303,7 @@ def _views(views: Mapping[str, Any]) -> Table:
             f"{facts['beyond']:,}",
             time_shown(facts["longest_refresh_s"]) if asked else "-",
             f"{1e6 * facts['spent_s'] / changes:,.1f}" if changes else "-",
-            f"{1e6 * facts['naive_s'] / changes:,.1f}" if changes else "-",
+            f"{facts['naive_s'] / facts['expected_s']:.2f}x" if facts["expected_s"] else "-",
         )
     return table
 
