@@ -474,6 +474,7 @@ class LiveWarehouse:
         was begun: a load may have ended since, and what it sees be older."""
         now, question = time.monotonic(), asked.question
         self.board.pinned(question)
+        self._loaded.update(question.tables)  # a file that was not there is made for the query, perhaps without a load
         tables, versions, latest = {}, [], max(asked.horizon, *loaded, 0)
         views = self._views.begun(question)
         for name, seq, file in zip(question.tables, loaded, asked.files, strict=True):

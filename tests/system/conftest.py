@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -13,10 +14,19 @@ import psutil
 import pytest
 import zmq
 
+from hullcast.broker.server.warming import is_cold
+from tests.support.cluster import COMMAND
 from tests.support.links import descriptors
 
 #: How long ZeroMQ's own threads may take to close what was closed.
 CLOSING_S = 10.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels() -> None:
+    """Compiled before a test waits for a server: on a busy machine with an empty cache that alone may take minutes."""
+    if is_cold():
+        subprocess.run([COMMAND, "warm"], check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="session", autouse=True)

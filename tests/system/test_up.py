@@ -18,6 +18,7 @@ import pytest
 
 import hullcast
 from hullcast.clients.cli.processes.child import command, environment
+from hullcast.clients.cli.processes.cluster import Cluster, Layout
 from tests.support.processes import ANYWHERE, LIMIT_S, marked, running, wait_until
 
 if TYPE_CHECKING:
@@ -114,6 +115,16 @@ async def test_a_cluster_can_be_stopped_while_it_starts() -> None:
         code, out, _ = await ended(process)
         assert (code, out) == (0, "")
         assert running() == []
+
+
+async def test_who_cancels_the_start_of_a_cluster_gets_the_cancellation_and_no_process_is_left() -> None:
+    """A group of it would be an error with a traceback, where Ctrl-C should end a benchmark with 130."""
+    starting = asyncio.create_task(Cluster(Layout(nodes=1, listen=ANYWHERE)).start())
+    await wait_until(lambda: len(running()) == 1)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert running() == []
 
 
 async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -> None:

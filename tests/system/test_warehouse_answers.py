@@ -103,6 +103,20 @@ async def test_freshness_decides_between_waiting_and_old_rows(tmp_path: Path) ->
         assert (worth(rows).unapplied, worth(rows).staleness_s, worth(rows).deadline_met) == (0, 0.0, True)
 
 
+async def test_a_table_that_was_read_while_it_was_empty_waits_for_no_load_at_freshness_0(tmp_path: Path) -> None:
+    """Its file was not made by a load but by the query, because there was nothing to load."""
+    async with serving(tmp_path) as (_, server, hc):
+        await hc.execute(CREATE)
+        assert await hc.query("SELECT count(*) FROM T") == [(0,)]
+        with closing(sqlite3.connect(table_file(server, "T"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so nothing can be loaded
+            await hc.publish("T", [{"K": 1}])
+            rows = await hc.query("SELECT count(*) FROM T", freshness=0.0, deadline=5.0)
+            assert (rows, worth(rows).unapplied) == ([(0,)], 1)
+            other.execute("ROLLBACK")
+        assert await hc.query("SELECT count(*) FROM T") == [(1,)]
+
+
 async def test_what_nobody_asks_for_is_loaded_all_the_same(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, server, hc):
         await hc.execute(CREATE)

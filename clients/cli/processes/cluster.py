@@ -77,19 +77,22 @@ class Cluster:
     async def start(self) -> None:
         """Start all; ProcessFailed if one does not come up, and then none is left."""
         try:
-            await self._start(SERVER, self.layout.listen)
-            root, *gateways = self.layout.node_names or ("",)
-            if root:
-                await self._start(root, self.layout.node_listen)
+            await self._start_all()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start_all(self) -> None:
+        await self._start(SERVER, self.layout.listen)
+        root, *gateways = self.layout.node_names or ("",)
+        if root:
+            await self._start(root, self.layout.node_listen)
+        try:
             async with asyncio.TaskGroup() as tasks:
                 for name in gateways:
                     tasks.create_task(self._start(name, self.layout.node_listen), name=f"cluster.{name}")
         except* ProcessFailed as failures:
-            await self.stop()
             raise failures.exceptions[0] from None
-        except* BaseException:
-            await self.stop()
-            raise
 
     async def watch(self) -> None:
         """Start nodes again that die; raises ProcessFailed when the server dies, or a node does so again and again."""

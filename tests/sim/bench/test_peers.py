@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -249,10 +250,11 @@ def test_an_interrupt_leaves_no_process_behind() -> None:
         me = psutil.Process(bench.pid)
         while len(me.children(recursive=True)) < 6:  # publisher, four clients, a server
             assert bench.poll() is None, "it ended too soon"
+            time.sleep(0.01)
         children = me.children(recursive=True)
         os.killpg(bench.pid, signal.SIGINT)  # as a terminal does
         _, said = bench.communicate(timeout=30)
-    assert bench.returncode == 130
+    assert bench.returncode == 130, said.decode()
     assert b"Traceback" not in said
     gone, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
