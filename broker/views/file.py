@@ -84,9 +84,7 @@ class ViewFile(LoadedFile):
         super().__init__(path, life, identity, database)
         self.view = life
         self._sql = _statements(life.definition)
-        exact.install(database)
-        for statement in self._sql.temporary:
-            database.execute(statement)
+        prepare(database, self._sql)
 
     # -- as a whole ----------------------------------------------------------------------------------------
 
@@ -213,6 +211,14 @@ class ViewFile(LoadedFile):
         database.executemany(sql.put_stored, there)
         database.executemany(sql.put_gone, [(row[key],) for row in gone])
         self._propagate(source)
+
+
+def prepare(database: sqlite3.Connection, statements: ViewStatements) -> None:
+    """Make what a connection needs to maintain a view."""
+    exact.install(database)
+    database.execute("PRAGMA automatic_index = OFF")  # SQLite would read a whole copy to make one, for each delta
+    for statement in statements.temporary:
+        database.execute(statement)
 
 
 def tables_of(database: sqlite3.Connection, schema: str) -> dict[str, FileState]:

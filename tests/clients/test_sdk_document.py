@@ -13,9 +13,9 @@ import hullcast
 from hullcast import testing
 from hullcast.broker.queries import sqlite_copy
 from hullcast.broker.reformulate import first
-from hullcast.broker.server import history, queries
+from hullcast.broker.server import history, queries, views
 from hullcast.broker.server.settings import ServerSettings
-from hullcast.broker.sql import create, subscription, text
+from hullcast.broker.sql import create, subscription, text, view
 from hullcast.broker.tables.values import EXACT, LONGEST_TEXT_BYTES
 from hullcast.clients.sdk import client, gathering, groups, line, publisher, publishing
 from hullcast.network.link.limits import LinkLimits
@@ -55,6 +55,8 @@ LIMITS = {
     "name of a table or column, characters": text.MAXIMUM_NAME,
     "text of a statement, characters": text.MAXIMUM_CHARACTERS,
     "ranges in the WHERE of a subscription": subscription.MAXIMUM_RANGES,
+    "tables that a view joins": view.MAXIMUM_SOURCES,
+    "views of a server": views.MOST_VIEWS,
     "one request or reply, bytes": DEFAULT.body_bytes,
     "rows in one batch that is applied whole": SERVER.batch_rows,
     "rows in such a piece": publishing.PIECE_ROWS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import sqlite3
@@ -11,22 +12,22 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hullcast.broker.log.history import Life
 from hullcast.broker.queries.view import ViewDefinition
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views import exact
-from hullcast.broker.views.file import ViewFile, ViewLife
+from hullcast.broker.views.file import ViewFile, ViewLife, prepare
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import NewFile, open_for_load, open_for_reading, pin
-from tests.broker.views.strategies import TABLES, keys_of, rows_of, views
+from tests.broker.views.strategies import TABLES, VALUES, keys_of, rows_of, views
 from tests.support.base_tables import Row, answer, as_stored, ordered, view_of
 
 IDENTITY = bytes(range(16))
 Last = dict[Any, Row | None]
+tables = st.integers(0, 3)
 
 
 def life_of(definition: ViewDefinition) -> ViewLife:
@@ -76,45 +77,66 @@ class ViewMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(mkdtemp())
 
-    @initialize(sql=views(), rows=st.tuples(*(st.lists(rows_of(number), max_size=6) for number in range(len(TABLES)))))
-    def create(self, sql: str, rows: tuple[list[Row], ...]) -> None:
+    @initialize(data=st.data(), sql=views())
+    def create(self, data: st.DataObject, sql: str) -> None:
         self.life = life_of(view_of(sql, TABLES))
         self.file = made(self.directory, self.life)
-        self.pending: list[Last] = [
-            {row[table.key]: row for row in some} for table, some in zip(TABLES, rows, strict=True)
-        ]
+        self.used = [TABLES.index(table) for table in self.life.definition.tables]
+        self.pending: list[Last] = [{} for _ in TABLES]
         self.propagated: list[dict[Any, Row]] = [{} for _ in TABLES]
+        for number in self.used:
+            rows = data.draw(st.lists(rows_of(number), min_size=4, max_size=10))
+            self.pending[number] = {row[TABLES[number].key]: row for row in rows}
+        self.refresh()
 
-    @rule(data=st.data(), number=st.sampled_from(range(len(TABLES))), size=st.integers(1, 4))
-    def put(self, data: st.DataObject, number: int, size: int) -> None:
+    @rule(data=st.data(), which=tables, size=st.integers(1, 4))
+    def put(self, data: st.DataObject, which: int, size: int) -> None:
+        number = self.number(which)
         for _ in range(size):
             row = data.draw(rows_of(number))
             self.pending[number][row[TABLES[number].key]] = row
 
-    @rule(data=st.data(), number=st.sampled_from(range(len(TABLES))))
-    def take(self, data: st.DataObject, number: int) -> None:
-        self.pending[number][data.draw(keys_of(number))] = None
+    @rule(data=st.data(), which=tables)
+    def change_a_column(self, data: st.DataObject, which: int) -> None:
+        number = self.number(which)
+        rows = {**self.propagated[number], **self.pending[number]}
+        there = [row for row in rows.values() if row is not None]
+        if there:
+            row, other = data.draw(st.sampled_from(there)), data.draw(rows_of(number))
+            column = data.draw(st.sampled_from(range(len(row))))
+            key = TABLES[number].key
+            if column == key:  # another row takes its place
+                self.pending[number][row[key]] = None
+            row = (*row[:column], other[column], *row[column + 1 :])
+            self.pending[number][row[key]] = row
 
-    @rule(number=st.sampled_from(range(len(TABLES))))
-    def empty(self, number: int) -> None:
+    @rule(data=st.data(), which=tables)
+    def take(self, data: st.DataObject, which: int) -> None:
+        self.pending[self.number(which)][data.draw(keys_of(self.number(which)))] = None
+
+    @rule(which=tables)
+    def empty(self, which: int) -> None:
+        number = self.number(which)
         self.pending[number].update(dict.fromkeys({**self.propagated[number], **self.pending[number]}))
 
-    @rule(number=st.sampled_from(range(len(TABLES))))
-    def propagate(self, number: int) -> None:
+    @rule(which=tables)
+    def propagate(self, which: int) -> None:
+        number = self.number(which)
         load(self.file, TABLES[number].name, self.pending[number])
         self._settle(number)
 
     @rule()
     def refresh(self) -> None:
         self.file.begin()
-        for number, table in enumerate(TABLES):
-            propagate(self.file, table.name, self.pending[number])
+        for number in self.used:
+            propagate(self.file, TABLES[number].name, self.pending[number])
             self._settle(number)
         self.file.end(self.file.overall())
 
-    @rule(number=st.sampled_from(range(len(TABLES))), data=st.data())
-    def fail_under_way(self, number: int, data: st.DataObject) -> None:
+    @rule(which=tables, data=st.data())
+    def fail_under_way(self, which: int, data: st.DataObject) -> None:
         """A statement in the middle fails, and the file is closed without any more ado."""
+        number = self.number(which)
         self.file.begin()
         steps = data.draw(st.integers(1, 40))
 
@@ -135,10 +157,10 @@ class ViewMachine(RuleBasedStateMachine):
         assert file is not None
         self.file = file
 
-    @rule(number=st.sampled_from(range(len(TABLES))), size=st.integers(1, 3))
-    def measure(self, number: int, size: int) -> None:
+    @rule(which=tables, size=st.integers(1, 3))
+    def measure(self, which: int, size: int) -> None:
         self.file.begin()
-        for source in self.life.definition.sources_of(TABLES[number].name):
+        for source in self.life.definition.sources_of(TABLES[self.number(which)].name):
             some = self.file.sample(source, size)
             self.file.exchange(source, (), some)
             self.file.exchange(source, some, ())
@@ -163,7 +185,13 @@ class ViewMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_shown_is_the_select_over_what_was_propagated(self) -> None:
         rows = {fold(table.name): self.propagated[number].values() for number, table in enumerate(TABLES)}
-        assert shown(self.directory, self.life) == answer(self.life.definition, rows)
+        found = shown(self.directory, self.life)
+        event(f"{min(len(found), 3)} rows")
+        assert found == answer(self.life.definition, rows)
+
+    def number(self, which: int) -> int:
+        """One of the tables that the view reads."""
+        return self.used[which % len(self.used)]
 
     def teardown(self) -> None:
         if hasattr(self, "file"):
@@ -182,17 +210,73 @@ class ViewMachine(RuleBasedStateMachine):
 
 
 TestViews = ViewMachine.TestCase
-TestViews.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestViews.settings = settings(max_examples=120, stateful_step_count=15, deadline=None)
+
+
+@given(views(), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_random_histories(sql: str, seed: int) -> None:
+    """More rows and steps than a machine draws, for more views."""
+    walk_at_random(sql, random.Random(seed), steps=25)
+
+
+@pytest.mark.slow
+@given(views(), st.integers(0, 2**32))
+@settings(max_examples=2000, deadline=None)
+def test_many_random_histories(sql: str, seed: int) -> None:
+    walk_at_random(sql, random.Random(seed), steps=25)
+
+
+def walk_at_random(sql: str, chance: random.Random, steps: int) -> None:
+    """Change one table after the other; propagate what is pending of one of them after most changes."""
+    life = life_of(view_of(sql, TABLES))
+    used = [TABLES.index(table) for table in life.definition.tables]
+    pending: dict[int, Last] = {number: {} for number in used}
+    propagated: dict[int, dict[Any, Row]] = {number: {} for number in used}
+    directory = Path(mkdtemp())
+    file = made(directory, life)
+    for step in range(steps):
+        number = used[step] if step < len(used) else chance.choice(used)
+        for _ in range(chance.choice([1, 1, 2, 5]) if step >= len(used) else 8):
+            row = random_row(chance, number)
+            is_gone = chance.random() < (0.3 if step >= len(used) else 0)
+            pending[number][row[TABLES[number].key]] = None if is_gone else row
+        if chance.random() < 0.1:
+            pending[number] = dict.fromkeys(propagated[number])
+        number = chance.choice(used) if step >= len(used) else number
+        load(file, TABLES[number].name, pending[number])
+        propagated[number].update((key, row) for key, row in pending[number].items() if row is not None)
+        for key in [key for key, row in pending[number].items() if row is None]:
+            propagated[number].pop(key, None)
+        pending[number] = {}
+        found = shown(directory, life)
+        assert found == answer(life.definition, {fold(TABLES[n].name): rows.values() for n, rows in propagated.items()})
+    event(f"{min(len(found), 3)} rows")
+    file.close()
+    shutil.rmtree(directory)
+
+
+def random_row(chance: random.Random, number: int) -> Row:
+    """A row whose columns beside the key mostly have one of two values."""
+    row = []
+    for position, column in enumerate(TABLES[number].columns):
+        values = VALUES[column.type]
+        if position != TABLES[number].key and chance.random() < 0.7:
+            values = values[:2]
+        elif not column.not_null:
+            values = [*values, None]
+        row.append(chance.choice(values))
+    return tuple(row)
 
 
 @given(views())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_delta_scans_a_table_of_the_file(sql: str) -> None:
     """Its cost is that of its keys and of what they meet. SQLite has no statistics here: plans depend on the view."""
     statements = ViewStatements(view_of(sql, TABLES))
     database = sqlite3.connect(":memory:")
-    exact.install(database)
-    for statement in (*statements.create, *statements.indexes, *statements.temporary):
+    prepare(database, statements)
+    for statement in (*statements.create, *statements.indexes):
         database.execute(statement)
     for side, source in enumerate(statements.sources):
         for statement in (*source.clear, source.drop_unchanged, source.is_changed, *source.propagate, *source.store):
