@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from hullcast.broker.engine.engine import LOADED_AT_ONCE, Engine
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.channels import channel_name
+from hullcast.broker.reformulate.result import ResultChannel
 from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.sql.query import Shape
 from hullcast.broker.sql.subscription import ParsedQuery, names_in
 from hullcast.broker.tables.ingest import ingest, joined
+from hullcast.network.answers.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +30,14 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
+
+
+class WatchedCondition(NamedTuple):
+    """A subscription that the server itself listens to: its channel, and its number there."""
+
+    channel: Channel
+    listener: int
+
 
 #: About how long it takes a channel being opened to take in `LOADED_AT_ONCE` rows.
 LOAD_COST_S = 0.001
@@ -81,6 +94,12 @@ class ServedEngine(Engine):
         """`delete` of a column of keys as it travels."""
         return self._delete(table, keys)
 
+    def pass_number(self) -> int:
+        """A sequence number under which no row changes: what is delivered with it has its place among the updates."""
+        self._check_sound()
+        self._seq += 1
+        return self._seq
+
     # --- followers ---------------------------------------------------------------------------------------
 
     @property
@@ -134,6 +153,41 @@ class ServedEngine(Engine):
         attended: Attended = finish(self.attending(sql, columns, count))
         attended.channel.want(attended.channel.points_elsewhere(attended.predicates))
         return attended
+
+    def watching(self, sql: str, parameters: Sequence[object]) -> Work:
+        """Listen to a subscription here, in the server, without a look at its answer; the result is a WatchedCondition.
+
+        Its channel is opened some rows at a time. It stays open until `unwatch`.
+        """
+        self._check_sound()
+        query = self._parse(sql)
+        predicates = query.bind(parameters)
+        channel = self._open(query)
+        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
+        try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                yield LOAD_COST_S
+                self._check_sound()
+            return WatchedCondition(channel, int(channel.admit(predicates)[0]))
+        finally:
+            channel.holders -= 1
+            self._channels.close_if_unused(channel)
+
+    def unwatch(self, watched: WatchedCondition) -> None:
+        """Listen no longer."""
+        self._leave(watched.channel, np.array([watched.listener]))
+
+    def open_result(self, name: str) -> ResultChannel:
+        """The channel of a conditional subscription, held until `close_result`."""
+        channel = self._channels.open(Shape(KINDS["RESULT"], (), (), (), result=name), ())
+        assert isinstance(channel, ResultChannel)
+        channel.holders += 1
+        return channel
+
+    def close_result(self, channel: ResultChannel) -> None:
+        """Undo one `open_result`."""
+        channel.holders -= 1
+        self._channels.close_if_unused(channel)
 
     def described(self, sql: str, parameters: Sequence[object]) -> tuple[ParsedQuery, Predicates, Channel | None]:
         """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hullcast.broker.reformulate.channel import column_name, side_names
 from hullcast.broker.server.changing import Arrived, Changing
+from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
-from hullcast.broker.server.subscribing import Limits, Subscribing
+from hullcast.broker.server.subscribing import NOTHING_PREPARED, Limits, Subscribing
 from hullcast.network.security.rights import TABLE_ACTIONS
 from hullcast.network.wire.bodies import (
     Delete,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
+    from hullcast.broker.server.subscribing import May, Prepared
     from hullcast.network.security.rights import Action, Identity, Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
@@ -72,6 +75,7 @@ class Brain:
         wanted: Callable[[], set[int]],
         *,
         limits: Limits,
+        conditionals: Conditionals | None = None,
         feeds: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self.engine = engine
@@ -82,11 +86,21 @@ class Brain:
         self._rights = rights
         self._attendance = attendance
         self._retention = retention
+        if conditionals is None:
+            conditionals = Conditionals(engine, attendance, 0)
+        self._conditionals = conditionals
         self._status, self._feeds = status, feeds
-        self.subscribing = Subscribing(engine, epoch, attendance, retention, limits)
-        self.changing = Changing(engine, publishers, rights, attendance, retention, wanted, limits.rows)
+        self.subscribing = Subscribing(engine, epoch, attendance, retention, conditionals, limits)
+        self.changing = Changing(engine, publishers, rights, attendance, retention, conditionals, wanted, limits.rows)
 
-    def work(self, body: Body, request: Request, owner: str, now: Callable[[], float]) -> Work:
+    def work(
+        self,
+        body: Body,
+        request: Request,
+        owner: str,
+        now: Callable[[], float],
+        prepared: Prepared = NOTHING_PREPARED,
+    ) -> Work:
         """Do what a request (with its body decoded) asks for, in slices; the result is an Outcome, whatever happens.
 
         Rights are those in force when something is done, however long it waited.
@@ -96,11 +110,7 @@ class Brain:
         before = self.engine.seq
         try:
             if isinstance(body, Subscribe):
-
-                def may(action: Action, tables: Iterable[str] = ()) -> None:
-                    self.check(origin, action, tables)
-
-                outcome: Outcome = yield from self.subscribing.subscribe(body, may, owner, now)
+                outcome: Outcome = yield from self.subscribing.subscribe(body, self.may(origin), owner, now, prepared)
                 return outcome
             return self._handle(body, request, origin, owner, now())
         except HullcastError as error:
@@ -135,6 +145,10 @@ class Brain:
     def check(self, origin: Origin, action: Action, tables: Iterable[str] = ()) -> None:
         """NotPermitted unless the sender may do that now."""
         self._rights().check(self._sender(origin), action, tables)
+
+    def may(self, origin: Origin) -> May:
+        """`check` for one sender."""
+        return partial(self.check, origin)
 
     def _sender(self, origin: Origin) -> Identity:
         """The sender of a request, with the rights it has now: not to be kept while the request waits."""

@@ -15,6 +15,8 @@ from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived
+from hullcast.broker.server.conditionals import Conditionals
+from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
@@ -37,7 +39,7 @@ from hullcast.network.wire.bodies import Done, Failed
 from hullcast.network.wire.columns import concatenate
 from hullcast.network.wire.errors import ConnectionLost, HullcastError, Overloaded, TooLarge, Unavailable, to_wire
 from hullcast.network.wire.fields import ID_BYTES
-from hullcast.network.wire.frames import Directory, NodeEntry, Reply
+from hullcast.network.wire.frames import Directory, NodeEntry, Reply, Request
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
@@ -45,14 +47,17 @@ if TYPE_CHECKING:
     import zmq
 
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.reformulate.result import Result
     from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.conditionals import Conditional
     from hullcast.broker.server.settings import ServerSettings
+    from hullcast.broker.server.subscribing import Prepared
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Origin, Request
+    from hullcast.network.wire.frames import Origin
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +118,7 @@ class Server:
         self.children.through = self.engine.seq
         self.retention = Retention(settings.retention_bytes)
         self.attendance = Attendance(self.engine, settings.channel_linger_s, self._asked)
+        self.conditionals = Conditionals(self.engine, self.attendance, settings.max_conditionals)
         self.brain = Brain(
             self.engine,
             self.epoch,
@@ -129,6 +135,7 @@ class Server:
                 settings.max_channels,
                 settings.link.queue_bytes,
             ),
+            conditionals=self.conditionals,
             feeds=lambda: self.warehouse.status()["tables"],
         )
         self.warehouse = Warehouse(
@@ -145,6 +152,14 @@ class Server:
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
             self._answer_at_once,
+        )
+        self.evaluating = Evaluating(
+            self.engine,
+            self.queries,
+            self.working,
+            self.conditionals,
+            self._deliver_result,
+            lambda: self.pipeline is None or self.pipeline.full,
         )
         self.history = HistoryReads(
             settings.name,
@@ -186,6 +201,7 @@ class Server:
                 self._rounds,
                 self._forgo_ranges,
                 self.queries.run,
+                self.evaluating.run,
                 self.history.run,
                 self.working.run,
                 self.pauses.run,
@@ -250,6 +266,8 @@ class Server:
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
                 self.queries.put(request, body, owner)
+            elif isinstance(body, bodies.Subscribe) and body.ticket is None and _conditional(body):
+                self._prepare(request, body, owner)
             elif isinstance(body, bodies.FetchRows):
                 self.queries.fetch(request, body, owner)
             elif isinstance(body, bodies.SetPolicy):
@@ -314,6 +332,28 @@ class Server:
             work.close()
             raise
 
+    def _prepare(self, request: Request, body: bodies.Subscribe, owner: str) -> None:
+        """Subscribe as soon as the conditionals among the groups are there."""
+        assert request.origin is not None
+
+        def ready(prepared: Prepared) -> None:
+            try:
+                self._begin(request, self.brain.work(body, request, owner, time.monotonic, prepared), owner)
+            except HullcastError as error:
+                self._put(request, self.brain.refusal(error, origin))
+
+        origin = request.origin
+        self.evaluating.put(body, self.brain.may(origin), owner, request.route[-1], ready)
+
+    def _deliver_result(self, conditional: Conditional, result: Result) -> None:
+        """A conditional subscription was run: its result has its turn among the changes of others."""
+        assert self.pipeline is not None
+        outcome = self.brain.changing.deliver(conditional.channel, result, time.monotonic())
+        if outcome is not None:
+            conditional.delivered += 1
+            self.conditionals.delivered += 1
+            self.pipeline.put(Step(_OURS, outcome, b""))
+
     def _fail(self, error: BaseException) -> None:
         """The engine's state is in doubt: `run` raises this, and the server stops."""
         assert self.pipeline is not None
@@ -353,6 +393,7 @@ class Server:
     def on_children_changed(self) -> None:
         """Somebody came, or left; nodes report by themselves."""
         self.queries.stay_with(self.children.peers)
+        self.evaluating.stay_with(self.children.peers)
         self.history.stay_with(self.children.peers)
 
     def _put(self, request: Request, outcome: Outcome) -> None:
@@ -469,6 +510,7 @@ class Server:
             self.attendance.expire(now)
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
+            self.conditionals.expire(now)
             self._tell_directory()
             self._keep_up()
             self.queries.expire(now)
@@ -477,8 +519,8 @@ class Server:
 
     def _keep_up(self) -> None:
         """Let channels do what makes changes cheaper, and would take too long while one is applied."""
-        for attending in self.attendance:
-            work = attending.channel.upkeep()
+        for channel in (*(attending.channel for attending in self.attendance), *self.conditionals.channels()):
+            work = channel.upkeep()
             if work is None:
                 continue
             try:
@@ -521,6 +563,14 @@ class Server:
         if places != known or not self.children.has_directory:
             self._nodes = nodes
             self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
+
+
+#: What the server does of its own accord: a request that nobody waits for.
+_OURS = Request(0, (), None, b"")
+
+
+def _conditional(body: bodies.Subscribe) -> bool:
+    return any(group.trigger is not None for group in body.groups)
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:
