@@ -165,17 +165,29 @@ class Brain:
             case Sync():
                 return Outcome(Synced(self.engine.seq), ordered=True)
             case Explain():
-                self.check(origin, "subscribe", self.engine.tables_named(body.sql))
-                facts = explain(self.engine, self._attendance, self._retention, body)
-                feeds, tables = self._feeds(), self.engine.tables_of(body.sql)
-                facts["loaded"] = {table: feeds[table] for table in tables if table in feeds}
-                return Outcome(Information(facts))
+                return Outcome(Information(self._explain(body, origin)))
             case Status():
                 self.check(origin, "admin")  # it names the queries of all clients
                 return Outcome(Information(self._status()))
             case Describe():
                 return Outcome(Information(self._describe(origin)))
         raise UsageError(f"a {type(body).__name__} is not a request of a client")
+
+    def _explain(self, body: Explain, origin: Origin) -> dict[str, object]:
+        """How a subscription would be served, and how current the tables are that it, or its SELECT, reads."""
+        if body.trigger is None:
+            self.check(origin, "subscribe", self.engine.tables_named(body.sql))
+            facts = explain(self.engine, self._attendance, self._retention, body)
+            tables = self.engine.tables_of(body.sql)
+        else:
+            tables = self.engine.tables_named(body.sql)  # only the warehouse can read all of it
+            self.check(origin, "query", tables)
+            facts = {"conditional": self._conditionals.explain(body.sql, body.parameters, body.trigger)}
+            when = body.trigger.when
+            condition = None if when is None else Explain(when, body.trigger.parameters)
+            facts["condition"] = None if condition is None else self._explain(condition, origin)
+        feeds = self._feeds()
+        return facts | {"loaded": {table: feeds[table] for table in tables if table in feeds}}
 
     # --- changes ---------------------------------------------------------------------------------------
 

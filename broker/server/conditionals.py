@@ -25,6 +25,7 @@ from hullcast.broker.sql.query import Predicates
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
 from hullcast.network.wire import packing
+from hullcast.network.wire.bodies import Group
 from hullcast.network.wire.durations import duration_text
 from hullcast.network.wire.errors import Overloaded, TooLarge
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.reformulate.result import ResultChannel
     from hullcast.broker.server.attendance import Attendance, Attending
-    from hullcast.network.wire.bodies import Group, Trigger
+    from hullcast.network.wire.bodies import Trigger
     from hullcast.network.wire.errors import HullcastError
     from hullcast.network.wire.packing import Scalar
 
@@ -305,6 +306,12 @@ class Conditionals:
             "took_s": self.took_s,
             "each": [one.facts() for one in self],
         }
+
+    def explain(self, sql: str, parameters: tuple[Scalar, ...], trigger: Trigger) -> dict[str, Any]:
+        """What is known of one, whether or not it is there; nothing is made for it."""
+        known = self._named.get(name_of(Group(0, sql, parameters, 1, trigger=trigger)))
+        asked = {"query": shorten(sql), "when": trigger.when and shorten(trigger.when), "every_s": trigger.every_s}
+        return {**asked, **({} if known is None else known.facts()), "made": known is not None}
 
     def check(self) -> None:
         """Verify C2, and that all who know a conditional know the same."""
