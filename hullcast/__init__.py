@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hullcast.network.answers.answers import Overflow
     from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot
     from hullcast.network.answers.named import QueryRows, QueryWorth, TableWorth
+    from hullcast.network.answers.result import ResultRows
     from hullcast.network.link.dialer import DialerStatistics
     from hullcast.network.link.limits import LinkLimits
     from hullcast.network.wire.errors import (
@@ -143,6 +144,7 @@ __all__ = [
     "QueryRows",
     "QueryWorth",
     "Receipt",
+    "ResultRows",
     "Resync",
     "RetryTooOld",
     "RowsRefused",
@@ -206,6 +208,7 @@ _HOMES = {
     "QueryRows": "network.answers.named",
     "QueryWorth": "network.answers.named",
     "Receipt": "clients.sdk.client",
+    "ResultRows": "network.answers.result",
     "Resync": "network.answers.events",
     "RowsRefused": "clients.sdk.publisher",
     "Snapshot": "network.answers.events",

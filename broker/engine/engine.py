@@ -179,8 +179,14 @@ class Engine:
 
     # --- subscriptions ---------------------------------------------------------------------------------
 
-    def subscribe(self, sql: str, *parameters: object) -> Subscription:
-        """Subscribe to a SELECT, with the parameters for its `?`."""
+    def subscribe(self, sql: str, *parameters: object, when: object = None, every: object = None) -> Subscription:
+        """Subscribe to a SELECT, with the parameters for its `?`. `when` and `every` are for clients of a server."""
+        if when is not None or every is not None:
+            given = "when" if when is not None else "every"
+            remedy = (
+                "an embedded engine has no conditional subscriptions; connect to a server, or query() at each event"
+            )
+            raise BadSetting(given, every if when is None else when, remedy)
         self._check_sound()
         query = self._parse(sql)
         predicates = query.bind(parameters)

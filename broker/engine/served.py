@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from hullcast.broker.engine.engine import LOADED_AT_ONCE, Engine
 from hullcast.broker.queries.view import ViewDefinition, bind_view
 from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.channels import channel_name
+from hullcast.broker.reformulate.result import ResultChannel
 from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.sql.query import Shape
 from hullcast.broker.sql.subscription import ParsedQuery, names_in
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.ingest import ingest, joined
 from hullcast.broker.tables.schema import fold
+from hullcast.network.answers.kinds import KINDS
 from hullcast.network.wire.errors import DuplicateView, SqlError, TableInView, UnknownTable, UnknownView
 
 if TYPE_CHECKING:
@@ -33,6 +38,14 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.interning import Texts
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
+
+
+class WatchedCondition(NamedTuple):
+    """A subscription that the server itself listens to: its channel, and its number there."""
+
+    channel: Channel
+    listener: int
+
 
 #: About how long it takes a channel being opened to take in `LOADED_AT_ONCE` rows.
 LOAD_COST_S = 0.001
@@ -103,6 +116,11 @@ class ServedEngine(Engine):
         """The views, by folded name."""
         return self._views
 
+    def spelt(self, names: Sequence[str]) -> list[str]:
+        """The tables and views of these folded names as they were created."""
+        found = (self._catalog.get(name) or self._views.get(name) for name in names)
+        return [name if known is None else known.name for name, known in zip(names, found, strict=True)]
+
     def views_named(self, sql: str) -> list[ViewDefinition]:
         """The views that occur in a text."""
         return [self._views[name] for name in names_in(sql) if name in self._views] if self._views else []
@@ -157,6 +175,12 @@ class ServedEngine(Engine):
             hint = "subscribe with when=.. or every=.., or ask for it with query()"
             raise SqlError(view.name, "it is a view, whose changes are not pushed one by one", hint) from None
 
+    def pass_number(self) -> int:
+        """A sequence number under which no row changes: what is delivered with it has its place among the updates."""
+        self._check_sound()
+        self._seq += 1
+        return self._seq
+
     # --- followers ---------------------------------------------------------------------------------------
 
     @property
@@ -210,6 +234,41 @@ class ServedEngine(Engine):
         attended: Attended = finish(self.attending(sql, columns, count))
         attended.channel.want(attended.channel.points_elsewhere(attended.predicates))
         return attended
+
+    def watching(self, sql: str, parameters: Sequence[object]) -> Work:
+        """Listen to a subscription here, in the server, without a look at its answer; the result is a WatchedCondition.
+
+        Its channel is opened some rows at a time. It stays open until `unwatch`.
+        """
+        self._check_sound()
+        query = self._parse(sql)
+        predicates = query.bind(parameters)
+        channel = self._open(query)
+        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
+        try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                yield LOAD_COST_S
+                self._check_sound()
+            return WatchedCondition(channel, int(channel.admit(predicates)[0]))
+        finally:
+            channel.holders -= 1
+            self._channels.close_if_unused(channel)
+
+    def unwatch(self, watched: WatchedCondition) -> None:
+        """Listen no longer."""
+        self._leave(watched.channel, np.array([watched.listener]))
+
+    def open_result(self, name: str) -> ResultChannel:
+        """The channel of a conditional subscription, held until `close_result`."""
+        channel = self._channels.open(Shape(KINDS["RESULT"], (), (), (), result=name), ())
+        assert isinstance(channel, ResultChannel)
+        channel.holders += 1
+        return channel
+
+    def close_result(self, channel: ResultChannel) -> None:
+        """Undo one `open_result`."""
+        channel.holders -= 1
+        self._channels.close_if_unused(channel)
 
     def described(self, sql: str, parameters: Sequence[object]) -> tuple[ParsedQuery, Predicates, Channel | None]:
         """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""

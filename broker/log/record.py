@@ -34,6 +34,7 @@ class RecordKind(IntEnum):
     MARK = 0  # nothing new; all records up to `synced` were on disk when it was written
     BATCH = 1  # rows: the encoded request, opaque to the log
     STATEMENT = 2  # CREATE TABLE or DROP TABLE, as text
+    RESULT = 3  # a result of the conditional subscription of this name was delivered; no row changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,8 @@ class Channels:
 
 def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
     """A channel's name: the query with its constants taken out, e.g. `MIN(PER) FROM STOCK OVER RISK BY SECTOR`."""
+    if shape.result:
+        return shape.result
     called = side_names(tables)
 
     def name(ref: Ref) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import column_name, side_names
 from hullcast.broker.server.changing import Arrived, Changing
+from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
-from hullcast.broker.server.subscribing import Limits, Subscribing
+from hullcast.broker.server.subscribing import NOTHING_PREPARED, Limits, Subscribing
 from hullcast.network.security.rights import TABLE_ACTIONS
 from hullcast.network.wire.bodies import (
     Delete,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
+    from hullcast.broker.server.subscribing import May, Prepared
     from hullcast.network.security.rights import Action, Identity, Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
@@ -74,6 +77,7 @@ class Brain:
         wanted: Callable[[], set[int]],
         *,
         limits: Limits,
+        conditionals: Conditionals | None = None,
         feeds: Callable[[], Mapping[str, Any]] = lambda: {"tables": {}, "views": {}},
     ) -> None:
         self.engine = engine
@@ -84,11 +88,21 @@ class Brain:
         self._rights = rights
         self._attendance = attendance
         self._retention = retention
+        if conditionals is None:
+            conditionals = Conditionals(engine, attendance, 0)
+        self._conditionals = conditionals
         self._status, self._feeds = status, feeds
-        self.subscribing = Subscribing(engine, epoch, attendance, retention, limits)
-        self.changing = Changing(engine, publishers, rights, attendance, retention, wanted, limits.rows)
+        self.subscribing = Subscribing(engine, epoch, attendance, retention, conditionals, limits)
+        self.changing = Changing(engine, publishers, rights, attendance, retention, conditionals, wanted, limits.rows)
 
-    def work(self, body: Body, request: Request, owner: str, now: Callable[[], float]) -> Work:
+    def work(
+        self,
+        body: Body,
+        request: Request,
+        owner: str,
+        now: Callable[[], float],
+        prepared: Prepared = NOTHING_PREPARED,
+    ) -> Work:
         """Do what a request (with its body decoded) asks for, in slices; the result is an Outcome, whatever happens.
 
         Rights are those in force when something is done, however long it waited.
@@ -98,11 +112,7 @@ class Brain:
         before = self.engine.seq
         try:
             if isinstance(body, Subscribe):
-
-                def may(action: Action, tables: Iterable[str] = ()) -> None:
-                    self.check(origin, action, tables)
-
-                outcome: Outcome = yield from self.subscribing.subscribe(body, may, owner, now)
+                outcome: Outcome = yield from self.subscribing.subscribe(body, self.may(origin), owner, now, prepared)
                 return outcome
             return self._handle(body, request, origin, owner, now())
         except HullcastError as error:
@@ -138,6 +148,10 @@ class Brain:
         """NotPermitted unless the sender may do that now."""
         self._rights().check(self._sender(origin), action, tables)
 
+    def may(self, origin: Origin) -> May:
+        """`check` for one sender."""
+        return partial(self.check, origin)
+
     def _sender(self, origin: Origin) -> Identity:
         """The sender of a request, with the rights it has now: not to be kept while the request waits."""
         return self._rights().who(origin.key, origin.name)
@@ -153,20 +167,36 @@ class Brain:
             case Sync():
                 return Outcome(Synced(self.engine.seq), ordered=True)
             case Explain():
-                if views := self.engine.views_named(body.sql):
-                    self.check(origin, "query", [view.name for view in views])
-                    return Outcome(Information({"views": {view.name: self._explain_view(view) for view in views}}))
-                self.check(origin, "subscribe", self.engine.tables_named(body.sql))
-                facts = explain(self.engine, self._attendance, self._retention, body)
-                feeds, tables = self._feeds()["tables"], self.engine.tables_of(body.sql)
-                facts["loaded"] = {table: feeds[table] for table in tables if table in feeds}
-                return Outcome(Information(facts))
+                return Outcome(Information(self._explain(body, origin)))
             case Status():
                 self.check(origin, "admin")  # it names the queries of all clients
                 return Outcome(Information(self._status()))
             case Describe():
                 return Outcome(Information(self._describe(origin)))
         raise UsageError(f"a {type(body).__name__} is not a request of a client")
+
+    def _explain(self, body: Explain, origin: Origin) -> dict[str, object]:
+        """How a subscription would be served, and how current the tables are that it, or its SELECT, reads. Of a SELECT
+        that reads views: how these are kept ready."""
+        views = self.engine.views_named(body.sql)
+        if views:
+            self.check(origin, "query", [view.name for view in views])
+        kept: dict[str, object] = {"views": {view.name: self._explain_view(view) for view in views}} if views else {}
+        if body.trigger is None:
+            if views:
+                return kept
+            self.check(origin, "subscribe", self.engine.tables_named(body.sql))
+            facts = explain(self.engine, self._attendance, self._retention, body)
+            tables = self.engine.tables_of(body.sql)
+        else:
+            tables = self.engine.tables_named(body.sql)  # only the warehouse can read all of it
+            self.check(origin, "query", tables)
+            facts = {"conditional": self._conditionals.explain(body.sql, body.parameters, body.trigger)}
+            when = body.trigger.when
+            condition = None if when is None else Explain(when, body.trigger.parameters)
+            facts["condition"] = None if condition is None else self._explain(condition, origin)
+        feeds = self._feeds()["tables"]
+        return facts | kept | {"loaded": {table: feeds[table] for table in tables if table in feeds}}
 
     # --- changes ---------------------------------------------------------------------------------------
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.messages import Batch
+    from hullcast.broker.reformulate.result import Result, ResultChannel
     from hullcast.broker.server.attendance import Attendance
+    from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
@@ -99,6 +101,7 @@ class Changing:
         rights: Callable[[], Rights],
         attendance: Attendance,
         retention: Retention,
+        conditionals: Conditionals,
         wanted: Callable[[], set[int]],
         most_rows: int,
     ) -> None:
@@ -107,6 +110,7 @@ class Changing:
         self._rights = rights
         self._attendance = attendance
         self._retention = retention
+        self._conditionals = conditionals
         self._wanted = wanted
         self._most_rows = most_rows
         self._sweeps = engine.sweeps
@@ -254,8 +258,22 @@ class Changing:
             self._refuse(one, publisher, error)
         outcomes[place] = error
 
+    def deliver(self, channel: ResultChannel, result: Result, now: float) -> Outcome | None:
+        """Tell the subscribers of a conditional subscription of a new result, in its place among the updates; None if
+        there are none yet, and it is a first answer."""
+        attending = self._attendance.find(channel.name)
+        if attending is None:
+            channel.result = result
+            return None
+        seq = self._engine.pass_number()
+        columns = channel.deliver(result, seq)
+        self._retention.keep(attending.number, seq, columns, now)
+        entry = LogEntry(RecordKind.RESULT, channel.name.encode(), seq, 1, NOBODY, 0)
+        return Outcome(b"", entry, through=seq, messages={attending.number: columns})
+
     def _told(self, done: Done, entry: LogEntry, batch: Batch, now: float) -> Outcome:
         """The outcome that brings the messages of a batch."""
+        self._conditionals.hear(batch)
         messages = self._messages(batch, now)
         return Outcome(done, entry, through=batch.last_seq, messages=messages, void=self._void(batch))
 
@@ -274,7 +292,9 @@ class Changing:
     def _execute(self, body: Execute, publisher: bytes) -> Outcome:
         statement = parse_statement(body.sql)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
-            for attending in self._attendance.close_now(statement.name, self._wanted()):
+            wanted = self._wanted()
+            deserted = self._conditionals.close_now(statement.name, wanted)
+            for attending in (*deserted, *self._attendance.close_now(statement.name, wanted)):
                 self._retention.close(attending.number)
         self._engine.execute(body.sql)
         first, last = self._engine.seq + 1, self._engine.seq
@@ -327,6 +347,9 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
     """Do once more what a record of the log did."""
     if record.kind is RecordKind.STATEMENT:
         engine.execute(record.payload.decode())
+        return
+    if record.kind is RecordKind.RESULT:
+        engine.pass_number()
         return
     body = bodies.decode(record.payload, LOGGED)
     if not isinstance(body, Publish | Delete):

@@ -41,6 +41,7 @@ def server_metrics(server: Server) -> list[Metric]:
         Gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
         Gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
         *_warehouse(queries.status()),
+        *_conditionals(server),
         Gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
         Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
         each(
@@ -116,6 +117,20 @@ def _warehouse(known: dict[str, Any]) -> list[Metric]:
         by_view(Counter("hullcast_view_naive_seconds_total", refreshing_all, labels=view), "naive_s"),
         each(Gauge("hullcast_policy", "1 for the policy in force.", labels=["policy"]), {known["policy"]: 1}),
         counters,
+    ]
+
+
+def _conditionals(server: Server) -> list[Metric]:
+    """Conditional subscriptions: however many clients share one, it counts once."""
+    all_ = server.conditionals
+    return [
+        Gauge("hullcast_conditionals", "Different conditional subscriptions.", len(all_)),
+        Gauge("hullcast_conditionals_waiting", "Of these, those that are due and wait for their turn.", all_.waiting),
+        Counter("hullcast_conditionals_fired_total", "Changes of conditions, and times that came.", all_.fires),
+        Counter("hullcast_conditionals_runs_total", "Runs of their queries.", all_.runs),
+        Counter("hullcast_conditionals_failed_total", "Runs that gave an error instead of rows.", all_.failures),
+        Counter("hullcast_conditionals_seconds_total", "Time these runs took.", all_.took_s),
+        Counter("hullcast_conditionals_delivered_total", "Results delivered.", all_.delivered),
     ]
 
 

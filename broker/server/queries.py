@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hullcast.broker.server.warehouse import LargeAnswer, Warehouse
     from hullcast.network.wire.bodies import DropRows, FetchRows, Query
     from hullcast.network.wire.frames import Origin, Request
+    from hullcast.network.wire.packing import Scalar
 
     Check = Callable[[Origin, tuple[str, ...]], None]
 
@@ -302,12 +303,7 @@ class Queries:
         self._check(origin, ())
         try:
             async with asyncio.timeout_at(_loop_time(item.deadline)):
-                while True:
-                    await self.warehouse.start()
-                    tables = await self._tables_of(item.owner, query.sql)
-                    await self.warehouse.wait_released(item.seq)
-                    if self._tables_as_of == self._engine.definitions:
-                        break
+                tables = await self._ready(item.owner, query.sql, item.seq)
         except TimeoutError:
             self.late += 1
             raise item.missed() from None
@@ -320,6 +316,28 @@ class Queries:
             request = item.request._replace(body=b"")
             self._keep(_Kept(ticket, item.owner, tables, rest, time.monotonic() + KEPT_S, request))
         return body
+
+    async def _ready(self, owner: str, sql: str, seq: int) -> tuple[str, ...]:
+        """Return when the warehouse can read everything up to a sequence number; which tables a text reads."""
+        while True:
+            await self.warehouse.start()
+            tables = await self._tables_of(owner, sql)
+            await self.warehouse.wait_released(seq)
+            if self._tables_as_of == self._engine.definitions:
+                return tables
+
+    async def run_once(self, owner: str, sql: str, parameters: tuple[Scalar, ...]) -> tuple[bytes, LargeAnswer | None]:
+        """The answer to a query of the server itself, with everything applied up to now, whoever may read that. The
+        caller fetches the rest, if there is one, and lets go of it."""
+        arrived, seq = time.monotonic(), self._engine.seq
+        tables = await self._ready(owner, sql, seq)
+        ticket = os.urandom(TICKET_BYTES)
+        return await self.warehouse.ask(Ask(0, owner, sql, tuple(parameters), tables, arrived, ticket))
+
+    async def tables_read(self, owner: str, sql: str) -> list[str]:
+        """The tables that a text reads, as they were created; raises why it cannot be read."""
+        tables = await self._ready(owner, sql, 0)
+        return self._engine.spelt(tables)
 
     async def _tables_of(self, owner: str, sql: str) -> tuple[str, ...]:
         """The tables a text reads (folded names); read once, in a worker: parsing may take its time."""

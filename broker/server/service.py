@@ -16,6 +16,8 @@ from hullcast.broker.server.attendance import Attendance
 from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived
+from hullcast.broker.server.conditionals import Conditionals
+from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.pipeline import Pipeline, Step
@@ -48,7 +50,7 @@ from hullcast.network.wire.errors import (
     to_wire,
 )
 from hullcast.network.wire.fields import ID_BYTES
-from hullcast.network.wire.frames import Directory, NodeEntry, Reply
+from hullcast.network.wire.frames import Directory, NodeEntry, Reply, Request
 from hullcast.network.wire.limits import DEFAULT
 from hullcast.network.wire.value_columns import most_rows
 
@@ -56,14 +58,17 @@ if TYPE_CHECKING:
     import zmq
 
     from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.reformulate.result import Result
     from hullcast.broker.scheduling.driver import Work
+    from hullcast.broker.server.conditionals import Conditional
     from hullcast.broker.server.settings import ServerSettings
+    from hullcast.broker.server.subscribing import Prepared
     from hullcast.network.link.peer import Peer
     from hullcast.network.security.curve import Curve
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
-    from hullcast.network.wire.frames import Origin, Request
+    from hullcast.network.wire.frames import Origin
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +129,7 @@ class Server:
         self.children.through = self.engine.seq
         self.retention = Retention(settings.retention_bytes)
         self.attendance = Attendance(self.engine, settings.channel_linger_s, self._asked)
+        self.conditionals = Conditionals(self.engine, self.attendance, settings.max_conditionals)
         self.brain = Brain(
             self.engine,
             self.epoch,
@@ -140,6 +146,7 @@ class Server:
                 settings.max_channels,
                 settings.link.queue_bytes,
             ),
+            conditionals=self.conditionals,
             feeds=lambda: self.warehouse.status(),  # noqa: PLW0108  (there is none yet)
         )
         self.warehouse = Warehouse(
@@ -152,12 +159,20 @@ class Server:
         self.queries = Queries(
             self.engine,
             self.warehouse,
-            lambda origin, tables: self.brain.check(origin, "query", self._spelt(tables)),
+            lambda origin, tables: self.brain.check(origin, "query", self.engine.spelt(tables)),
             self._refused_query,
             lambda request, body: self._put(request, Outcome(body, ordered=True)),
             self._answer_at_once,
         )
         self.views = ViewMaking(self.engine, self.warehouse, self._execute, self._refuse_change)
+        self.evaluating = Evaluating(
+            self.engine,
+            self.queries,
+            self.working,
+            self.conditionals,
+            self._deliver_result,
+            lambda: self.pipeline is None or self.pipeline.full,
+        )
         self.history = HistoryReads(
             settings.name,
             self.engine,
@@ -198,6 +213,7 @@ class Server:
                 self._rounds,
                 self._forgo_ranges,
                 self.queries.run,
+                self.evaluating.run,
                 self.history.run,
                 self.working.run,
                 self.pauses.run,
@@ -261,6 +277,8 @@ class Server:
             elif isinstance(body, bodies.Query):
                 self.brain.check(origin, "query")
                 self.queries.put(request, body, owner)
+            elif isinstance(body, bodies.Subscribe) and body.ticket is None and _conditional(body):
+                self._prepare(request, body, owner)
             elif isinstance(body, bodies.FetchRows):
                 self.queries.fetch(request, body, owner)
             elif isinstance(body, bodies.Execute) and self._makes_view(request, body, owner):
@@ -371,6 +389,28 @@ class Server:
             work.close()
             raise
 
+    def _prepare(self, request: Request, body: bodies.Subscribe, owner: str) -> None:
+        """Subscribe as soon as the conditionals among the groups are there."""
+        assert request.origin is not None
+
+        def ready(prepared: Prepared) -> None:
+            try:
+                self._begin(request, self.brain.work(body, request, owner, time.monotonic, prepared), owner)
+            except HullcastError as error:
+                self._put(request, self.brain.refusal(error, origin))
+
+        origin = request.origin
+        self.evaluating.put(body, self.brain.may(origin), owner, request.route[-1], ready)
+
+    def _deliver_result(self, conditional: Conditional, result: Result) -> None:
+        """A conditional subscription was run: its result has its turn among the changes of others."""
+        assert self.pipeline is not None
+        outcome = self.brain.changing.deliver(conditional.channel, result, time.monotonic())
+        if outcome is not None:
+            conditional.delivered += 1
+            self.conditionals.delivered += 1
+            self.pipeline.put(Step(_OURS, outcome, b""))
+
     def _fail(self, error: BaseException) -> None:
         """The engine's state is in doubt: `run` raises this, and the server stops."""
         assert self.pipeline is not None
@@ -381,13 +421,6 @@ class Server:
         assert request.origin is not None
         reply = self.brain.refusal(error, request.origin).reply
         return reply if isinstance(reply, bytes) else bodies.encode(reply)
-
-    def _spelt(self, tables: tuple[str, ...]) -> list[str]:
-        """The tables of these folded names as they were created, for people who may not read them."""
-        stores, views = self.engine.stores, self.engine.views
-        known = {name: stores[name].table.name for name in tables if name in stores}
-        known |= {name: views[name].name for name in tables if name in views}
-        return [known.get(name, name) for name in tables]
 
     def _answer_at_once(self, request: Request, body: bytes) -> None:
         """Answer with rows that are on disk: they need not wait behind what is not."""
@@ -416,6 +449,7 @@ class Server:
         """Nobody waits any more for what was asked by a link."""
         self.queries.gone((peer.number,))
         self.views.stay_with(self.children.peers)
+        self.evaluating.stay_with(self.children.peers)
         self.history.stay_with(self.children.peers)
 
     def _put(self, request: Request, outcome: Outcome) -> None:
@@ -532,6 +566,7 @@ class Server:
             self.attendance.expire(now)
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
+            self.conditionals.expire(now)
             self._tell_directory()
             self._keep_up()
             self.queries.expire(now)
@@ -540,8 +575,8 @@ class Server:
 
     def _keep_up(self) -> None:
         """Let channels do what makes changes cheaper, and would take too long while one is applied."""
-        for attending in self.attendance:
-            work = attending.channel.upkeep()
+        for channel in (*(attending.channel for attending in self.attendance), *self.conditionals.channels()):
+            work = channel.upkeep()
             if work is None:
                 continue
             try:
@@ -584,6 +619,14 @@ class Server:
         if places != known or not self.children.has_directory:
             self._nodes = nodes
             self.children.tell_directory(Directory(self.epoch, ((self.id, self.endpoint),), nodes))
+
+
+#: What the server does of its own accord: a request that nobody waits for.
+_OURS = Request(0, (), None, b"")
+
+
+def _conditional(body: bodies.Subscribe) -> bool:
+    return any(group.trigger is not None for group in body.groups)
 
 
 def _encoded(outcome: Outcome) -> tuple[Outcome, bytes]:

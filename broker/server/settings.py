@@ -143,3 +143,10 @@ class ServerSettings(ProcessSettings):
         least=1,
         most=1_000_000,
     )
+    max_conditionals: int = option(
+        500,
+        "conditional subscriptions (different ones, however many clients share each) at once; half of them for one key",
+        raised="more different ones, but each runs its query whenever it fires, and is a channel, too",
+        least=1,
+        most=1_000_000,
+    )

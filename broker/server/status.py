@@ -40,6 +40,7 @@ def server_status(server: Server) -> dict[str, object]:
         "longest_pause_s": server.pauses.longest_s,
         "recent_pause_s": server.pauses.recent_s,
         "queries": server.queries.status(),
+        "conditionals": server.conditionals.status(),
         "history": {
             "answered": server.history.answered,
             "failed": server.history.failed,

@@ -16,7 +16,8 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -34,17 +35,27 @@ from hullcast.network.wire.bodies import (
     Subscribed,
 )
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
-from hullcast.network.wire.errors import HullcastError, InvariantBroken, Overloaded, TooLarge, UsageError, to_wire
+from hullcast.network.wire.errors import (
+    ConnectionLost,
+    HullcastError,
+    InvariantBroken,
+    Overloaded,
+    TooLarge,
+    Unavailable,
+    UsageError,
+    to_wire,
+)
 from hullcast.network.wire.frames import Install
 from hullcast.network.wire.values import parameter_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.reformulate.channel import Attended
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
+    from hullcast.broker.server.conditionals import Conditional, Conditionals
     from hullcast.broker.server.retention import Retention
     from hullcast.network.security.rights import Action
     from hullcast.network.wire.arrays import Floats
@@ -87,6 +98,13 @@ class Limits:
         return self.queue_bytes // 4
 
 
+#: What a subscription needs the right to: an action, and the tables.
+Needs: TypeAlias = "tuple[tuple[Action, tuple[str, ...]], ...]"
+#: By the number of a group that is a conditional subscription: what it needs, or why it cannot be subscribed to.
+Prepared: TypeAlias = "Mapping[int, Needs | HullcastError]"
+NOTHING_PREPARED: Prepared = MappingProxyType({})
+
+
 class May(Protocol):
     """Raises NotPermitted unless the sender may do that, by the rights in force at that moment."""
 
@@ -100,6 +118,7 @@ class _Asked:
     group: Group
     attended: Attended
     attending: Attending
+    needs: Needs
     since: int | None  # it resumes from there; None: it begins with a snapshot
     holding: ExitStack
     points: Floats | None = None  # where the channel counts its ranges: those that this request wants
@@ -111,6 +130,11 @@ class _Asked:
     def oldest(self) -> int:
         """The moment after which it has not heard everything."""
         return self.since if self.since is not None else min((seq for _, seq in self.runs), default=0)
+
+    def check(self, may: May) -> None:
+        """NotPermitted unless the sender may have this, by the rights in force now."""
+        for action, tables in self.needs:
+            may(action, tables)
 
     def again(self) -> None:
         """Drop what it has: it begins with a new snapshot."""
@@ -142,9 +166,16 @@ class Subscribing:
     """Answers requests to subscribe; the service enters the points into its routing table when the answer leaves."""
 
     def __init__(
-        self, engine: ServedEngine, epoch: bytes, attendance: Attendance, retention: Retention, limits: Limits
+        self,
+        engine: ServedEngine,
+        epoch: bytes,
+        attendance: Attendance,
+        retention: Retention,
+        conditionals: Conditionals,
+        limits: Limits,
     ) -> None:
         self._engine = engine
+        self._conditionals = conditionals
         self._epoch = epoch
         self._attendance = attendance
         self._retention = retention
@@ -157,8 +188,11 @@ class Subscribing:
         """First answers that wait to be fetched."""
         return sum(request.held_bytes for request in self._staged.values())
 
-    def subscribe(self, body: Subscribe, may: May, owner: str, now: Callable[[], float]) -> Work:
-        """All groups of a request in one reply. The result is an Outcome."""
+    def subscribe(
+        self, body: Subscribe, may: May, owner: str, now: Callable[[], float], prepared: Prepared = NOTHING_PREPARED
+    ) -> Work:
+        """All groups of a request in one reply. The result is an Outcome. Conditionals that it subscribes to were made
+        before, by `Evaluating`: `prepared` says what each needs, or why there is none."""
         if body.ticket is not None:
             request = self._kept(body.ticket, owner)
             del self._staged[body.ticket]
@@ -177,12 +211,13 @@ class Subscribing:
             spent = 0.0
             for group in body.groups:
                 try:
-                    one = yield from self._understand(group, may, since)
+                    one = yield from self._understand(group, may, since, prepared.get(group.group, ()))
                     request.asked.append(one)
                     if one.since is None:
                         yield from self._answer(request, one)
                 except HullcastError as error:  # of several groups, one may be wrong (its table is gone) alone
-                    if len(body.groups) == 1 or isinstance(error, InvariantBroken):
+                    comes_again = isinstance(error, Unavailable) and group.trigger is not None
+                    if len(body.groups) == 1 or comes_again or isinstance(error, InvariantBroken):
                         raise
                     request.failed.append(_failed(group, error))
                     self._drop(request, group)
@@ -233,10 +268,17 @@ class Subscribing:
 
     # --- the groups --------------------------------------------------------------------------------------
 
-    def _understand(self, group: Group, may: May, since: int | None) -> Work:
+    def _understand(self, group: Group, may: May, since: int | None, prepared: Needs | HullcastError) -> Work:
         """A group's channel (opened if need be), and whether what it missed since then is still here."""
-        may("subscribe", self._engine.tables_named(group.sql))
-        attended: Attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
+        attended: Attended
+        if group.trigger is None:
+            may("subscribe", self._engine.tables_named(group.sql))
+            attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
+            needs: Needs = (("subscribe", attended.channel.shape.tables),)
+        elif isinstance(prepared, HullcastError):
+            raise prepared
+        else:
+            attended, needs = self._conditional(group).attended, prepared
         channel = attended.channel
         if self._attendance.find(channel.name) is None and len(self._attendance) >= self._limits.channels:
             self._engine.forsake(channel.name)
@@ -247,7 +289,7 @@ class Subscribing:
         holding = ExitStack()
         attending.pins += 1
         holding.callback(self._unpin, attending, new)
-        one = _Asked(group, attended, attending, None, holding)
+        one = _Asked(group, attended, attending, needs, None, holding)
         if channel.counted:
             try:
                 yield from self._want(one)
@@ -262,6 +304,13 @@ class Subscribing:
         ):
             one.since = since
         return one
+
+    def _conditional(self, group: Group) -> Conditional:
+        """The conditional that was made for a group, with a result."""
+        found = self._conditionals.find(group)
+        if found is None or not found.ready:
+            raise ConnectionLost("the conditional subscription has ended meanwhile")
+        return found
 
     def _want(self, one: _Asked) -> Work:
         """Let a channel know the ranges, before first answers are taken: messages since then describe them."""
@@ -330,7 +379,7 @@ class Subscribing:
         if body.part >= len(request.parts):
             raise UsageError(f"there is no part {body.part} of these answers, only 0 to {len(request.parts) - 1}")
         for one in request.asked:
-            request.may("subscribe", one.attended.channel.shape.tables)
+            one.check(request.may)
         if body.part >= request.fetched:  # fetching the same part again does not keep them for ever
             request.fetched, request.until = body.part + 1, now + STAGED_S
         return request.parts[body.part]
@@ -371,7 +420,7 @@ class Subscribing:
         specs: dict[int, ChannelSpec] = {}
         for one in request.asked:
             try:
-                request.may("subscribe", one.attended.channel.shape.tables)  # it may have taken a while
+                one.check(request.may)  # it may have taken a while
             except HullcastError as error:
                 if len(request.asked) == 1:
                     raise

@@ -38,6 +38,7 @@ class Shape:
     S1  `ranges` and `partition` are sorted and disjoint; kinds whose messages are rectangles have at most one range.
     S2  `y` is set for DISTINCT and functions of a column; None for COUNT(*), SELECT, JOIN.
     S3  `projection` is set for SELECT and JOIN only; `on` for JOIN only.
+    S4  `result` is set for RESULT only, which has nothing else: what is run when, in words that no other has.
     """
 
     kind: SubscriptionKind
@@ -47,6 +48,7 @@ class Shape:
     y: Ref | None = None
     projection: tuple[Ref, ...] = ()
     on: JoinOn | None = None
+    result: str = ""
 
     @property
     def dimensions(self) -> int:

@@ -21,6 +21,7 @@ from hullcast.clients.sdk.session import receipt_of
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.subscriptions import LiveSubscriptions
 from hullcast.clients.sdk.token import read_token
+from hullcast.clients.sdk.triggers import checked_trigger
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import (
     BadFrame,
@@ -321,9 +322,19 @@ class Client:
         """The state of the server and its nodes, as `hullcast status` shows it."""
         return await self._information(bodies.Status(), "status", _timeout(timeout))
 
-    async def explain(self, sql: str, *parameters: object, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
-        """How a subscription would be served, and what traffic to expect; it is not opened."""
-        return await self._information(bodies.Explain(_sql(sql), scalars(parameters)), "explain", _timeout(timeout))
+    async def explain(
+        self,
+        sql: str,
+        *parameters: object,
+        when: str | None = None,
+        when_parameters: Sequence[object] = (),
+        every: float | str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[str, Any]:
+        """How a subscription would be served, and what traffic to expect; it is not opened. With `when` or `every`, a
+        conditional one: see `subscribe`."""
+        body = bodies.Explain(_sql(sql), scalars(parameters), checked_trigger(when, when_parameters, every))
+        return await self._information(body, "explain", _timeout(timeout))
 
     async def history(self, table: str, *, timeout: float | None = None) -> History:  # noqa: ASYNC109
         """Which changes of a table can be read, and as of which sequence numbers the table itself."""
@@ -380,6 +391,9 @@ class Client:
         snapshot: bool = False,
         progress: bool = False,
         callback: Callback | None = None,
+        when: str | None = None,
+        when_parameters: Sequence[object] = (),
+        every: float | str | None = None,
         timeout: float | None = None,
     ) -> LiveSubscription:
         """Subscribe to a SELECT, with the parameters for its `?`. Use `async with` or `await` on what this returns.
@@ -391,11 +405,16 @@ class Client:
         `progress` a Progress event says that updates passed without a change. `callback` is a function or coroutine
         function that gets each event in turn; its errors are logged and counted (`callback_errors`). `timeout` is for
         subscribing.
+
+        With `when` or `every` the subscription is conditional: the SELECT may be any that `query` takes, and each event
+        holds all its rows, up to date. They come when the answer of the SELECT `when` changes, which may be any
+        subscription (`when_parameters` are for its `?`), and at each multiple of `every` (seconds, or a text such as
+        "1h") by the server's clock. `answer` is a ResultRows. Between two events it stays as it was.
         """
         self._check_open()
-        bound = scalars(parameters)
-        token = None if resume is None else read_token(resume, _sql(sql), bound)
-        group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token)
+        bound, trigger = scalars(parameters), checked_trigger(when, when_parameters, every)
+        token = None if resume is None else read_token(resume, _sql(sql), bound, trigger)
+        group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token, trigger)
         return LiveSubscription(
             self._line, group, snapshot=snapshot, progress=progress, callback=callback, timeout_s=_timeout(timeout)
         )
@@ -406,6 +425,8 @@ class Client:
         *columns: object,
         overflow: Overflow = "latest",
         buffer: int = 1024,
+        when: object = None,
+        every: object = None,
         timeout: float | None = None,
     ) -> LiveSubscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row.
@@ -414,6 +435,9 @@ class Client:
         returns, all subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
         """
         self._check_open()
+        if when is not None or every is not None:
+            given = "when" if when is not None else "every"
+            raise BadSetting(given, when or every, "conditional subscriptions are made one by one; use subscribe()")
         if overflow == "error":
             raise BadSetting("overflow", overflow, "many subscriptions take latest, block or drop_oldest")
         for position, column in enumerate(columns, 1):

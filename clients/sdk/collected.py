@@ -10,14 +10,12 @@ import numpy as np
 from hullcast.clients.sdk.listening import Listening, Stored
 from hullcast.clients.sdk.mailbox import Gap
 from hullcast.clients.sdk.single import UNKNOWN
-from hullcast.network.answers.collection import Collection
 from hullcast.network.answers.events import Change, Resync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
     from hullcast.network.answers.answers import CollectionAnswers
+    from hullcast.network.answers.collection import Collection
     from hullcast.network.answers.outbox import Taken
     from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.bodies import ChannelSpec
@@ -48,7 +46,8 @@ class CollectionListening(Listening):
 
     def _backlog(self, listener: int, contents: dict[Any, Any]) -> CollectionBacklog:
         policy, names = self._styles[listener]
-        return CollectionBacklog(contents, self.answers.shown(names), policy)
+        collection = self.answers.collection(contents, names, policy.limit, merging=not policy.queues)
+        return CollectionBacklog(collection, policy)
 
     def _known(self, listener: int) -> CollectionBacklog | None:
         backlog = self.mailbox.backlogs.get(listener)
@@ -130,9 +129,8 @@ class CollectionBacklog:
 
     __slots__ = ("_before", "_counted", "_gap", "collection", "dropped", "policy")
 
-    def __init__(self, contents: dict[Any, Any], shown: Callable[[Any], Any] | None, policy: OverflowPolicy) -> None:
-        self.policy = policy
-        self.collection = Collection(contents, shown, policy.limit, merging=not policy.queues)
+    def __init__(self, collection: Collection, policy: OverflowPolicy) -> None:
+        self.collection, self.policy = collection, policy
         self.dropped = 0
         self._before: deque[Change | Resync] = deque()
         self._gap: tuple[int, Gap] | None = None  # between those before and those in the collection

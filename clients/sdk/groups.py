@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.token import Token
     from hullcast.network.answers.answers import Overflow
     from hullcast.network.wire.arrays import Floats, Ints
-    from hullcast.network.wire.bodies import Opened, Subscribed
+    from hullcast.network.wire.bodies import Opened, Subscribed, Trigger
 
 
 _NO_POINTS: Floats = np.empty((0, 0))
@@ -53,12 +53,14 @@ class SubscriptionGroup:
         overflow: Overflow | None,
         buffer: int,
         token: Token | None = None,
+        trigger: Trigger | None = None,
     ) -> None:
         self.number = 0
         self.channel = 0  # as the server last numbered it: only the same channel can be resumed
         self.sql = sql
         self.parameters = parameters
         self.count = count
+        self.trigger = trigger  # of a conditional subscription
         self.columns: tuple[str, ...] = ()
         self.listeners: Ints = np.empty(0, np.int64)
         self.token = token
@@ -93,7 +95,7 @@ class SubscriptionGroup:
             stay = np.flatnonzero(~gone)
             self.parameters = tuple(taken(values, stay) for values in self.parameters)
             self.listeners, self.count = self.listeners[stay], len(stay)
-        return bodies.Group(self.number, self.sql, self.parameters, self.count, self.channel)
+        return bodies.Group(self.number, self.sql, self.parameters, self.count, self.channel, self.trigger)
 
     def in_portions(self) -> list[SubscriptionGroup]:
         """The same members, none of them open yet, in groups of which each fits into one request."""

@@ -90,9 +90,11 @@ class Resuming:
 
 
 def _portions(groups: Iterable[SubscriptionGroup]) -> list[Portion]:
+    """Conditional subscriptions come last, by themselves: after a restart their SELECTs must be run first."""
     found: list[Portion] = []
     size_bytes = subscriptions = 0
-    for group in groups:
+    conditional = False
+    for group in sorted(groups, key=lambda group: group.trigger is not None):
         group_bytes = 4 * len(group.sql) + sum(map(sent_bytes, group.parameters))
         size_bytes += group_bytes
         subscriptions += group.count
@@ -101,7 +103,9 @@ def _portions(groups: Iterable[SubscriptionGroup]) -> list[Portion]:
             or subscriptions > PORTION_SUBSCRIPTIONS
             or (found and len(found[-1].groups) == PORTION_GROUPS)
         )
-        if not found or full or found[-1].since != group.away:
+        others_are = conditional
+        conditional = group.trigger is not None
+        if not found or full or found[-1].since != group.away or conditional != others_are:
             found.append(Portion([], group.away))
             size_bytes, subscriptions = group_bytes, group.count
         found[-1].groups.append(group)

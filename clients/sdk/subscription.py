@@ -203,7 +203,8 @@ class LiveSubscription:
         group.resumable = True
         parameters = group.parameters_of(self._listener)
         stands = self._line.session.standing(group)
-        subject, stored = subject_of(group.sql, parameters), self._listening.stored(self._listener, stands.seq)
+        subject = subject_of(group.sql, parameters, group.trigger)
+        stored = self._listening.stored(self._listener, stands.seq)
         return Token(stands.epoch or b"", subject, self._listening.spec.kind, group.channel, stored).text()
 
     # --- events ----------------------------------------------------------------------------------------------

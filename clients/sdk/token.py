@@ -7,12 +7,15 @@ import binascii
 import hashlib
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hullcast.clients.sdk.listening import Stored
 from hullcast.network.wire import packing
 from hullcast.network.wire.errors import BadFrame, BadSetting
 from hullcast.network.wire.limits import DEFAULT
+
+if TYPE_CHECKING:
+    from hullcast.network.wire.bodies import Trigger
 
 VERSION = 3
 
@@ -46,7 +49,7 @@ class Token:
         return base64.urlsafe_b64encode(zlib.compress(packing.pack(fields))).decode()
 
 
-def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
+def read_token(text: str, sql: str, parameters: tuple[Any, ...], trigger: Trigger | None = None) -> Token:
     """The token of a text, or BadSetting."""
     if not isinstance(text, str):
         raise BadSetting("resume", type(text).__name__, "must be a text that `Subscription.token` gave")
@@ -68,11 +71,15 @@ def read_token(text: str, sql: str, parameters: tuple[Any, ...]) -> Token:
         or type(token.channel) is not int
     ):
         raise BadSetting("resume", text[:20], "the token is of another version; subscribe without it")
-    if token.subject != subject_of(sql, parameters):
-        raise BadSetting("resume", text[:20], "the token is of another subscription (text or parameters differ)")
+    if token.subject != subject_of(sql, parameters, trigger):
+        reason = "the token is of another subscription (text, parameters or condition differ)"
+        raise BadSetting("resume", text[:20], reason)
     return token
 
 
-def subject_of(sql: str, parameters: tuple[Any, ...]) -> bytes:
+def subject_of(sql: str, parameters: tuple[Any, ...], trigger: Trigger | None = None) -> bytes:
     """Which subscription a token belongs to."""
-    return hashlib.sha256(packing.pack([sql, list(parameters)])).digest()[:12]
+    told: list[Any] = [sql, list(parameters)]
+    if trigger is not None:
+        told += [trigger.when, list(trigger.parameters), trigger.every_s]
+    return hashlib.sha256(packing.pack(told)).digest()[:12]

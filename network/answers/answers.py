@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from hullcast.network.answers.collection import Collection
 from hullcast.network.answers.named import row_type
 from hullcast.network.matching.duality import NO_PARTITIONS
 from hullcast.network.matching.messages import query_boxes
@@ -175,6 +176,12 @@ class CollectionAnswers(Answers):
     def shown(self, names: tuple[str, ...]) -> Callable[[Any], Any] | None:
         """How one entry is shown, given the names of the answer's columns; None: the answer is a set of the keys."""
         return row_type(names)
+
+    def collection(
+        self, contents: dict[Any, Any], names: tuple[str, ...], limit: int, *, merging: bool = False
+    ) -> Collection:
+        """A listener's collection, given the names of the answer's columns."""
+        return Collection(contents, self.shown(names), limit, merging=merging)
 
     def start(self, ids: Ints, first: Columns) -> None:
         """Column "of" says whose row each one is, by the listener's place in `ids`."""

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 from sortedcontainers import SortedDict
 
 from hullcast.network.answers.events import Change
-from hullcast.network.answers.rows import ENTER, LEAVE
 from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.network.answers.outbox import Taken
+
+#: What an event does to the collection; stored as the event's value.
+ENTER, CHANGE, LEAVE = 1.0, 2.0, 3.0
 
 
 class Collection:
@@ -34,7 +36,7 @@ class Collection:
         self._shown = shown
         self._limit = limit
         self._contents = self._kept(contents)
-        self._changes: deque[tuple[int, _Delta]] = deque()
+        self._changes: deque[tuple[int, Delta]] = deque()
         self._history: _History | None = None  # of the events handed out since the contents last changed
         self._passed = 0  # how many of its deltas wait no longer
         self._look: weakref.ref[_Look] | None = None  # there as long as somebody holds one of those events
@@ -62,7 +64,7 @@ class Collection:
         contents = self._contents
         events = zip(taken.seqs, taken.values, taken.items, strict=True)
         for seq, same_update in groupby(events, key=lambda event: event[0]):
-            delta = _Delta()
+            delta = Delta()
             for _, how, item in same_update:
                 key, row = cast("tuple[Any, Any]", item)
                 delta.note(key, contents.get(key, _NOTHING), _NOTHING if how == LEAVE else row)
@@ -106,11 +108,14 @@ class Collection:
             if delta.silent:
                 self._silent -= 1
             else:
-                taken.append(delta.event(seq, partial(look.answer_after, self._passed), self._show))
+                taken.append(self._event(seq, delta, partial(look.answer_after, self._passed)))
             self._passed += 1
         if not self._changes:
             self._history = None
         return taken
+
+    def _event(self, seq: int, delta: Delta, answer: Callable[[], Any]) -> Change:
+        return delta.event(seq, answer, self._show)
 
     def settled(self) -> dict[Any, Any]:
         """The contents before the changes not yet taken."""
@@ -171,7 +176,7 @@ class _History:
 
     __slots__ = ("deltas", "final")
 
-    def __init__(self, final: dict[Any, Any], deltas: list[_Delta]) -> None:
+    def __init__(self, final: dict[Any, Any], deltas: list[Delta]) -> None:
         self.final, self.deltas = final, deltas
 
 
@@ -197,7 +202,7 @@ class _Look:
 _NOTHING: Any = object()
 
 
-class _Delta:
+class Delta:
     """What one update did: per key, what was shown before and after."""
 
     __slots__ = ("after", "before")
@@ -218,7 +223,7 @@ class _Delta:
         before = Counter(row for row in self.before.values() if row is not _NOTHING)
         return before == Counter(row for row in self.after.values() if row is not _NOTHING)
 
-    def followed_by(self, later: _Delta) -> _Delta:
+    def followed_by(self, later: Delta) -> Delta:
         """Both as one; what is as it was before the first is left out."""
         for key, row in later.before.items():
             self.note(key, row, later.after[key])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hullcast.network.answers.answers import CollectionAnswers
-from hullcast.network.answers.rows import ENTER, LEAVE, deliver
+from hullcast.network.answers.collection import ENTER, LEAVE
+from hullcast.network.answers.rows import deliver
 
 if TYPE_CHECKING:
     from hullcast.network.answers.audience import Audience

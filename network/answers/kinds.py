@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hullcast.network.answers.aggregate import AggregateAnswers
 from hullcast.network.answers.distinct import DistinctAnswers
 from hullcast.network.answers.extremum import ExtremumAnswers
+from hullcast.network.answers.result import ResultAnswers
 from hullcast.network.answers.rows import RowAnswers
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class SubscriptionKind:
 
 _CHANNELS = "hullcast.broker.reformulate"
 
-#: By name. SELECT is rows of one table, JOIN rows of two.
+#: By name. SELECT is rows of one table, JOIN rows of two, RESULT what a conditional subscription delivers.
 KINDS = {
     kind.name: kind
     for kind in (
@@ -52,5 +53,6 @@ KINDS = {
         SubscriptionKind("AVG", AggregateAnswers, f"{_CHANNELS}.aggregate:AggregateChannel", NUMBERS),
         SubscriptionKind("SELECT", RowAnswers, f"{_CHANNELS}.selection:SelectionChannel"),
         SubscriptionKind("JOIN", RowAnswers, f"{_CHANNELS}.join:JoinChannel"),
+        SubscriptionKind("RESULT", ResultAnswers, f"{_CHANNELS}.result:ResultChannel"),
     )
 }

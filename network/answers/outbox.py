@@ -139,6 +139,10 @@ class Outbox:
         last = self._lists[subscription, TAIL] & (len(self._events) - 1)
         return bool(self._lists[subscription, WAITING] and self._events[last, SEQ] == seq)
 
+    def who_waits(self) -> Ints:
+        """The subscriptions with events, waiting or lost."""
+        return np.flatnonzero((self._lists[:, WAITING:] > 0).any(axis=1))
+
     def waiting(self, subscription: int) -> int:
         """How many events wait for a subscription."""
         return int(self._lists[subscription, WAITING])

@@ -9,6 +9,7 @@ import numpy as np
 
 from hullcast.network.answers.answers import CollectionAnswers
 from hullcast.network.answers.audience import end_of, next_message
+from hullcast.network.answers.collection import CHANGE, ENTER, LEAVE
 from hullcast.network.answers.outbox import NO_RESTS
 from hullcast.network.compiled import kernel
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
     from hullcast.network.wire.bodies import ChannelSpec
     from hullcast.network.wire.columns import Columns
-
-#: What an event does to the collection; stored as the event's value.
-ENTER, CHANGE, LEAVE = 1.0, 2.0, 3.0
 
 
 class RowAnswers(CollectionAnswers):

@@ -122,11 +122,22 @@ class SetPolicy:
     name: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When the SELECT of a conditional subscription is run: each time that the answer of the SELECT `when` changes, and
+    at each multiple of `every_s` seconds by the server's clock. At least one of them is given."""
+
+    when: str | None = None
+    parameters: tuple[Scalar, ...] = ()
+    every_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """`count` subscriptions to one text: a column per `?`, or, for a single one, a scalar per `?`.
 
-    `channel` is the one it listened to, if it is subscribed again; else 0.
+    `channel` is the one it listened to, if it is subscribed again; else 0. With a `trigger` it is a single conditional
+    subscription, and the text any SELECT that a query may be.
     """
 
     group: int
@@ -134,6 +145,7 @@ class Group:
     parameters: tuple[Values | Scalar, ...]
     count: int
     channel: int = 0
+    trigger: Trigger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +181,11 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """How a subscription would be served."""
+    """How a subscription would be served; with a `trigger`, a conditional one."""
 
     sql: str
     parameters: tuple[Scalar, ...]
+    trigger: Trigger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +455,8 @@ MOST_PRIORITY = 1_000_000
 MOST_GONE = 4096
 #: The longest deadline of a query: about a year.
 MOST_DEADLINE_S = 366 * 86400.0
+#: The shortest and the longest period of a conditional subscription.
+LEAST_PERIOD_S, MOST_PERIOD_S = 0.1, 366 * 86400.0
 
 # -- to bytes ----------------------------------------------------------------------------------------------
 
@@ -488,7 +503,7 @@ def _listed(body: Body) -> list[object]:
         case Fetch():
             return ["fetch", body.ticket, body.part]
         case Explain():
-            return ["explain", body.sql, body.parameters]
+            return ["explain", body.sql, body.parameters, _listed_trigger(body.trigger)]
         case Sync() | Status() | Describe():
             return [type(body).__name__.lower()]
         case AskHistory():
@@ -551,7 +566,11 @@ def _packed(columns: dict[str, Values]) -> dict[str, list[object]]:
 
 def _listed_group(group: Group) -> list[object]:
     parameters = [pack_values(value) if is_values(value) else value for value in group.parameters]
-    return [group.group, group.sql, parameters, group.count, group.channel]
+    return [group.group, group.sql, parameters, group.count, group.channel, _listed_trigger(group.trigger)]
+
+
+def _listed_trigger(trigger: Trigger | None) -> list[object] | None:
+    return None if trigger is None else [trigger.when, trigger.parameters, _seconds(trigger.every_s)]
 
 
 def _spec_map(spec: ChannelSpec) -> dict[str, object]:
@@ -658,7 +677,20 @@ def _gone(parts: list[Any], limits: WireLimits) -> LinksGone:
 
 
 def _explain(parts: list[Any], limits: WireLimits) -> Explain:
-    return Explain(text(parts[1], "sql"), _scalars(parts[2], limits))
+    _, sql, parameters, trigger = parts
+    return Explain(text(sql, "sql"), _scalars(parameters, limits), fields.optional(trigger, _trigger, limits))
+
+
+def _trigger(value: object, limits: WireLimits) -> Trigger:
+    when, parameters, every_s = array(value, "a trigger", 3)
+    found = Trigger(
+        fields.optional(when, text, "when"),
+        _scalars(parameters, limits),
+        fields.optional(every_s, fields.number, "every_s", LEAST_PERIOD_S, MOST_PERIOD_S),
+    )
+    if found.when is None and (found.every_s is None or found.parameters):
+        raise BadFrame("a trigger is a text with its parameters, or a period, or both")
+    return found
 
 
 def _subscribe(parts: list[Any], limits: WireLimits) -> Subscribe:
@@ -678,7 +710,7 @@ def _fetch(parts: list[Any], limits: WireLimits) -> Fetch:
 
 
 def _group(value: object, limits: WireLimits) -> Group:
-    number, sql, parameters, count, channel = array(value, "a group", 5)
+    number, sql, parameters, count, channel, triggered = array(value, "a group", 6)
     if len(array(parameters, "parameters")) > limits.columns:
         raise BadFrame(f"{len(parameters)} parameters; at most {limits.columns}")
     integer(count, "count", 0, limits.rows)
@@ -686,7 +718,10 @@ def _group(value: object, limits: WireLimits) -> Group:
         bound = tuple(parameters)
     else:
         bound = tuple(_parameter(parameter, count, limits) for parameter in parameters)
-    return Group(integer(number, "a group"), text(sql, "sql"), bound, count, integer(channel, "a channel"))
+    trigger = fields.optional(triggered, _trigger, limits)
+    if trigger is not None and (count != 1 or any(map(is_values, bound))):
+        raise BadFrame("a conditional subscription is alone in its group, with a scalar per parameter")
+    return Group(integer(number, "a group"), text(sql, "sql"), bound, count, integer(channel, "a channel"), trigger)
 
 
 def _parameter(value: object, count: int, limits: WireLimits) -> Values | Scalar:
@@ -943,7 +978,7 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "fetch": (3, _fetch),
     "sync": (1, lambda parts, limits: Sync()),
     "status": (1, lambda parts, limits: Status()),
-    "explain": (3, _explain),
+    "explain": (4, _explain),
     "describe": (1, lambda parts, limits: Describe()),
     "history": (2, lambda parts, limits: AskHistory(text(parts[1], "a table"))),
     "changes": (4, _read_changes),

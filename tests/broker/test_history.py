@@ -138,6 +138,25 @@ def batches(ledger: Ledger, count: int, rows: int = 20) -> None:
         ledger.publish([{"K": f"k{at}-{i}", "R": float(i), "S": "s" * 50} for i in range(rows)])
 
 
+def test_results_have_numbers_among_the_updates_and_are_changes_of_no_table(ledger: Ledger) -> None:
+    ledger.deliver()
+    ledger.publish([{"K": "a", "I": 1}])
+    ledger.deliver()
+    ledger.deliver()
+    ledger.delete(["a"])
+    ledger.reopen()
+    assert ledger.seq == 5
+    ledger.checkpoint()
+    ledger.deliver()
+    ledger.reopen()
+    assert ledger.seq == ledger.data.log.synced_seq == 6
+    readers = one_reader(ledger.path)
+    assert changes_of(readers, ledger.life, 0, 6, small()) == ledger.changes
+    assert [change[0] for change in ledger.changes] == [2, 5]
+    for seq, rows in ledger.at.items():
+        assert {row[0]: row for row in rows_as_of(readers, ledger.life, seq, 0, 1, small())} == rows
+
+
 def test_a_part_does_not_depend_on_the_checkpoint_it_is_read_from(ledger: Ledger) -> None:
     """Between two portions checkpoints come and go; what was read and what is read then fit together."""
     batches(ledger, 6)

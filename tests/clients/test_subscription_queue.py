@@ -15,9 +15,9 @@ from hullcast.clients.sdk.collected import CollectionBacklog
 from hullcast.clients.sdk.mailbox import OverflowPolicy
 from hullcast.clients.sdk.single import SingleBacklog
 from hullcast.network.answers.answers import Overflow
+from hullcast.network.answers.collection import CHANGE, ENTER, LEAVE, Collection
 from hullcast.network.answers.events import Change, Resync
 from hullcast.network.answers.outbox import Taken
-from hullcast.network.answers.rows import CHANGE, ENTER, LEAVE
 
 POLICIES: list[Overflow] = ["latest", "block", "drop_oldest", "error"]
 STEPS = st.lists(st.sampled_from(["change", "change", "change", "take", "gap"]), max_size=60)
@@ -68,7 +68,7 @@ HISTORY = st.lists(st.one_of(CELLS, st.sampled_from(["take", "gap", "token"])), 
 def test_a_queue_of_rows_leads_from_answer_to_answer(overflow: Overflow, history: list[Any], buffer: int) -> None:
     policy = OverflowPolicy(overflow, buffer)
     contents: dict[int, tuple[int]] = {9: (9,)}
-    backlog = CollectionBacklog(dict(contents), tuple, policy)
+    backlog = CollectionBacklog(Collection(dict(contents), tuple, policy.limit, merging=not policy.queues), policy)
     answers = {0: [(9,)]}  # by sequence number
     followed = sorted(answers[0])  # by whoever adds up the events
     last = 0

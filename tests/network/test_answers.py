@@ -25,10 +25,9 @@ from hullcast.network.answers.aggregate import (
     sums_in_boxes,
 )
 from hullcast.network.answers.audience import Audience
-from hullcast.network.answers.collection import Collection
+from hullcast.network.answers.collection import CHANGE, ENTER, LEAVE, Collection
 from hullcast.network.answers.events import Change
 from hullcast.network.answers.outbox import Outbox, Taken
-from hullcast.network.answers.rows import CHANGE, ENTER, LEAVE
 from hullcast.network.wire.bodies import ChannelSpec
 
 # --- the outbox ----------------------------------------------------------------------------------------------------

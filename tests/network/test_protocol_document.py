@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 from hullcast.broker.tables.schema import ColumnType
 from hullcast.network.answers.aggregate import AVG, COUNT, EXACT_SUM, STATE, SUM
 from hullcast.network.answers.kinds import KINDS
+from hullcast.network.answers.result import decode_result, encode_result
 from hullcast.network.link import header
-from hullcast.network.wire import bodies, errors, frames
+from hullcast.network.wire import bodies, errors, frames, packing
 from hullcast.network.wire.limits import DEFAULT
 
 TEXT = (Path(frames.__file__).parent / "PROTOCOL.md").read_text(encoding="utf-8")
@@ -134,3 +136,17 @@ def test_the_fields_of_a_spec_are_those_of_the_code() -> None:
 def test_the_forms_of_kinds_are_those_of_the_code() -> None:
     kinds = {kind: form for kind, _, form in rows_of(r"kind \| a subscription is")}
     assert kinds == {name: kind.answers.form for name, kind in KINDS.items()}
+
+
+def test_the_fields_of_a_trigger_are_those_of_the_code() -> None:
+    assert table("| field of a trigger |") == [one.name for one in fields(bodies.Trigger)]
+
+
+def test_the_example_of_a_result_is_one() -> None:
+    (encoded,) = re.findall(r"^```base64 result\n(.*?)```", TEXT, re.MULTILINE | re.DOTALL)
+    text = encoded.replace("\n", "")
+    names, rows, worth = decode_result(text)
+    assert (names, rows) == (("n",), [(2,)])
+    assert worth is not None
+    assert worth.seq == 41
+    assert encode_result(packing.unpack(base64.b64decode(text))) == text

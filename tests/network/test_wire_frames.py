@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -253,6 +253,11 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
         frames.decode(msgpack.packb(parts))
 
 
+def triggered(trigger: object, parameters: Sequence[object] = (), count: int = 1) -> list[object]:
+    """A subscribe with such a trigger."""
+    return ["subscribe", [[1, "sql", list(parameters), count, 0, trigger]], None, None, None]
+
+
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
@@ -278,9 +283,26 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
             "not one of",
         ),
         (["publish", "t", {}, None, b"short", 1], "16 bytes"),
-        (["subscribe", [[1, "sql", [F8], 2, 0]], None, None, None], "1 values of a parameter for 2"),
-        (["subscribe", [[1, "sql", [5], 2, 0]], None, None, None], "one value"),
-        (["subscribe", [[1, "sql", [], -1, 0]], None, None, None], "count"),
+        (["subscribe", [[1, "sql", [F8], 2, 0, None]], None, None, None], "1 values of a parameter for 2"),
+        (["subscribe", [[1, "sql", [5], 2, 0, None]], None, None, None], "one value"),
+        (["subscribe", [[1, "sql", [], -1, 0, None]], None, None, None], "count"),
+        (["subscribe", [[1, "sql", [], 1, 0]], None, None, None], "array of 6"),
+        (triggered({}), "a trigger must be an array of 3"),
+        (triggered(["when", []]), "a trigger must be an array of 3"),
+        (triggered([None, [], None]), "a text with its parameters, or a period"),
+        (triggered([None, [1], 2.0]), "a text with its parameters, or a period"),
+        (triggered([b"when", [], None]), "when must be a text"),
+        (triggered(["when", "parameters", None]), "parameters must be an array"),
+        (triggered(["when", [[1]], None]), "scalar"),
+        (triggered(["when", [1] * 5000, None]), "5000 parameters; at most 4096"),
+        (triggered(["when", [], 1]), "every_s must be a float from 0.1"),
+        (triggered(["when", [], 0.0]), "every_s must be a float from 0.1"),
+        (triggered(["when", [], float("nan")]), "every_s must be a float from 0.1"),
+        (triggered([None, [], float("inf")]), "every_s must be a float from 0.1"),
+        (triggered(["when", [], None], count=0), "alone in its group"),
+        (triggered(["when", [], None], parameters=[F8]), "alone in its group"),
+        (["explain", "SELECT 1", []], "array of 4"),
+        (["explain", "SELECT 1", [], []], "a trigger must be an array of 3"),
         (["fetch", ID[:3], 0], "16 bytes"),
         (["staged", ID, 0], "whole number from 1"),
         (["part", [[1]]], "array of 2"),

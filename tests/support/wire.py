@@ -147,7 +147,18 @@ def groups(draw: st.DrawFn) -> bodies.Group:
     """Subscriptions to one text."""
     count = draw(st.integers(0, 3))
     one = st.one_of(values(count), scalars) if count == 1 else values(count)
-    return bodies.Group(draw(numbers), draw(names), tuple(draw(st.lists(one, max_size=2))), count, draw(numbers))
+    trigger = draw(st.none() | triggers())
+    if trigger is not None:
+        count, one = 1, scalars
+    parameters = tuple(draw(st.lists(one, max_size=2)))
+    return bodies.Group(draw(numbers), draw(names), parameters, count, draw(numbers), trigger)
+
+
+def triggers() -> st.SearchStrategy[bodies.Trigger]:
+    """What makes a subscription conditional."""
+    periods = st.floats(bodies.LEAST_PERIOD_S, bodies.MOST_PERIOD_S)
+    by_condition = st.builds(bodies.Trigger, names, st.lists(scalars, max_size=3).map(tuple), st.none() | periods)
+    return by_condition | st.builds(bodies.Trigger, st.none(), st.just(()), periods)
 
 
 several_names = st.lists(names, max_size=3).map(tuple)
@@ -242,7 +253,7 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.builds(bodies.Staged, ids, st.integers(1, 9)),
     st.builds(bodies.AnswerPart, st.lists(st.tuples(numbers, tables(arrays)), max_size=2).map(tuple)),
     st.sampled_from([bodies.Sync(), bodies.Status(), bodies.Describe(), bodies.GiveUp()]),
-    st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple)),
+    st.builds(bodies.Explain, names, st.lists(scalars, max_size=3).map(tuple), st.none() | triggers()),
     st.builds(bodies.NodeReport, maps),
     st.builds(bodies.Done, numbers, numbers, st.none() | numbers),
     st.builds(bodies.Receipts, st.lists(st.tuples(numbers, numbers, numbers), max_size=3).map(tuple)),

@@ -72,6 +72,42 @@ def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
+    """What makes a subscription conditional."""
+    parser.add_argument(
+        "--when",
+        metavar="SELECT",
+        help="make it conditional: the SELECT may be any that `hullcast query` takes, and all its rows come each time "
+        "that the answer of this one changes, which may be any subscription",
+    )
+    parser.set_defaults(when_parameters=[])
+    parser.add_argument(
+        "--when-param",
+        action="append",
+        type=parameter,
+        dest="when_parameters",
+        metavar="V",
+        help="value of the next `?` of --when: a number if it looks like one, else text",
+    )
+    parser.add_argument(
+        "--when-param-text",
+        action="append",
+        dest="when_parameters",
+        metavar="TEXT",
+        help="value of the next `?` of --when: text, even if it looks like a number",
+    )
+    parser.add_argument(
+        "--every",
+        metavar="TIME",
+        help="make it conditional: all its rows come at each multiple of this time by the server's clock, as 10s or 1h",
+    )
+
+
+def trigger_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What `add_trigger_arguments` found, as the SDK takes it."""
+    return {"when": arguments.when, "when_parameters": arguments.when_parameters, "every": arguments.every}
+
+
 class _Misplaced(argparse.Action):
     """Values behind the statement, where they seem to belong: say how they are given."""
 

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from hullcast.clients.cli.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
+from hullcast.clients.cli.commands.connection import (
+    add_connection_arguments,
+    add_sql_arguments,
+    add_trigger_arguments,
+    as_json,
+    connected,
+    trigger_of,
+)
 from hullcast.network.matching.messages import RECTANGLES
-from hullcast.network.wire.durations import time_shown
+from hullcast.network.wire.durations import duration_text, time_shown
 
 if TYPE_CHECKING:
     import argparse
@@ -31,35 +38,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "known while the channel has no subscription."
     )
     add_sql_arguments(parser)
+    add_trigger_arguments(parser)
     add_connection_arguments(parser, "print the server's reply as one JSON object; a missing bound is null")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Ask, and put it into words."""
     facts = asyncio.run(_explain(arguments))
-    if arguments.json and "views" in facts:
-        console.file.write(as_json(facts) + "\n")
-        return 0
     if arguments.json:
-        ends = {name: [None if abs(end) == inf else end for end in facts[name]] for name in ("low", "high")}
-        console.file.write(as_json(facts | ends) + "\n")
+        console.file.write(as_json(_without_infinities(facts)) + "\n")
         return 0
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for about, text in _views(facts["views"]) if "views" in facts else in_words(facts):
+    for about, text in in_words(facts):
         table.add_row(about, Text(text))
     console.print(table)
     return 0
 
 
+def _without_infinities(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same, a bound that is missing as None; also those of a condition."""
+    told = dict(facts)
+    for name in ("low", "high"):
+        if name in facts:
+            told[name] = [None if abs(end) == inf else end for end in facts[name]]
+    if facts.get("condition") is not None:
+        told["condition"] = _without_infinities(facts["condition"])
+    return told
+
+
 async def _explain(arguments: argparse.Namespace) -> dict[str, Any]:
     async with connected(arguments) as client:
-        return await client.explain(arguments.sql, *arguments.parameters)
+        return await client.explain(arguments.sql, *arguments.parameters, **trigger_of(arguments))
 
 
 def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """What the server tells, as headings and sentences."""
+    views = _views(facts.get("views", {}))
+    if "conditional" in facts:
+        return _conditional(facts) + views
+    if views:
+        return views
     tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in zip(facts["tables"], facts["rows"], strict=True))
     lines = [("answer", f"{', '.join(facts['answer'])} from {tables}, as of seq {facts['seq']}")]
     lines.append(("becomes", _becomes(facts)))
@@ -103,6 +123,30 @@ def _views(views: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _times(kept: dict[str, Any]) -> str:
     return f"{kept['naive_s'] / kept['expected_s']:.2f} times"
+
+
+def _conditional(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """A conditional subscription: what is run when, and what came of it."""
+    known = facts["conditional"]
+    lines = [("runs", f"{known['query']}: once for all its subscribers, who get all rows in one message")]
+    if known["every_s"] is not None:
+        lines.append(("every", f"{duration_text(known['every_s'])}, at multiples of it by the server's clock"))
+    if known["when"] is not None:
+        lines.append(("when", f"the answer of {known['when']} changes:"))
+        lines += [(f"  {about}", text) for about, text in in_words(facts["condition"])]
+    if known["made"]:
+        last = known["last"]
+        state = (
+            f"fired {_many(known['fired'], 'time')}, {_many(known['runs'], 'run')} ({time_shown(known['mean_s'])} each"
+        )
+        state += f", {known['failed']:,} failed)" if known["failed"] else ")"
+        state += f", {_many(known['delivered'], 'result')} delivered"
+        if last.get("as_of") is not None:
+            state += f"; the last one is as of update {last['as_of']:,} and takes {last['bytes']:,} bytes"
+        lines.append(("so far", state + (f"; the last run failed: {last['error']}" if "error" in last else "")))
+    else:
+        lines.append(("so far", "nobody subscribes to it now; the first one has it run"))
+    return lines + [(f"query {name}", _loaded(table)) for name, table in facts["loaded"].items()]
 
 
 def _loaded(known: dict[str, Any]) -> str:

@@ -113,6 +113,7 @@ def screen(now: StatusSample, before: StatusSample | None) -> RenderableType:
     parts: list[RenderableType] = [_tree(now, before), Text()]
     parts.append(_tables(now.status["tables"]))
     parts += _warehouse(now.status["queries"])
+    parts += _conditionals(now.status["conditionals"])
     channels = now.status["channels"]
     parts += (
         [Text(), _channels(now, before)]
@@ -306,6 +307,30 @@ def _views(views: Mapping[str, Any]) -> Table:
             f"{facts['naive_s'] / facts['expected_s']:.2f}x" if facts["expected_s"] else "-",
         )
     return table
+
+
+def _conditionals(known: Mapping[str, Any]) -> list[RenderableType]:
+    """Conditional subscriptions, those that took most time first; nothing if there are none."""
+    if not known["each"]:
+        return []
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("conditional subscription", overflow="fold", ratio=1)
+    for name in ("fired", "runs", "failed", "a run", "delivered", "as of update", "bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in sorted(known["each"], key=lambda one: -one["runs"] * one["mean_s"]):
+        last = one["last"]
+        note = f"  last run failed: {last['error']}" if "error" in last else ""
+        table.add_row(
+            Text(one["name"].rpartition(" #")[0].removeprefix("RESULT OF ")).append(note, "red"),
+            f"{one['fired']:,}",
+            f"{one['runs']:,}",
+            f"{one['failed']:,}" if one["failed"] else "-",
+            time_shown(one["mean_s"]) if one["runs"] else "-",
+            f"{one['delivered']:,}",
+            f"{last['as_of']:,}" if last.get("as_of") is not None else "-",
+            size(last["bytes"]) if last else "-",
+        )
+    return [Text(), table]
 
 
 def _channels(now: StatusSample, before: StatusSample | None) -> Table:

@@ -15,7 +15,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, get_args
 
 from hullcast.clients.cli.commands.arguments import seconds, whole
-from hullcast.clients.cli.commands.connection import add_connection_arguments, add_sql_arguments, as_json, connected
+from hullcast.clients.cli.commands.connection import (
+    add_connection_arguments,
+    add_sql_arguments,
+    add_trigger_arguments,
+    as_json,
+    connected,
+    trigger_of,
+)
 from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
 from hullcast.network.answers.answers import Overflow
 
@@ -46,10 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json prints one object per line, without delay. All have `event`: `answer` (seq, columns, answer), `change` "
         "(seq; answer for a single value; entered, left and changed, pairs of before and after, for sets and rows), "
         "`resync` (seq, answer, lost, reason), `connection` (connected), `end` (events, resyncs, dropped, conflated, "
-        "seconds). A row is an object by column name, TIMESTAMP is ISO-8601 text. The exit code is 0 "
-        "also after Ctrl-C or SIGTERM, and when the program that reads the output ends; 2 when the subscription fails."
+        "seconds). With --when or --every, `answer`, `change` and `resync` have all rows as `answer`, and `as_of` (the "
+        "update at which the SELECT gives them), `took_s`, `at`, `fired` (the update that changed the condition's "
+        "answer) and, if it could not be run, `error`. A row is an object by column name, TIMESTAMP is ISO-8601 text. "
+        "The exit code is 0 also after Ctrl-C or SIGTERM, and when the program that reads the output ends; 2 when the "
+        "subscription fails."
     )
     add_sql_arguments(parser)
+    add_trigger_arguments(parser)
     parser.add_argument("--count", type=whole(1), metavar="N", help="end after N changes or resyncs")
     parser.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
     parser.add_argument("--changes-only", action="store_true", help="do not print the first answer")
@@ -75,7 +86,11 @@ async def _run(arguments: argparse.Namespace, console: Console) -> None:
     async with StandardOutput() as output, connected(arguments) as client:
         with _stopping() as stop:
             opening = client.subscribe(
-                arguments.sql, *arguments.parameters, overflow=arguments.overflow, buffer=arguments.buffer
+                arguments.sql,
+                *arguments.parameters,
+                overflow=arguments.overflow,
+                buffer=arguments.buffer,
+                **trigger_of(arguments),
             )
             async with opening as subscription:
                 names = subscription.columns

@@ -9,6 +9,8 @@ from rich.text import Text
 
 from hullcast.clients.cli.commands.connection import as_json, distinct, in_order, shown
 from hullcast.network.answers.events import Change, Resync
+from hullcast.network.answers.result import ResultRows
+from hullcast.network.wire.durations import time_shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +33,7 @@ class JsonTeller:
 
     def answer(self, seq: int, answer: Any) -> str:
         """The first line."""
-        return self._line("answer", seq=seq, columns=list(self._columns), answer=self._answer(answer))
+        return self._line("answer", seq=seq, columns=list(self._columns), **self._whole(answer))
 
     def event(self, event: Event) -> str:
         """What happened."""
@@ -39,10 +41,10 @@ class JsonTeller:
         if isinstance(event, Resync):
             self.resyncs += 1
             return self._line(
-                "resync", seq=event.seq, answer=self._answer(event.answer), lost=event.lost, reason=event.reason
+                "resync", seq=event.seq, **self._whole(event.answer), lost=event.lost, reason=event.reason
             )
         if not isinstance(event, Change):
-            return self._line("answer", seq=event.seq, answer=self._answer(getattr(event, "answer", None)))
+            return self._line("answer", seq=event.seq, **self._whole(getattr(event, "answer", None)))
         if event.entered or event.left or event.changed:
             return self._line(
                 "change",
@@ -51,7 +53,7 @@ class JsonTeller:
                 left=list(map(self._item, event.left)),
                 changed=[[self._item(before), self._item(after)] for before, after in event.changed],
             )
-        return self._line("change", seq=event.seq, answer=self._answer(event.answer))
+        return self._line("change", seq=event.seq, **self._whole(event.answer))
 
     def connection(self, *, connected: bool) -> str:
         """It went, or it is there again."""
@@ -59,6 +61,18 @@ class JsonTeller:
 
     def _line(self, event: str, **fields: object) -> str:
         return as_json({"event": event, **fields}) + "\n"
+
+    def _whole(self, answer: Any) -> dict[str, Any]:
+        """A whole answer; of a result also what it is worth."""
+        if not isinstance(answer, ResultRows):
+            return {"answer": self._answer(answer)}
+        told: dict[str, Any] = {"at": answer.at, "fired": answer.fired}
+        if answer.error is not None:
+            return {"answer": None, "error": str(answer.error), **told}
+        if answer.worth is not None:
+            told |= {"as_of": answer.worth.seq, "took_s": answer.worth.waited_s + answer.worth.ran_s}
+        names = distinct(answer.columns)
+        return {"answer": [dict(zip(names, row, strict=True)) for row in answer], **told}
 
     def _answer(self, answer: Any) -> Any:
         if isinstance(answer, list):
@@ -99,7 +113,7 @@ class TextTeller:
             *((_STYLES["changed"], f"changed {_difference(self._columns, *pair)}") for pair in event.changed),
         ]
         if not parts:
-            return self._line(Text.assemble(_seq(event.seq), (_value(event.answer), "bold")))
+            return self._line(Text.assemble(_seq(event.seq), _whole(self._columns, event.answer)))
         line = Text.assemble(_seq(event.seq))
         for number, (style, words) in enumerate(parts):
             line.append("; " if number else "").append(words, style)
@@ -128,7 +142,14 @@ def _whole(columns: tuple[str, ...], answer: Any) -> Text:
     """A whole answer: one value, a set, or the number of rows and the first of them below."""
     if not isinstance(answer, list):
         return Text(_value(answer), "bold")
+    if isinstance(answer, ResultRows):
+        if answer.error is not None:
+            return Text(f"not run: {answer.error}", _STYLES["left"])
+        columns = answer.columns
     text = Text.assemble((f"{len(answer):,} row{'' if len(answer) == 1 else 's'}", "bold"))
+    if isinstance(answer, ResultRows) and answer.worth is not None:
+        as_of, took_s = answer.worth.seq, answer.worth.waited_s + answer.worth.ran_s
+        text.append(f" as of update {as_of:,}, {time_shown(took_s)}" if as_of is not None else "", "dim")
     for row in answer[:SHOWN_ROWS]:
         text.append(f"\n  {_named(columns, row)}")
     if len(answer) > SHOWN_ROWS:

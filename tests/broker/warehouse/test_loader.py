@@ -47,7 +47,7 @@ steps = st.one_of(
     st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=5)),
     st.tuples(st.just("publish"), st.lists(row, min_size=1, max_size=1)),
     st.tuples(st.just("delete"), st.lists(st.one_of(keys, st.just("n\0")), min_size=1, max_size=3, unique=True)),
-    st.tuples(st.sampled_from(["elsewhere", "checkpoint", "reopen", "create_again"])),
+    st.tuples(st.sampled_from(["elsewhere", "deliver", "checkpoint", "reopen", "create_again"])),
     st.tuples(st.just("load"), st.floats(0, 1), st.booleans()),
     st.tuples(st.just("load"), st.just(1.0), st.booleans()),
 )

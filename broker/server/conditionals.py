@@ -1,0 +1,340 @@
+"""Conditional subscriptions: which there are, what each waits for, and whose SELECT is run next.
+
+A conditional is a SELECT and its trigger (a condition, a period, or both). However many clients subscribe to the same
+one, it is one: its condition is one subscription that the server itself listens to, its SELECT is run once, its result
+is one message (broker/reformulate/result.py). It lives as long as its channel has subscribers, and `linger_s` longer.
+
+    update -> engine -> the condition's channel -> `hear`: fired -> `next`: run -> delivered as an update of its own
+    clock  -------------------------------------> `tick`: fired -^
+
+Nothing waits here (broker/server/evaluating.py does), and time is an argument.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from hullcast.broker.reformulate.channel import Attended
+from hullcast.broker.sql.query import Predicates
+from hullcast.broker.sql.text import shorten
+from hullcast.broker.tables.schema import fold
+from hullcast.network.wire import packing
+from hullcast.network.wire.bodies import Group
+from hullcast.network.wire.durations import duration_text
+from hullcast.network.wire.errors import Overloaded, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hullcast.broker.engine.served import ServedEngine, WatchedCondition
+    from hullcast.broker.reformulate.channel import Channel
+    from hullcast.broker.reformulate.messages import Batch
+    from hullcast.broker.reformulate.result import ResultChannel
+    from hullcast.broker.server.attendance import Attendance, Attending
+    from hullcast.network.wire.bodies import Trigger
+    from hullcast.network.wire.errors import HullcastError
+    from hullcast.network.wire.packing import Scalar
+
+#: Seconds that a conditional without subscribers is kept for a request that is being answered with it.
+KEPT_S = 10.0
+#: All predicates of a result's subscribers: there is nothing to tell them apart by.
+_ANY = Predicates(np.empty((1, 0)), np.empty((1, 0)), ())
+
+
+@dataclass(slots=True, eq=False)
+class Conditional:
+    """One SELECT under one trigger, with all who subscribe to it.
+
+    Invariants (`check` tests them):
+      C1  For each change of its condition's answer, at update s, a result is delivered that is as of s or later:
+          `fired` is set until a run begins behind s, and a run that gave no result sets it again.
+      C2  At most one run is under way, and at most one more is due.
+    """
+
+    name: str
+    sql: str
+    parameters: tuple[Scalar, ...]
+    trigger: Trigger
+    owner: str  # who made it
+    channel: ResultChannel
+    keep_until: float
+    watched: WatchedCondition | None = None  # its condition
+    next_at: float | None = None  # by the wall clock, if it has a period
+    due: bool = False
+    not_before: float = 0.0
+    running: bool = False
+    fired: int | None = None  # the last update that changed the condition's answer, and no run has begun since
+    columns: tuple[str, ...] = ()  # of the last result that has rows
+    error: HullcastError | None = None  # why the last run gave no rows
+    fires: int = 0
+    runs: int = 0
+    failures: int = 0
+    delivered: int = 0
+    refusals: int = 0  # in a row, of a warehouse that was not there
+    took_s: float = 0.0  # all runs
+    last: dict[str, Any] = field(default_factory=dict)  # the last run, for people
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has a result."""
+        return self.runs > 0
+
+    @property
+    def attended(self) -> Attended:
+        """It as a subscription from elsewhere."""
+        return Attended(self.channel, _ANY, self.columns)
+
+    def facts(self) -> dict[str, Any]:
+        """All there is to show of it."""
+        return {
+            "name": self.name,
+            "query": shorten(self.sql),
+            "when": None if self.trigger.when is None else shorten(self.trigger.when),
+            "every_s": self.trigger.every_s,
+            "fired": self.fires,
+            "runs": self.runs,
+            "failed": self.failures,
+            "delivered": self.delivered,
+            "under_way": self.running,
+            "due": self.due,
+            "mean_s": self.took_s / self.runs if self.runs else 0.0,
+            "last": self.last,
+        }
+
+
+class Conditionals:
+    """All conditionals of a server, at most `limit`, and of one owner at most half of them."""
+
+    def __init__(self, engine: ServedEngine, attendance: Attendance, limit: int) -> None:
+        self._engine, self._attendance, self._limit = engine, attendance, limit
+        self._named: dict[str, Conditional] = {}
+        self._watching: dict[str, dict[int, Conditional]] = {}  # by the condition's channel, and its number there
+        self._queue: dict[Conditional, None] = {}  # due and not under way, in the order in which they fired
+        self.on_due: Callable[[], None] = lambda: None  # called when one has become due
+        self.runs = self.failures = self.fires = self.delivered = 0
+        self.took_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def __iter__(self) -> Iterator[Conditional]:
+        return iter(list(self._named.values()))
+
+    def __contains__(self, one: Conditional) -> bool:
+        return self._named.get(one.name) is one
+
+    # --- which there are -----------------------------------------------------------------------------------
+
+    def find(self, group: Group) -> Conditional | None:
+        """The conditional that a group subscribes to, if somebody has made it."""
+        return self._named.get(name_of(group))
+
+    def make(self, group: Group, owner: str, now: float, wall: float) -> Conditional:
+        """A new one; TooLarge or Overloaded if there are too many."""
+        assert group.trigger is not None
+        mine = max(1, self._limit // 2)
+        if Counter(one.owner for one in self)[owner] >= mine:
+            raise TooLarge("different conditional subscriptions of one client", mine + 1, mine)
+        if len(self) >= self._limit:
+            raise Overloaded("different conditional subscriptions", self._limit)
+        name = name_of(group)
+        parameters = cast("tuple[Scalar, ...]", group.parameters)  # a conditional is alone in its group
+        channel = self._engine.open_result(name)
+        one = Conditional(name, group.sql, parameters, group.trigger, owner, channel, now + KEPT_S)
+        if group.trigger.every_s is not None:
+            one.next_at = next_multiple(wall, group.trigger.every_s)
+        self._named[name] = one
+        return one
+
+    def watch(self, one: Conditional, watched: WatchedCondition) -> None:
+        """Its condition is listened to from now on."""
+        one.watched = watched
+        self._watching.setdefault(watched.channel.name, {})[watched.listener] = one
+
+    def remove(self, one: Conditional) -> None:
+        """Nobody wants it any more."""
+        if one not in self:
+            return
+        del self._named[one.name]
+        self._queue.pop(one, None)
+        if one.watched is not None:
+            watching = self._watching[one.watched.channel.name]
+            del watching[one.watched.listener]
+            if not watching:
+                del self._watching[one.watched.channel.name]
+            self._engine.unwatch(one.watched)
+            one.watched = None
+        self._engine.close_result(one.channel)
+
+    def attends(self, one: Conditional) -> Attending | None:
+        """The channel of a conditional, if it has subscribers or had some a moment ago."""
+        return self._attendance.find(one.channel.name)
+
+    def expire(self, now: float) -> None:
+        """Let go of those that have no subscribers any more; their channels were closed after `linger_s`."""
+        for one in self:
+            if now >= one.keep_until and self.attends(one) is None:
+                self.remove(one)
+
+    def close_now(self, table: str, wanted: set[int]) -> list[Attending]:
+        """Let go of those whose condition reads a table, which is about to be dropped, if nobody subscribes to them;
+        returns their channels, now closed."""
+        folded, closed = fold(table), []
+        for one in self:
+            if one.watched is None or folded not in map(fold, one.watched.channel.shape.tables):
+                continue
+            attending = self.attends(one)
+            if attending is None:
+                self.remove(one)
+            elif attending.number not in wanted and not attending.pins:
+                self._attendance.withdraw(attending)
+                closed.append(attending)
+                self.remove(one)
+        return closed
+
+    def channels(self) -> list[Channel]:
+        """The channels of conditions."""
+        return [next(iter(those.values())).watched.channel for those in self._watching.values()]  # type: ignore[union-attr]
+
+    # --- what fires them -----------------------------------------------------------------------------------
+
+    def hear(self, batch: Batch) -> None:
+        """A batch was applied: whose condition has another answer? Costs nothing where no condition is concerned."""
+        if not self._watching:
+            return
+        for name in self._watching.keys() & batch.messages.keys():
+            those = self._watching[name]
+            outbox = next(iter(those.values())).watched.channel.outbox  # type: ignore[union-attr]
+            for listener in outbox.who_waits().tolist():
+                taken, lost = outbox.take(listener), outbox.take_lost(listener)
+                if taken.seqs or lost:
+                    self.fire(those[listener], batch.last_seq if lost else taken.seqs[-1])
+
+    def tick(self, wall: float) -> float | None:
+        """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile."""
+        following: float | None = None
+        for one in self._named.values():
+            every_s = one.trigger.every_s
+            if one.next_at is None or every_s is None:
+                continue
+            if wall >= one.next_at:
+                self.fire(one, None)
+                one.next_at = next_multiple(wall, every_s)
+            elif one.next_at - wall > every_s:
+                one.next_at = next_multiple(wall, every_s)
+            following = one.next_at if following is None else min(following, one.next_at)
+        return following
+
+    def fire(self, one: Conditional, seq: int | None) -> None:
+        """Its SELECT must be run: the condition's answer changed at an update, or the time has come (None)."""
+        one.fires += 1
+        self.fires += 1
+        self._want(one, seq)
+
+    def want(self, one: Conditional) -> None:
+        """Its SELECT must be run, for whoever subscribes."""
+        self._want(one, None)
+
+    def _want(self, one: Conditional, seq: int | None) -> None:
+        one.due = True
+        one.fired = seq if seq is not None else one.fired
+        if not one.running:
+            self._queue.setdefault(one)
+            self.on_due()
+
+    # --- running them --------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """How many are due and not under way."""
+        return len(self._queue)
+
+    def next(self, now: float) -> Conditional | None:
+        """The one that fired first among those that may be run; it is under way from now on."""
+        one = next((one for one in self._queue if one.not_before <= now), None)
+        if one is not None:
+            del self._queue[one]
+            one.running, one.due = True, False
+        return one
+
+    def next_try(self) -> float | None:
+        """When one may be run that must wait."""
+        return min((one.not_before for one in self._queue), default=None)
+
+    def begun(self, one: Conditional) -> int | None:
+        """A run begins, behind all that was applied by now; returns the update that led to it."""
+        fired, one.fired = one.fired, None
+        return fired
+
+    def ended(self, one: Conditional, took_s: float, error: HullcastError | None) -> None:
+        """A run gave a result, or an error that is one."""
+        one.running, one.error, one.refusals = False, error, 0
+        one.runs += 1
+        self.runs += 1
+        one.took_s += took_s
+        self.took_s += took_s
+        if error is not None:
+            one.failures += 1
+            self.failures += 1
+        self._again(one)
+
+    def put_back(self, one: Conditional, fired: int | None, not_before: float) -> None:
+        """A run gave nothing, and is tried again later (C1)."""
+        one.running, one.due, one.not_before = False, True, not_before
+        one.fired = fired if one.fired is None else one.fired
+        self._again(one)
+
+    def _again(self, one: Conditional) -> None:
+        if one.due and one in self:
+            self._queue.setdefault(one)
+
+    def status(self) -> dict[str, Any]:
+        """All there is to show."""
+        return {
+            "limit": self._limit,
+            "fired": self.fires,
+            "runs": self.runs,
+            "failed": self.failures,
+            "delivered": self.delivered,
+            "waiting": self.waiting,
+            "took_s": self.took_s,
+            "each": [one.facts() for one in self],
+        }
+
+    def explain(self, sql: str, parameters: tuple[Scalar, ...], trigger: Trigger) -> dict[str, Any]:
+        """What is known of one, whether or not it is there; nothing is made for it."""
+        known = self._named.get(name_of(Group(0, sql, parameters, 1, trigger=trigger)))
+        asked = {"query": shorten(sql), "when": trigger.when and shorten(trigger.when), "every_s": trigger.every_s}
+        return {**asked, **({} if known is None else known.facts()), "made": known is not None}
+
+    def check(self) -> None:
+        """Verify C2, and that all who know a conditional know the same."""
+        for one in self:
+            assert (one in self._queue) == (one.due and not one.running), "C2"
+            if one.watched is not None:
+                assert self._watching[one.watched.channel.name][one.watched.listener] is one
+        assert set(self._queue) <= set(self)
+        assert sum(map(len, self._watching.values())) == sum(one.watched is not None for one in self)
+
+
+def name_of(group: Group) -> str:
+    """What a group subscribes to, in words that no other conditional has; the same after a restart."""
+    assert group.trigger is not None
+    trigger = group.trigger
+    every = "" if trigger.every_s is None else f" EVERY {duration_text(trigger.every_s)}"
+    when = "" if trigger.when is None else f" WHEN {shorten(trigger.when)}"
+    told = [group.sql, list(group.parameters), trigger.when, list(trigger.parameters), trigger.every_s]
+    digest = hashlib.sha256(packing.pack(told)).hexdigest()[:32]
+    return f"RESULT OF {shorten(group.sql)}{when}{every} #{digest}"
+
+
+def next_multiple(wall: float, period_s: float) -> float:
+    """The first multiple of a period behind a moment."""
+    count = math.floor(wall / period_s) + 1
+    return count * period_s if count * period_s > wall else (count + 1) * period_s

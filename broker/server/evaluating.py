@@ -1,0 +1,287 @@
+"""Runs the SELECTs of conditional subscriptions, and makes those that a request to subscribe needs.
+
+All rows are read by the warehouse, in other processes: here is only waiting. A few runs are under way at once; each
+sees everything that was applied when it began, so one run may answer for several changes of its condition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from hullcast.broker.reformulate.result import Result
+from hullcast.broker.server.conditionals import KEPT_S
+from hullcast.broker.sql.text import check_text, shorten
+from hullcast.network.answers.result import encode_result
+from hullcast.network.wire import bodies, packing
+from hullcast.network.wire.bodies import Failed
+from hullcast.network.wire.errors import (
+    HullcastError,
+    InvariantBroken,
+    Overloaded,
+    SqlError,
+    Unavailable,
+    UnknownTable,
+    to_wire,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.server.conditionals import Conditional, Conditionals
+    from hullcast.broker.server.queries import Queries
+    from hullcast.broker.server.subscribing import May, Needs, Prepared
+    from hullcast.broker.server.working import Working
+    from hullcast.network.wire.bodies import Group, Subscribe
+
+    Ready = Callable[[Prepared], None]
+
+log = logging.getLogger(__name__)
+
+#: Runs under way at once. The warehouse has its own places and its own order; more would only wait there.
+AT_ONCE = 4
+#: Bytes of one result: it goes to every subscriber, and is kept for those that reconnect.
+RESULT_BYTES = 1 << 20
+#: Requests that wait for conditionals to be made, of all and of one owner; more are refused as Overloaded.
+WAITING, WAITING_PER_OWNER = 1000, 200
+#: Runs that the warehouse refuses for now, in a row, before the subscribers are told; and seconds before the next try.
+REFUSALS, FIRST_PAUSE_S, LONGEST_PAUSE_S = 3, 0.1, 5.0
+#: Seconds after which the clock is looked at again: it may have been set.
+LOOK_S = 1.0
+#: The owner of runs in the warehouse: nobody's share is used up for them.
+OWNER = "conditional subscriptions"
+#: Results from this size on are put together in a thread.
+LARGE_BYTES = 16 << 10
+
+
+class Evaluating:
+    """The runs under way, and the requests that wait for a first result."""
+
+    def __init__(
+        self,
+        engine: ServedEngine,
+        queries: Queries,
+        working: Working,
+        conditionals: Conditionals,
+        deliver: Callable[[Conditional, Result], None],
+        busy: Callable[[], bool],
+    ) -> None:
+        """`deliver` takes a result; none is computed while `busy` says that too much waits for the disk."""
+        self._engine, self._queries, self._working = engine, queries, working
+        self.conditionals = conditionals
+        self._deliver, self._busy = deliver, busy
+        self._something = asyncio.Event()
+        conditionals.on_due = self._something.set
+        self._runs: set[asyncio.Task[None]] = set()
+        self._making: dict[Conditional, asyncio.Task[None]] = {}
+        self._awaiting: dict[Conditional, list[asyncio.Future[None]]] = {}  # the end of a run
+        self._requests: dict[asyncio.Task[None], tuple[str, int]] = {}  # owner and link
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    def put(self, body: Subscribe, may: May, owner: str, link: int, ready: Ready) -> None:
+        """Make the conditionals that a request subscribes to, each with a first result, then call `ready`. Overloaded
+        if too many requests wait already."""
+        waiting = Counter(other for other, _ in self._requests.values())
+        if waiting[owner] >= WAITING_PER_OWNER or waiting.total() >= WAITING:
+            limit = WAITING_PER_OWNER if waiting[owner] >= WAITING_PER_OWNER else WAITING
+            raise Overloaded("requests for conditional subscriptions waiting", limit)
+        task = asyncio.create_task(self._prepare(body, may, owner, ready), name="server.conditionals")
+        self._requests[task] = (owner, link)
+        task.add_done_callback(lambda task: self._requests.pop(task, None))
+
+    def stay_with(self, links: Container[int]) -> None:
+        """Forget requests of clients whose link is gone. What is being made for them is made: they may return."""
+        for task, (_, link) in list(self._requests.items()):
+            if link not in links:
+                task.cancel()
+
+    async def _prepare(self, body: Subscribe, may: May, owner: str, ready: Ready) -> None:
+        groups = [group for group in body.groups if group.trigger is not None]
+        found = await asyncio.gather(*(self._make(group, may, owner) for group in groups), return_exceptions=True)
+        prepared: dict[int, Needs | HullcastError] = {}
+        for group, one in zip(groups, found, strict=True):
+            if isinstance(one, tuple | HullcastError):
+                prepared[group.group] = one
+            elif isinstance(one, Exception):
+                log.error("conditional subscription failed", exc_info=one)
+                prepared[group.group] = InvariantBroken(f"{type(one).__name__} in a conditional subscription")
+            else:
+                raise one
+        ready(prepared)
+
+    async def _make(self, group: Group, may: May, owner: str) -> Needs:
+        """Return when a group can be subscribed to: the conditional is there, and the sender may have it."""
+        assert group.trigger is not None
+        check_text(group.sql)
+        may("query")
+        needs: Needs = (("query", tuple(await self._queries.tables_read(owner, group.sql))),)
+        if group.trigger.when is not None:
+            needs += (("subscribe", self._engine.tables_named(group.trigger.when)),)
+        for action, tables in needs:
+            may(action, tables)
+        one = self.conditionals.find(group)
+        if one is None:
+            one = self.conditionals.make(group, owner, time.monotonic(), time.time())
+            self._making[one] = asyncio.create_task(self._begin(one), name="server.condition")
+        one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
+        making = self._making.get(one)
+        if making is not None:
+            await asyncio.shield(making)  # others may wait for it, too
+        if not one.ready or (one.error is not None and self.conditionals.attends(one) is None):
+            await self._next_result(one)
+            if one.error is not None and not group.channel and self.conditionals.attends(one) is None:
+                one.keep_until = 0.0
+                raise one.error
+        return needs
+
+    async def _begin(self, one: Conditional) -> None:
+        """Listen to its condition, before it is run for the first time: no change of it is missed."""
+        trigger = one.trigger
+        try:
+            if trigger.when is not None:
+                work = self._engine.watching(trigger.when, trigger.parameters)
+                watched = await self._working.do(one.owner, work)
+                self.conditionals.watch(one, watched)
+            self.conditionals.want(one)
+        except BaseException:
+            self.conditionals.remove(one)
+            raise
+        finally:
+            del self._making[one]
+
+    async def _next_result(self, one: Conditional) -> None:
+        """Wait for the end of a run, which is begun if none is due; raises why there was none."""
+        if not one.running and not one.due:
+            self.conditionals.want(one)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaiting.setdefault(one, []).append(ended)
+        while not ended.done():  # a conditional that is waited for stays
+            one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
+            await asyncio.wait((ended,), timeout=KEPT_S / 2)
+        ended.result()
+
+    def _tell(self, one: Conditional, error: HullcastError | None = None) -> None:
+        for ended in self._awaiting.pop(one, ()):
+            if ended.cancelled():
+                continue
+            if error is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(error)
+
+    # --- runs ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run what is due until cancelled."""
+        try:
+            while True:
+                due_at = self.conditionals.tick(time.time())
+                while len(self._runs) < AT_ONCE and not self._busy():
+                    one = self.conditionals.next(time.monotonic())
+                    if one is None:
+                        break
+                    task = asyncio.create_task(self._run(one), name="server.conditional")
+                    self._runs.add(task)
+                    task.add_done_callback(self._ended)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause_s(due_at)):
+                        await self._something.wait()
+                self._something.clear()
+        finally:
+            tasks = [*self._runs, *self._making.values(), *self._requests]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _pause_s(self, due_at: float | None) -> float | None:
+        """How long there is nothing to do, unless something happens."""
+        pauses = [] if due_at is None else [min(LOOK_S, due_at - time.time())]
+        next_try = self.conditionals.next_try()
+        if next_try is not None and len(self._runs) < AT_ONCE:
+            pauses.append(max(next_try - time.monotonic(), FIRST_PAUSE_S if self._busy() else 0.0))
+        return max(0.0, min(pauses)) if pauses else None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._runs.discard(task)
+        self._something.set()
+
+    async def _run(self, one: Conditional) -> None:
+        """Run a SELECT once, and deliver what comes of it: rows, or why there are none."""
+        began = time.monotonic()
+        fired = self.conditionals.begun(one)
+        error: HullcastError | None = None
+        try:
+            answer = await self._answer(one)
+        except Unavailable as refusal:
+            one.refusals += 1
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**one.refusals)
+            self.conditionals.put_back(one, fired, time.monotonic() + pause_s)
+            self._tell(one, refusal)
+            if one.refusals == REFUSALS:  # they learn that there is something that they do not know yet
+                self._give(one, _told(refusal), fired)
+            return
+        except HullcastError as refusal:
+            error, answer = refusal, _told(refusal)
+        except Exception as bug:
+            log.exception("conditional subscription failed", extra={"query": shorten(one.sql)})
+            error = InvariantBroken(f"{type(bug).__name__} in a conditional subscription")
+            answer = _told(error)
+        took_s = time.monotonic() - began
+        self.conditionals.ended(one, took_s, error)
+        one.last = {"took_s": took_s, "bytes": len(answer.text), "as_of": answer.as_of, "fired": fired}
+        if error is not None:
+            one.last["error"] = str(error)
+        else:
+            one.columns = answer.names
+        self._give(one, answer, fired)
+        self._tell(one)
+
+    def _give(self, one: Conditional, answer: _Answer, fired: int | None) -> None:
+        if one in self.conditionals:
+            self._deliver(one, Result(answer.text, fired, float(time.time_ns() // 1000)))
+
+    async def _answer(self, one: Conditional) -> _Answer:
+        """What the warehouse answers, whole; SqlError if that is too large for an event."""
+        first, rest = await self._queries.run_once(OWNER, one.sql, one.parameters)
+        parts, size = [first], len(first)
+        if rest is not None:
+            try:
+                last = False
+                while not last and size <= RESULT_BYTES:
+                    portion, last = await rest.read(len(parts) - 1)
+                    parts.append(portion)
+                    size += len(portion)
+            finally:
+                self._queries.warehouse.withdraw(rest)
+                rest.close()
+        if size > RESULT_BYTES:
+            reason = f"its rows take more than {RESULT_BYTES >> 20} MiB, too much for an event"
+            remedy = "aggregate them, add a WHERE or a LIMIT, or subscribe to less and query() the rows at each event"
+            raise SqlError(shorten(one.sql), reason, remedy)
+        return _packed(parts) if size < LARGE_BYTES else await asyncio.to_thread(_packed, parts)
+
+
+class _Answer(NamedTuple):
+    """The answer to a SELECT as the text of a result; the names of its columns, and the update that it is as of."""
+
+    text: str
+    names: tuple[str, ...] = ()
+    as_of: int | None = None
+
+
+def _packed(parts: list[bytes]) -> _Answer:
+    first, last = packing.unpack(parts[0]), packing.unpack(parts[-1])
+    return _Answer(encode_result(parts), tuple(first[1]), last[-1]["seq"])
+
+
+def _told(error: HullcastError) -> _Answer:
+    """An error as a result. Whose rights decide which tables it may name is not known here: it names none."""
+    if isinstance(error, UnknownTable):
+        error = UnknownTable(error.table)
+    return _Answer(encode_result([bodies.encode(Failed(*to_wire(error)))]))

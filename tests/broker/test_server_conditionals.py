@@ -1,0 +1,328 @@
+"""Conditional subscriptions as the server keeps them: which fires when, whose turn it is, and when each goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from hullcast.broker.engine.served import ServedEngine
+from hullcast.broker.reformulate.result import Result
+from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.server.attendance import Attendance
+from hullcast.broker.server.conditionals import KEPT_S, Conditional, Conditionals, name_of, next_multiple
+from hullcast.network.wire.bodies import Group, Trigger
+from hullcast.network.wire.errors import ConnectionLost, Overloaded, TableInUse, TooLarge
+
+TABLES = (
+    "CREATE TABLE R (K INTEGER PRIMARY KEY, X REAL, Y REAL)",
+    "CREATE TABLE S (K INTEGER PRIMARY KEY, Y REAL, Z REAL)",
+)
+#: A condition of each kind, and its parameters.
+CONDITIONS: dict[str, tuple[float, ...]] = {
+    "SELECT MIN(Y) FROM R WHERE X BETWEEN ? AND ?": (1, 3),
+    "SELECT MAX(Y) FROM R": (),
+    "SELECT COUNT(*) FROM R WHERE X > ?": (1,),
+    "SELECT SUM(Y) FROM R WHERE X < ?": (3,),
+    "SELECT AVG(Y) FROM R": (),
+    "SELECT DISTINCT Y FROM R WHERE X BETWEEN ? AND ?": (0, 2),
+    "SELECT K, Y FROM R WHERE X = ?": (2,),
+    "SELECT R.K, S.K FROM R JOIN S ON R.Y = S.Y WHERE R.X > ? AND S.Z < ?": (0, 3),
+}
+QUERY = "SELECT COUNT(*) FROM R"
+
+
+def group_of(
+    when: str | None, parameters: tuple[float, ...] = (), every_s: float | None = None, sql: str = QUERY
+) -> Group:
+    return Group(1, sql, (), 1, trigger=Trigger(when, parameters, every_s))
+
+
+class Keeping:
+    """Conditionals of an engine, and short ways to make and run them."""
+
+    def __init__(self, limit: int = 20) -> None:
+        self.engine = ServedEngine()
+        for table in TABLES:
+            self.engine.execute(table)
+        self.attendance = Attendance(self.engine, 30.0, lambda _, partitions: np.ones(len(partitions), np.bool_))
+        self.all = Conditionals(self.engine, self.attendance, limit)
+
+    def make(self, group: Group, owner: str = "me", now: float = 0.0, wall: float = 0.0) -> Conditional:
+        one = self.all.make(group, owner, now, wall)
+        assert group.trigger is not None
+        if group.trigger.when is not None:
+            self.all.watch(one, finish(self.engine.watching(group.trigger.when, group.trigger.parameters)))
+        return one
+
+    def upsert(self, table: str, row: dict[str, Any]) -> None:
+        self.all.hear(self.engine.upsert(table, [row]))
+
+    def run(self, one: Conditional) -> int | None:
+        """One whole run; returns the update that led to it."""
+        found = self.all.next(0.0)
+        assert found is one
+        fired = self.all.begun(one)
+        self.all.ended(one, 0.5, None)
+        return fired
+
+
+SMALL = st.integers(0, 3)
+
+
+class FiringMachine(RuleBasedStateMachine):
+    """For each change of a condition's answer there is a run that begins at that update or later, and none without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = Keeping()
+        self.ones = {self.kept.make(group_of(when, values)): when for when, values in CONDITIONS.items()}
+        self.answers = {one: self.answer(one) for one in self.ones}
+        self.changed: dict[Conditional, int] = dict.fromkeys(self.ones, 0)  # the last change of its answer
+        self.changes: dict[Conditional, int] = dict.fromkeys(self.ones, 0)
+        self.seen: dict[Conditional, int] = dict.fromkeys(self.ones, 0)  # where its last good run began
+        self.running: dict[Conditional, tuple[int, int | None]] = {}  # begun at, fired
+
+    def answer(self, one: Conditional) -> Any:
+        when = self.ones[one]
+        return sorted(map(repr, self.kept.engine.query(when, *CONDITIONS[when])))
+
+    def after_update(self) -> None:
+        seq = self.kept.engine.seq
+        for one, before in self.answers.items():
+            self.answers[one] = now = self.answer(one)
+            if now != before:
+                self.changed[one] = seq
+                self.changes[one] += 1
+
+    @rule(table=st.sampled_from("RS"), key=SMALL, one=SMALL, other=SMALL)
+    def publish(self, table: str, key: int, one: int, other: int) -> None:
+        names = ("X", "Y") if table == "R" else ("Y", "Z")
+        self.kept.upsert(table, {"K": key, names[0]: one, names[1]: other})
+        self.after_update()
+
+    @rule(table=st.sampled_from("RS"), key=SMALL)
+    def delete(self, table: str, key: int) -> None:
+        self.kept.all.hear(self.kept.engine.delete(table, [key]))
+        self.after_update()
+
+    @rule()
+    def deliver(self) -> None:
+        self.kept.engine.pass_number()
+
+    @rule()
+    def begin(self) -> None:
+        one = self.kept.all.next(0.0)
+        if one is not None:
+            assert one not in self.running, "C2"
+            self.running[one] = (self.kept.engine.seq, self.kept.all.begun(one))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), good=st.booleans())
+    def end(self, data: st.DataObject, good: bool) -> None:
+        one = data.draw(st.sampled_from(list(self.running)))
+        began, fired = self.running.pop(one)
+        if good:
+            self.kept.all.ended(one, 0.1, None)
+            self.seen[one] = began
+        else:
+            self.kept.all.put_back(one, fired, 0.0)
+
+    @invariant()
+    def all_changes_are_seen_or_will_be(self) -> None:
+        self.kept.all.check()
+        for one, changed in self.changed.items():
+            began, _ = self.running.get(one, (0, None))
+            assert self.seen[one] >= changed or began >= changed or one.due, (self.ones[one], "C1")
+            if not one.due and not one.running:
+                assert one.fired is None
+            if "JOIN" not in self.ones[one]:  # one that exchanges equal pairs may fire for nothing
+                assert one.fires == self.changes[one], self.ones[one]
+            assert one.fires >= self.changes[one]
+
+    def teardown(self) -> None:
+        for one in self.running:
+            self.kept.all.ended(one, 0.0, None)
+        for one in self.ones:
+            self.kept.all.remove(one)
+        assert not list(self.kept.engine._channels), "conditions and results leave nothing open"
+        self.kept.all.check()
+
+
+FiringMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFiring = FiringMachine.TestCase
+
+
+def test_changes_while_it_runs_lead_to_one_more_run_for_all_of_them() -> None:
+    kept = Keeping()
+    one = kept.make(group_of("SELECT COUNT(*) FROM R"))
+    kept.upsert("R", {"K": 1})
+    assert kept.all.next(0.0) is one
+    assert kept.all.begun(one) == 1
+    for key in (2, 3, 4):
+        kept.upsert("R", {"K": key})
+    assert kept.all.next(0.0) is None, "it is under way"
+    kept.all.ended(one, 0.1, None)
+    assert kept.run(one) == 4
+    assert kept.all.next(0.0) is None
+    assert (one.fires, one.runs) == (4, 2)
+
+
+def test_those_that_fired_first_run_first_and_a_batch_fires_once() -> None:
+    kept = Keeping()
+    ones = [kept.make(group_of("SELECT COUNT(*) FROM R WHERE X > ?", (bound,))) for bound in (0, 1, 2)]
+    kept.upsert("R", {"K": 1, "X": 1})
+    kept.all.hear(kept.engine.upsert("R", [{"K": 2, "X": 2}, {"K": 3, "X": 3}, {"K": 3, "X": 4}]))
+    assert [one.fires for one in ones] == [2, 1, 1]
+    assert kept.run(ones[0]) == 3
+    assert {kept.all.next(0.0), kept.all.next(0.0)} == set(ones[1:])
+
+
+def test_a_run_that_the_warehouse_refuses_is_tried_later_and_forgets_nothing() -> None:
+    kept = Keeping()
+    one = kept.make(group_of("SELECT COUNT(*) FROM R"))
+    kept.upsert("R", {"K": 1})
+    assert kept.all.next(10.0) is one
+    fired = kept.all.begun(one)
+    kept.all.put_back(one, fired, 11.0)
+    assert kept.all.next(10.5) is None
+    assert kept.all.next_try() == 11.0
+    assert kept.all.next(11.0) is one
+    assert kept.all.begun(one) == 1
+
+
+# --- periods ---------------------------------------------------------------------------------------------------
+
+
+@given(wall=st.floats(0, 4e9), period=st.floats(0.1, 1e6))
+def test_the_next_multiple_is_behind_now_and_not_more_than_a_period(wall: float, period: float) -> None:
+    found = next_multiple(wall, period)
+    assert wall < found <= wall + period * (1 + 1e-6) + 1e-6
+    assert found / period == pytest.approx(round(found / period), abs=1e-4)
+
+
+def test_a_period_fires_at_its_multiples_and_once_for_those_that_were_missed() -> None:
+    kept = Keeping()
+    one = kept.make(group_of(None, every_s=10.0), wall=1003.0)
+    assert kept.all.tick(1009.9) == 1010.0
+    assert one.fires == 0
+    assert kept.all.tick(1010.0) == 1020.0
+    assert one.fires == 1
+    assert kept.run(one) is None
+    assert kept.all.tick(1055.0) == 1060.0  # the process was stopped
+    assert one.fires == 2
+
+
+def test_a_clock_that_is_set_back_does_not_stop_a_period() -> None:
+    kept = Keeping()
+    one = kept.make(group_of(None, every_s=10.0), wall=5003.0)
+    assert kept.all.tick(1003.0) == 1010.0
+    assert kept.all.tick(1010.5) == 1020.0
+    assert one.fires == 1
+
+
+def test_a_conditional_may_have_both_a_condition_and_a_period() -> None:
+    kept = Keeping()
+    one = kept.make(group_of("SELECT COUNT(*) FROM R", every_s=10.0), wall=3.0)
+    kept.upsert("R", {"K": 1})
+    assert kept.run(one) == 1
+    kept.all.tick(10.0)
+    assert kept.run(one) is None
+
+
+# --- which there are -------------------------------------------------------------------------------------------
+
+
+def test_all_that_says_what_is_run_when_tells_conditionals_apart() -> None:
+    groups = [
+        group_of("SELECT COUNT(*) FROM R"),
+        group_of("SELECT COUNT(*) FROM S"),
+        group_of("SELECT COUNT(*) FROM R WHERE X > ?", (1,)),
+        group_of("SELECT COUNT(*) FROM R WHERE X > ?", (1.5,)),
+        group_of("SELECT COUNT(*) FROM R", every_s=1.0),
+        group_of(None, every_s=1.0),
+        group_of(None, every_s=2.0),
+        group_of(None, every_s=1.0, sql="SELECT * FROM R"),
+        Group(1, QUERY, (3,), 1, trigger=Trigger(None, (), 1.0)),
+    ]
+    assert len(set(map(name_of, groups))) == len(groups)
+    assert name_of(groups[0]) == name_of(group_of("SELECT COUNT(*) FROM R"))
+
+
+def test_one_owner_has_at_most_half_of_those_there_may_be() -> None:
+    kept = Keeping(limit=4)
+    for i in range(2):
+        kept.make(group_of(None, every_s=1.0 + i), "greedy")
+    with pytest.raises(TooLarge, match="different conditional subscriptions of one client"):
+        kept.make(group_of(None, every_s=9.0), "greedy")
+    for i in range(2):
+        kept.make(group_of(None, every_s=20.0 + i), f"other {i}")
+    with pytest.raises(Overloaded, match="different conditional subscriptions"):
+        kept.make(group_of(None, every_s=9.0), "third")
+    assert len(kept.all) == 4
+
+
+def test_one_without_subscribers_is_kept_for_a_request_and_goes_then() -> None:
+    kept = Keeping()
+    lonely = kept.make(group_of("SELECT COUNT(*) FROM R"), now=100.0)
+    loved = kept.make(group_of("SELECT COUNT(*) FROM S"), now=100.0)
+    kept.attendance.attend(loved.channel)
+    kept.all.expire(100.0 + KEPT_S - 1)
+    assert lonely in kept.all
+    kept.all.expire(100.0 + KEPT_S)
+    assert lonely not in kept.all
+    assert loved in kept.all
+    kept.upsert("R", {"K": 1})
+    assert lonely.fires == 0
+    kept.engine.execute("DROP TABLE R")  # nothing of it is left
+
+
+def test_a_table_can_be_dropped_if_only_deserted_conditions_read_it() -> None:
+    kept = Keeping()
+    one = kept.make(group_of("SELECT COUNT(*) FROM R"))
+    attending, _ = kept.attendance.attend(one.channel)
+    assert kept.all.close_now("r", {attending.number}) == []
+    with pytest.raises(TableInUse):
+        kept.engine.execute("DROP TABLE R")
+    assert kept.all.close_now("S", set()) == []
+    assert kept.all.close_now("r", set()) == [attending]
+    kept.engine.execute("DROP TABLE R")
+    assert len(kept.attendance) == 0
+    kept.all.check()
+
+
+def test_the_channel_of_a_result_is_one_message_and_the_latest_snapshot() -> None:
+    kept = Keeping()
+    one = kept.make(group_of(None, every_s=1.0))
+    message = one.channel.deliver(Result("text", None, 5.0), 7)
+    assert np.asarray(message["seq"]).tolist() == [7]
+    assert one.channel.spec.kind == "RESULT"
+    first = one.channel.capture(one.attended.predicates)()
+    assert first["row.0"] == message["row.0"]
+    assert one.channel.points_elsewhere(one.attended.predicates).tolist() == [[0.0]]
+    one.channel.deliver(Result("other", 3, 6.0), 8)
+    assert np.asarray(one.channel.capture(one.attended.predicates)()["row.1"]).tolist() == [3.0]
+    assert one.channel.statistics().messages == 2
+
+
+def test_status_and_explain_say_what_came_of_each() -> None:
+    kept = Keeping()
+    group = group_of("SELECT COUNT(*) FROM R")
+    assert group.trigger is not None
+    assert kept.all.explain(group.sql, (), group.trigger)["made"] is False
+    one = kept.make(group)
+    kept.upsert("R", {"K": 1})
+    kept.run(one)
+    kept.all.fire(one, 2)
+    kept.all.next(0.0)
+    kept.all.begun(one)
+    kept.all.ended(one, 1.5, ConnectionLost("x"))
+    known = kept.all.status()
+    assert (known["fired"], known["runs"], known["failed"], known["took_s"]) == (2, 2, 1, 2.0)
+    told = kept.all.explain(group.sql, (), group.trigger)
+    assert told["made"]
+    assert (told["fired"], told["runs"], told["failed"], told["mean_s"]) == (2, 2, 1, 1.0)
