@@ -6,5 +6,5 @@ from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.planners.online import Online
 from hullcast.broker.views.planners.planner import ViewPlanner
 
-#: Planners that need to know nothing of the future, by name.
+#: Planners that need no guess, by name; `Guessed` needs one of when the view is refreshed, and `Lgm` all that comes.
 PLANNERS: dict[str, type[ViewPlanner]] = {planner.name: planner for planner in (Naive, Online)}
