@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hullcast.broker.log.history import Life
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.definition import ViewDefinition
-from hullcast.broker.views.file import ViewFile, ViewLife, prepare
+from hullcast.broker.views.file import ViewFile, ViewLife, overall, prepare
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import NewFile, open_for_load, open_for_reading, pin
 from tests.broker.views.strategies import TABLES, VALUES, keys_of, rows_of, views
@@ -39,7 +39,7 @@ def made(directory: Path, life: ViewLife) -> ViewFile:
     new = NewFile(directory, IDENTITY, life, ViewFile, {})
     new.file.index()
     new.file.compute()
-    new.finish(new.file.overall())
+    new.finish(overall(new.file.tables()))
     file = open_for_load(directory, IDENTITY, life, ViewFile)
     assert file is not None
     return file
@@ -57,7 +57,7 @@ def propagate(file: ViewFile, table: str, changes: Last) -> None:
 def load(file: ViewFile, table: str, changes: Last) -> None:
     file.begin()
     propagate(file, table, changes)
-    file.end(file.overall())
+    file.end(overall(file.tables()))
 
 
 def shown(directory: Path, life: ViewLife) -> list[Row]:
@@ -131,7 +131,7 @@ class ViewMachine(RuleBasedStateMachine):
         for number in self.used:
             propagate(self.file, TABLES[number].name, self.pending[number])
             self._settle(number)
-        self.file.end(self.file.overall())
+        self.file.end(overall(self.file.tables()))
 
     @rule(which=tables, data=st.data())
     def fail_under_way(self, which: int, data: st.DataObject) -> None:
@@ -180,7 +180,7 @@ class ViewMachine(RuleBasedStateMachine):
                 self.file.fill(source, [[row[column] for row in there] for column in self.file.reads(source)], ())
         self.file.compute()
         assert self._result() == before
-        self.file.end(self.file.overall())
+        self.file.end(overall(self.file.tables()))
 
     @invariant()
     def what_is_shown_is_the_select_over_what_was_propagated(self) -> None:
