@@ -210,11 +210,11 @@ class ViewMachine(RuleBasedStateMachine):
 
 
 TestViews = ViewMachine.TestCase
-TestViews.settings = settings(max_examples=120, stateful_step_count=15, deadline=None)
+TestViews.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
 
 
 @given(views(), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_random_histories(sql: str, seed: int) -> None:
     """More rows and steps than a machine draws, for more views."""
     walk_at_random(sql, random.Random(seed), steps=25)
@@ -289,7 +289,7 @@ def random_row(chance: random.Random, number: int) -> Row:
 
 
 @given(views())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_delta_scans_a_table_of_the_file(sql: str) -> None:
     """Its cost is that of its keys and of what they meet. SQLite has no statistics here: plans depend on the view."""
     statements = ViewStatements(view_of(sql, TABLES))

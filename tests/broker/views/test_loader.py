@@ -66,7 +66,7 @@ steps = st.one_of(
 
 
 @given(views(), st.lists(steps, max_size=20), st.sampled_from([0, 1 << 40]))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 def test_after_any_propagations_a_view_is_its_select_over_what_was_propagated(
     sql: str, history: list[tuple[Any, ...]], history_bytes: int
 ) -> None:

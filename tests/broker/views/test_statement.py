@@ -272,7 +272,7 @@ def test_a_view_that_could_not_be_written_again_is_refused() -> None:
 
 
 @given(views())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_view_is_written_as_it_is_read(sql: str) -> None:
     view = view_of(sql, TABLES)
     text = create_text(view)
