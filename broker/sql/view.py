@@ -70,6 +70,11 @@ _REFUSED: Final[tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...]] = (
     ((exp.Or, exp.Xor), "OR is not supported in a view", "use IN (..) for values of one column, or create two views"),
     ((exp.Subquery, exp.Query, exp.Exists, exp.SubqueryPredicate), "subqueries are not supported in a view", ""),
     ((exp.Placeholder, exp.Parameter), "a view has no parameters", "write the value itself"),
+    (
+        (exp.NullSafeEQ, exp.NullSafeNEQ),
+        "IS is not supported in a view, except for IS [NOT] NULL",
+        "compare with = or <>",
+    ),
     ((exp.Null,), "a comparison with NULL is never true", "use IS NULL or IS NOT NULL"),
     ((exp.Window,), "windows are not supported in a view", ""),
     ((exp.AggFunc,), "aggregates are not supported in conditions of a view", ""),
@@ -316,13 +321,13 @@ def _null_test(node: exp.Is, *, negated: bool) -> NamedCondition:
     if isinstance(tested, exp.Not):
         tested, negated = tested.this.unnest(), not negated
     if not isinstance(tested, exp.Null):
-        refuse(node, "IS is not supported in a view, except for IS [NOT] NULL", "compare with =")
+        refuse(node, "IS is not supported in a view, except for IS [NOT] NULL", "compare with = or <>")
     return NamedCondition(_column(node.this, node), f"IS {'NOT ' * negated}NULL", (), describe(node))
 
 
 def _comparison(node: exp.Expr, left: exp.Expr, operator: str, right: exp.Expr) -> NamedCondition:
     left, right = left.unnest(), right.unnest()
-    if not isinstance(left, exp.Column):
+    if not isinstance(left, exp.Column) and not isinstance(right, exp.Literal):  # 5 < x, and what is refused of x
         left, right, operator = right, left, MIRRORED[operator]
     column = _column(left, node)
     if isinstance(right, exp.Column):

@@ -29,7 +29,7 @@ from hullcast.broker.warehouse.files import FileState, LoadedFile, copied_column
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
@@ -132,13 +132,6 @@ class ViewFile(LoadedFile):
             (state.current, state.last, *position, *_key(life)),
         )
 
-    def overall(self) -> FileState:
-        """What the file as a whole says of itself: it is the view as of `current`, -1 if tables are as of different
-        sequence numbers. Then nobody may read it."""
-        states = self.tables().values()
-        at = {state.current for state in states}
-        return FileState(min(at) if len(at) == 1 else -1, max(state.last for state in states), None)
-
     # -- copies --------------------------------------------------------------------------------------------
 
     def copy(self, source: int, schema: str, stored: str) -> int:
@@ -219,6 +212,13 @@ def prepare(database: sqlite3.Connection, statements: ViewStatements) -> None:
     database.execute("PRAGMA automatic_index = OFF")  # SQLite would read a whole copy to make one, for each delta
     for statement in statements.temporary:
         database.execute(statement)
+
+
+def overall(tables: Mapping[str, FileState]) -> FileState:
+    """What a file as a whole says of itself: it is the view as of `current`; -1 if tables are as of different sequence
+    numbers, when nobody may read it."""
+    at = {state.current for state in tables.values()}
+    return FileState(min(at) if len(at) == 1 else -1, max(state.last for state in tables.values()), None)
 
 
 def tables_of(database: sqlite3.Connection, schema: str) -> dict[str, FileState]:

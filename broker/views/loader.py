@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from math import inf
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewFile
+from hullcast.broker.views.file import ViewFile, overall
 from hullcast.broker.warehouse.files import FileState, NewFile, OpenFiles, file_of, is_transient
-from hullcast.broker.warehouse.loader import Loader, failing, is_partial, last_words_of, stored_cells
+from hullcast.broker.warehouse.loader import Loader, count_updates, failing, is_partial, last_words_of, stored_cells
 from hullcast.broker.warehouse.source import TableSource
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 #: Keys that are propagated at once: what a delta joins with is in memory.
 _KEYS_AT_ONCE = 1 << 15
+#: How often a propagation is measured, and for how long.
+_MEASURED, _MEASURED_S = 5, 0.25
 
 
 class TablePropagated(NamedTuple):
@@ -90,11 +94,12 @@ class ViewLoader:
         """Bring all tables of a view to `through`; a file that is not there is made."""
         return self.propagate(view, {fold(table.name): through for table in view.definition.tables})
 
-    def propagate(self, view: ViewLife, through: Mapping[str, int]) -> Propagated:
+    def propagate(self, view: ViewLife, through: Mapping[str, int], *, tidy: bool = True) -> Propagated:
         """Propagate the changes of these tables (by name) up to a sequence number each, which is on disk in the log;
         one that is further stays as it is. Without a usable file, all tables are brought to the largest number.
 
-        LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed.
+        LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed. Now and then
+        what was written must be moved into the file, and synced: without `tidy` that is left to `tidy()`.
         """
         began = time.perf_counter()
         wanted = {fold(table): seq for table, seq in through.items()}
@@ -106,27 +111,39 @@ class ViewLoader:
                     raise
                 self.discard(view)  # damaged: once more, from the beginning
                 done = self._propagate(view, wanted)
-        return done._replace(took_s=time.perf_counter() - began)
+            done = done._replace(took_s=time.perf_counter() - began)
+            if tidy:
+                self.tidy(view)
+        return done
+
+    def tidy(self, view: ViewLife) -> None:
+        """Move what was written into the file, if it is much. That may take some time: the disk is waited for."""
+        file = self._files.get(view)
+        if file is not None:
+            file.tidy()
+
+    def count(self, view: ViewLife, table: str, through: int, within_s: float = inf) -> int | None:
+        """How many updates of a table up to `through` are not propagated yet; None if that cannot be said in time, if
+        the log does not reach back that far, or if there is no file."""
+        states = self.state(view)
+        if states is None:
+            return None
+        state = states[fold(table)]
+        return count_updates(self._source, view.base(table), state.current, through, state.position, within_s)
 
     def measure(self, view: ViewLife, table: str, changes: int) -> float:
         """Seconds to propagate so many changes of a table, without log and commit: rows of a sample are taken out, and
-        then come back while as many others go, which is the work of as many updates. All of it is rolled back. Of a
-        table with too few rows what there is counts for more, in proportion. The view has a file."""
+        then come back while as many others go, which is the work of as many updates. All of it is rolled back.
+
+        If a table has fewer rows, what they take counts for more, in proportion. The view has a file.
+        """
         with failing(self._directory, view):
             file = self._files.get(view)
             if file is None:
                 raise FileNotFoundError(f"{view.table.name} has no file yet")
             file.begin()
             try:
-                took_s = 0.0
-                for source in view.definition.sources_of(table):
-                    rows = file.sample(source, 2 * changes)
-                    back, others = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-                    file.exchange(source, (), back)
-                    began = time.perf_counter()
-                    file.exchange(source, back, others)
-                    took_s += (time.perf_counter() - began) * max(1.0, changes / max(1, len(others)))
-                return took_s
+                return sum(_exchanging(file, source, changes) for source in view.definition.sources_of(table))
             finally:
                 file.undo()
 
@@ -160,7 +177,6 @@ class ViewLoader:
         """A file that is there, from what it has."""
         file.begin()
         try:
-            file.state()
             states, done = file.tables(), {}
             for table, seq in through.items():
                 began, state = time.perf_counter(), states[table]
@@ -172,16 +188,15 @@ class ViewLoader:
                             for columns, keys_gone in _changes(file, source, block):
                                 file.propagate(source, columns, keys_gone)
                         updates, last = updates + block.updates, block.last
-                    file.note(life, FileState(seq, last, self._source.position))
+                    states[table] = FileState(seq, last, self._source.position)
+                    file.note(life, states[table])
                 done[table] = TablePropagated(max(seq, state.current), last, updates, time.perf_counter() - began)
             ended = time.perf_counter()
-            file.end(file.overall())
+            file.end(overall(states))
         except BaseException:
             file.undo()
             raise
-        commit_s = time.perf_counter() - ended
-        file.tidy()
-        return Propagated(done, False, 0.0, commit_s)
+        return Propagated(done, False, 0.0, time.perf_counter() - ended)
 
     def _make(self, view: ViewLife, through: int, *, whole: bool) -> Propagated:
         """A file that is not there."""
@@ -190,7 +205,7 @@ class ViewLoader:
         try:
             done = self._fill(new.file, through, bases, new.file.index)
             ended = time.perf_counter()
-            new.finish(new.file.overall())
+            new.finish(overall(new.file.tables()))
         except BaseException:
             new.give_up()
             raise
@@ -208,16 +223,14 @@ class ViewLoader:
             file.clear()
             done = self._fill(file, through, bases, lambda: None)
             ended = time.perf_counter()
-            file.end(file.overall())
+            file.end(overall(file.tables()))
         except BaseException:
             file.undo()
             raise
         finally:
             for name in bases.attached:
                 file.detach(name)
-        commit_s = time.perf_counter() - ended
-        file.tidy()
-        return Propagated(done, True, 0.0, commit_s)
+        return Propagated(done, True, 0.0, time.perf_counter() - ended)
 
     def _bases(self, view: ViewLife, through: int, *, whole: bool) -> dict[Life, Base | Path | None]:
         """What the copies of each table begin with: a checkpoint, or nothing; its own file, brought that far, if the
@@ -260,6 +273,20 @@ class ViewLoader:
         index()
         file.compute()
         return done
+
+
+def _exchanging(file: ViewFile, source: int, changes: int) -> float:
+    """Seconds to exchange some rows of a source for others, the middle one of some attempts."""
+    rows = file.sample(source, 2 * changes)
+    there, away = rows[len(rows) // 2 :], rows[: len(rows) // 2]
+    file.exchange(source, (), away)
+    took: list[float] = []
+    while len(took) < _MEASURED and sum(took) < _MEASURED_S:
+        began = time.perf_counter()
+        file.exchange(source, away, there)
+        took.append(time.perf_counter() - began)
+        there, away = away, there
+    return median(took) * max(1.0, changes / max(1, len(rows) // 2))
 
 
 class _PartialRowsError(Exception):

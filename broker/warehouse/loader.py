@@ -115,15 +115,7 @@ class Loader:
         or if the log does not reach back that far."""
         state = self.state(life)
         start = None if state is None or state.current > after else state.position
-        began, found = time.perf_counter(), 0
-        try:
-            for updates in self._source.counts(life, after, through, start):
-                found += updates
-                if time.perf_counter() - began > within_s:
-                    return None
-        except FileNotFoundError:
-            return None
-        return found
+        return count_updates(self._source, life, after, through, start, within_s)
 
     def discard(self, life: Life) -> None:
         """Remove the file of a table, which a reader found damaged: the next load makes it again."""
@@ -222,6 +214,21 @@ class Loader:
             written = _apply_partial(file, block) if is_partial(block) else _apply_whole(file, block)
             tally.add(block.updates, written)
             tally.last = block.last
+
+
+def count_updates(
+    source: TableSource, life: Life, after: int, through: int, start: LogPosition | None, within_s: float
+) -> int | None:
+    """How many updates of a table there are behind `after` up to `through`, or None, as `Loader.count` says."""
+    began, found = time.perf_counter(), 0
+    try:
+        for updates in source.counts(life, after, through, start):
+            found += updates
+            if time.perf_counter() - began > within_s:
+                return None
+    except FileNotFoundError:
+        return None
+    return found
 
 
 class _Tally:

@@ -87,8 +87,11 @@ class WarehouseWorker:
         """Do tasks until there are none any more."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
-                self._end.write(self._done(self._end.read()))
+                task = self._end.read()
+                self._end.write(self._done(task))
                 self._end.flush()
+                if isinstance(task, LoadView):  # whoever waits for the view need not wait for this
+                    self._tidy(task.life)
 
     def _done(self, task: object) -> Finished | Failure:
         try:
@@ -98,7 +101,7 @@ class WarehouseWorker:
                 case LoadTable():
                     return self._loaded(self._loader.load(task.life, task.through))
                 case LoadView():
-                    return self._loaded(spent(self._views.propagate(task.life, task.through)))
+                    return self._loaded(spent(self._views.propagate(task.life, task.through, tidy=False)))
                 case BuildView():
                     return self._loaded(self._build(task))
                 case ReadText():
@@ -116,6 +119,10 @@ class WarehouseWorker:
             traceback.print_exc()
             bug = InvariantBroken(f"{type(error).__name__} in the warehouse: {error}")
             return Failure(*to_wire(bug), spent=True)
+
+    def _tidy(self, life: ViewLife) -> None:
+        with contextlib.suppress(HullcastError):  # the disk refuses; the next propagation will say so
+            self._views.tidy(life)
 
     def _loaded(self, result: object) -> Finished:
         return Finished(self._memory.reserved_bytes() > self._base_bytes + SPENT_BYTES, result)

@@ -20,8 +20,8 @@ CREATES = (
 TABLES = tuple(map(table_of, CREATES))
 
 VALUES: dict[ColumnType, list[Any]] = {
-    ColumnType.INTEGER: [0, 1, 2, -1, 5, 2**53],
-    ColumnType.REAL: [1.0, 0.0, 2.0, 0.1, 0.2, 1e16, -1e16],
+    ColumnType.INTEGER: [0, -1, 1, 2, 5, 2**53 - 1],
+    ColumnType.REAL: [0.0, -1.0, 2.0, 0.1, 0.2, 1e16, -1e16],
     ColumnType.TEXT: ["a", "b", "", "A", "it's"],
     ColumnType.TIMESTAMP: [NOON, NOON + timedelta(microseconds=1), NOON - timedelta(days=20000), NOON + timedelta(1)],
 }
