@@ -105,12 +105,16 @@ class Answering:
             if not is_damage(error.__cause__):
                 raise
             self._forget(files)
+            lost = False
             for file, at in zip(select.files, loaded, strict=True):
-                make(file.life, at, anew=True)
+                try:
+                    make(file.life, at, anew=True)
+                except HistoryGone:  # as above; it is removed
+                    lost = True
             if len(said) > 1:
-                reason = "a file of its tables was damaged, and was made again"
+                reason = "a file of its tables was damaged, and is made again"
                 raise SqlError(shorten(select.sql), reason, "ask again") from error
-            say(FileMoved())
+            say(FileMoved(lost))
         finally:
             if files in self._open.values():
                 files.database.set_progress_handler(None, 0)

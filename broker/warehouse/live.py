@@ -517,11 +517,12 @@ class LiveWarehouse:
         """A file was loaded further than it should be; or it is lost, and cannot be made again as it was."""
         asked.tries += 1
         for name in asked.question.tables if lost else ():
-            if (
-                name not in self._views
-                and self.board.feeds[name].loading is None
-                and self._state(self._lives[name]) is None
-            ):
+            if self.board.feeds[name].loading is not None:
+                continue
+            if name in self._views:
+                if self._positions(self._views.lives[name]) is None:
+                    self._views.put_again(name)
+            elif self._state(self._lives[name]) is None:
                 self._loaded.discard(name)
                 self.board.remove(name)
                 self._feed(name)
@@ -613,6 +614,7 @@ class LiveWarehouse:
             self.say(QueryRefused(asked.ask.number, failure.code, failure.arguments, took_s))
             self._spool(asked.ask.number).unlink(missing_ok=True)
             self._forget(asked)
+            self._views.over(answer.question, answered=False)
             self.policy.withdrawn(answer.question, self.board, time.monotonic())
             return
         if not asked.answered:  # its files were not as they had to be

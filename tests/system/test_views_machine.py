@@ -1,0 +1,290 @@
+"""Views are their SELECTs at one sequence number, whatever is published, created, dropped, switched or killed meanwhile.
+
+Each view is asked for in one query with its own SELECT over the tables: so SQLite itself, over the tables' own files,
+says what the rows must be, at the very sequence number that the view was brought to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from hullcast.broker.warehouse.policies import POLICIES
+from hullcast.network.wire.errors import ConnectionLost, SqlError
+from tests.support.answered import KILLED, UpdateHistory, together
+from tests.support.cluster import PATIENCE_S, PATIENT, cluster
+from tests.support.queries import SEEDS
+from tests.system.test_answers_machine import OPTIONS, kill_workers, warehouse_of
+
+#: Views of every shape over the tables of `UpdateHistory`: keys and columns of every type, ties and NULLs in all.
+SELECTS = {
+    "SOME": "SELECT K, V, S, AT FROM A WHERE V >= 0 AND S IN ('a', 'ü', 'x')",
+    "PAIRS": "SELECT A.K, B.NAME, A.V AS W, B.X FROM A JOIN B ON A.V = B.V",
+    "PER_S": "SELECT S, COUNT(*) AS N, SUM(V) AS T, AVG(X) AS M, MIN(X) AS LOW, MAX(AT) AS LATEST FROM A GROUP BY S",
+    "WHOLE": (
+        "SELECT COUNT(*) AS N, MIN(A.X) AS LOW, MAX(C.S) AS HIGH, AVG(B.X) AS M, SUM(A.V) AS T "
+        "FROM A JOIN B ON A.V = B.V JOIN C ON C.V = B.V"
+    ),
+    "SELF": "SELECT p.K AS P, q.K AS Q FROM A p JOIN A q ON p.V = q.V WHERE p.X < q.X",
+    "TIMES": "SELECT D.S, COUNT(A.X) AS N, MIN(D.AT) AS FIRST FROM D JOIN A ON D.AT = A.AT GROUP BY D.S",
+    "MIXED": "SELECT C.X, COUNT(*) AS N, MAX(B.NAME) AS HIGH FROM C JOIN A ON C.X = A.V JOIN B ON B.V = A.V GROUP BY C.X",
+    "FOUR": (
+        "SELECT A.S, MIN(C.X) AS LOW, COUNT(D.V) AS N FROM A JOIN B ON A.V = B.V JOIN C ON B.V = C.V "
+        "JOIN D ON D.V = C.V WHERE D.S IS NOT NULL AND A.X BETWEEN 0 AND 2 GROUP BY A.S"
+    ),
+}
+RESPONSE_TIMES = ("1s", "5s", "1d")
+
+
+class ViewHistories(RuleBasedStateMachine):
+    """A server in this process."""
+
+    durable: ClassVar[bool] = True
+    processes: ClassVar[bool] = False
+    asked: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.folder = TemporaryDirectory()
+        self.history = UpdateHistory()
+        self.views: set[str] = set()
+        self.failed = True
+
+    def run(self, work: Coroutine[Any, Any, object]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(PATIENCE_S):
+                await work
+
+        self.failed = True  # unless it comes to its end
+        self.runner.run(bounded())
+        self.failed = False
+
+    @initialize(seed=SEEDS)
+    def start(self, seed: int) -> None:
+        self.run(self.begin(Random(seed)))
+
+    async def begin(self, rng: Random) -> None:
+        folder = Path(self.folder.name)
+        made = cluster(
+            0,
+            folder / "data" if self.durable else None,
+            processes=folder if self.processes else None,
+            link=PATIENT,
+            **OPTIONS,
+        )
+        self.cluster = await self.stack.enter_async_context(made)
+        self.client = await self.stack.enter_async_context(self.cluster.client())
+        await self.history.create(self.client)
+        await self.publish(rng, 6)
+        for name in rng.sample(sorted(SELECTS), 3):
+            await self.create(name, rng)
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    async def publish(self, rng: Random, batches: int) -> None:
+        for _ in range(batches):
+            await self.history.publish(self.client, rng)
+
+    async def create(self, name: str, rng: Random) -> None:
+        create = f"CREATE VIEW {name} AS {SELECTS[name]} WITH (response_time = '{rng.choice(RESPONSE_TIMES)}')"
+        while True:
+            try:
+                await self.client.execute(create)
+                break
+            except ConnectionLost as error:  # who made it was killed
+                assert "killed" in str(error) or "ended" in str(error), error
+        self.views.add(name)
+
+    async def drop(self, name: str) -> None:
+        self.views.discard(name)
+        await self.client.execute(f"DROP VIEW {name}")
+
+    async def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows, asked for again if a worker was killed."""
+        while True:
+            try:
+                return list(await self.client.query(sql))
+            except (SqlError, ConnectionLost) as error:
+                if KILLED not in str(error) and "process ended" not in str(error):
+                    raise
+
+    async def ask(self, rng: Random, name: str) -> None:
+        """A view beside its SELECT, alone, with a table or with another view: all of one moment."""
+        kind, select = rng.choice(("beside", "beside", "alone", "table", "views")), SELECTS[name]
+        type(self).asked[kind] += 1
+        if kind == "alone":
+            await self.query(f"SELECT * FROM {name}")
+            return
+        if kind == "beside":
+            rows = await self.query(f"SELECT 0 AS SIDE, * FROM {name} UNION ALL SELECT 1, * FROM ({select})")
+            sides = [Counter(row[1:] for row in rows if row[0] == side) for side in (0, 1)]
+            assert sides[0] == sides[1], (name, sides[0] - sides[1], sides[1] - sides[0])
+            return
+        counts = f"(SELECT COUNT(*) FROM {name}), (SELECT COUNT(*) FROM ({select}))"
+        if kind == "views":
+            other = rng.choice(sorted(self.views))
+            counts += f", (SELECT COUNT(*) FROM {other}), (SELECT COUNT(*) FROM ({SELECTS[other]}))"
+        ((*found,),) = await self.query(f"SELECT {counts}, (SELECT COUNT(*) FROM A)")
+        assert found[0:-1:2] == found[1:-1:2], (name, found)
+
+    async def ask_some(self, rng: Random, questions: int) -> None:
+        if self.views:
+            names = sorted(self.views)
+            await together(*(self.ask(rng, rng.choice(names)) for _ in range(questions)))
+
+    async def meanwhile(self, rng: Random, *more: Coroutine[Any, Any, Any]) -> None:
+        """Rows and questions come while something happens."""
+        await together(self.ask_some(rng, rng.randint(1, 5)), self.publish(rng, rng.randint(1, 6)), *more)
+
+    @rule(seed=SEEDS)
+    def change(self, seed: int) -> None:
+        rng = Random(seed)
+        self.run(self.publish(rng, rng.randint(1, 8)))
+
+    @rule(seed=SEEDS)
+    def change_much(self, seed: int) -> None:
+        self.run(self.history.publish_much(self.client, Random(seed)))
+
+    @rule(seed=SEEDS)
+    def change_then_ask(self, seed: int) -> None:
+        async def both() -> None:
+            rng = Random(seed)
+            await self.publish(rng, rng.randint(1, 3))
+            await self.ask_some(rng, rng.randint(1, 4))
+
+        self.run(both())
+
+    @rule(seed=SEEDS)
+    def change_and_ask(self, seed: int) -> None:
+        self.run(self.meanwhile(Random(seed)))
+
+    @rule(seed=SEEDS, name=st.sampled_from(sorted(SELECTS)))
+    def create_or_drop(self, seed: int, name: str) -> None:
+        rng = Random(seed)
+        work = self.drop(name) if name in self.views else self.create(name, rng)
+
+        async def quietly() -> None:
+            await work
+            await self.ask_some(rng, 2)
+
+        async def among_others() -> None:
+            await together(work, self.publish(rng, 3), *(self.ask(rng, one) for one in sorted(self.views - {name})))
+
+        self.run(quietly() if rng.random() < 0.5 else among_others())
+
+    @rule(seed=SEEDS, policy=st.sampled_from(sorted(POLICIES)))
+    def switch(self, seed: int, policy: str) -> None:
+        async def switched() -> None:
+            await self.client.policy(policy)
+            await self.meanwhile(Random(seed))
+
+        self.run(switched())
+
+    # -- what breaks -------------------------------------------------------------------------------------------
+
+    @rule(seed=SEEDS)
+    def workers_are_killed(self, seed: int) -> None:
+        rng = Random(seed)
+
+        async def kill() -> None:
+            for _ in range(rng.randint(1, 3)):
+                await asyncio.sleep(rng.choice([0, 0.001, 0.01]))
+                kill_workers(self.cluster, rng)
+
+        self.run(self.meanwhile(rng, kill()))
+
+    def teardown(self) -> None:
+        try:
+            self.run(self.stack.aclose() if self.failed else self.end())
+        finally:
+            self.runner.close()
+            self.folder.cleanup()
+
+    async def end(self) -> None:
+        """In the end all is there."""
+        try:
+            assert set(await self.client.views()) == self.views
+            for name in sorted(self.views):
+                rows = await self.query(f"SELECT * FROM {name}")
+                assert Counter(rows) == Counter(await self.query(SELECTS[name])), name
+        finally:
+            await self.stack.aclose()
+
+
+class ViewHistoriesInMemory(ViewHistories):
+    """A server without a data directory."""
+
+    durable = False
+
+
+class ViewHistoriesWithRestarts(ViewHistories):
+    """The warehouse process and the server are killed, too, or stopped with a checkpoint, and come back."""
+
+    @rule(seed=SEEDS, quiet=st.booleans())
+    def the_warehouse_is_killed(self, seed: int, quiet: bool) -> None:
+        rng = Random(seed)
+
+        async def kill() -> None:
+            found = warehouse_of(self.cluster)
+            if found is not None:
+                os.kill(found.pid, signal.SIGKILL)
+
+        async def quietly() -> None:
+            await self.publish(rng, 2)
+            await kill()
+            await self.ask_some(rng, 4)
+
+        self.run(quietly() if quiet else self.meanwhile(rng, kill()))
+
+    @rule(seed=SEEDS, quiet=st.booleans(), stopped=st.booleans())
+    def the_server_starts_again(self, seed: int, quiet: bool, stopped: bool) -> None:
+        rng = Random(seed)
+
+        async def again() -> None:
+            await (self.cluster.stop_server() if stopped else self.cluster.kill("server"))
+            await self.cluster.server.start()
+
+        async def quietly() -> None:
+            await self.publish(rng, 2)
+            await again()
+            await self.ask_some(rng, 4)
+
+        if self.durable:
+            self.run(quietly() if quiet else self.meanwhile(rng, again()))
+
+
+class ViewHistoriesWithKills(ViewHistoriesWithRestarts):
+    """The server is a process of its own, and killed in earnest."""
+
+    processes = True
+
+
+def histories(examples: int, steps: int) -> settings:
+    return settings(max_examples=examples, stateful_step_count=steps, phases=[Phase.generate], deadline=None)
+
+
+@pytest.mark.parametrize(("machine", "examples"), [(ViewHistories, 2), (ViewHistoriesInMemory, 1)])
+def test_histories_of_views(machine: type[ViewHistories], examples: int) -> None:
+    run_state_machine_as_test(machine, settings=histories(examples, 10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [ViewHistories, ViewHistoriesWithRestarts, ViewHistoriesWithKills])
+def test_long_histories_of_views(machine: type[ViewHistories]) -> None:
+    run_state_machine_as_test(machine, settings=histories(20, 40))
+    assert min(machine.asked.values()) > 10, machine.asked
