@@ -27,6 +27,7 @@ from hullcast.broker.warehouse.messages import (
     Ask,
     AskTables,
     Begin,
+    ForgetView,
     Known,
     Logged,
     MakeView,
@@ -404,6 +405,13 @@ class Warehouse:
         making = MakeView(self._numbers, owner, life_of(view, self._engine))
         made: ViewMade = await self._answer(self._numbers, making)
         return made.shortest_s
+
+    async def settle_view(self, view: ViewDefinition) -> None:
+        """A view that was made was created, or was not: the process knows when this returns."""
+        if self._engine.views.get(fold(view.name)) == view:
+            await self.start()
+        elif self._end is not None and all(fold(table.name) in self._engine.stores for table in view.tables):
+            self._end.write(ForgetView(life_of(view, self._engine)))
 
     async def _answer(self, number: int, message: Ask | AskTables | MakeView) -> Any:
         owed = self._owed[number] = asyncio.get_running_loop().create_future()

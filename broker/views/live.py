@@ -79,9 +79,12 @@ class LiveViews:
                 if view in readers:
                     readers.remove(view)
 
-    def measured(self, name: str, costs: Mapping[str, Sequence[Spent]]) -> None:
-        """What propagating was measured to take when a view was made."""
-        self._measured[name] = costs
+    def measured(self, name: str, costs: Mapping[str, Sequence[Spent]] | None) -> None:
+        """What propagating was measured to take when a view was made; None: it is not created."""
+        if costs is None:
+            self._measured.pop(name, None)
+        else:
+            self._measured[name] = costs
 
     def put_on_board(self) -> None:
         """Let those that are not on the board come there. All tables are known, and all that was released."""

@@ -41,6 +41,7 @@ from hullcast.broker.warehouse.messages import (
     FileOf,
     Finished,
     FirstRows,
+    ForgetView,
     Known,
     LoadTable,
     LoadView,
@@ -177,6 +178,10 @@ class LiveWarehouse:
                 self._turns.texts.append(TextReading(message))
             case MakeView():
                 self._turns.builds.append(ViewBuilding(message))
+            case ForgetView(life):
+                if fold(life.table.name) not in self._views:
+                    self._views.measured(fold(life.table.name), None)
+                    remove(file_of(self._directory, life))
             case Withdraw(number):
                 self._withdraw(number)
             case Known():

@@ -168,6 +168,8 @@ async def test_a_promise_that_cannot_be_kept_is_refused_with_the_shortest_one(tm
         with pytest.raises(PromiseTooShort, match="the shortest response time it can promise is") as caught:
             await hc.execute(CREATE.replace("'2s'", "'0.1ms'"))
         assert caught.value.shortest_s > 1e-4
+        files = tmp_path / "data" / "warehouse"
+        await wait_for(lambda: not list(files.glob("cheapest-*.sqlite")), "no file is left of it")
         assert await hc.views() == {}
         with pytest.raises(UnknownTable):
             await hc.query("SELECT * FROM CHEAPEST")
