@@ -178,7 +178,7 @@ def test_keys_that_come_and_go_at_borders_are_in_the_states_they_should_be(
         assert states_of(words, chunks) == tables_before(rows, size, chunks)
 
 
-@pytest.mark.parametrize("adaptive", ["false", "true"])
+@pytest.mark.parametrize("adaptive", [pytest.param("false", marks=pytest.mark.slow), "true"])
 def test_sums_made_in_workers_are_those_of_the_whole_table(
     spark: SparkSession, world: World, given: SentWorld, adaptive: str
 ) -> None:
