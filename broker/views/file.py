@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.history import Life
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.views.definition import ViewDefinition
-    from hullcast.broker.warehouse.files import Kept
+    from hullcast.broker.warehouse.files import FileLife
 
 #: How far each base table is propagated.
 TABLES = "hullcast_tables".ljust(MAXIMUM_NAME + 1, "_")
@@ -79,7 +79,7 @@ class ViewFile(LoadedFile):
 
     PAGE_BYTES: ClassVar = 4096  # deltas touch single rows here and there, and whole pages are written
 
-    def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, life: FileLife, identity: bytes, database: sqlite3.Connection) -> None:
         assert isinstance(life, ViewLife)
         super().__init__(path, life, identity, database)
         self.view = life

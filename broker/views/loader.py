@@ -20,7 +20,7 @@ from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import ViewFile, overall
-from hullcast.broker.warehouse.files import FileState, NewFile, OpenFiles, file_of, is_transient
+from hullcast.broker.warehouse.files import FileState, LoadedFiles, NewFile, file_of, is_transient
 from hullcast.broker.warehouse.loader import Loader, count_updates, failing, is_partial, last_words_of, stored_cells
 from hullcast.broker.warehouse.source import TableSource
 
@@ -69,7 +69,7 @@ class ViewLoader:
         self._directory = directory
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
-        self._files = OpenFiles(directory, self._identity, ViewFile)
+        self._files = LoadedFiles(directory, self._identity, ViewFile)
 
     def state(self, view: ViewLife, newest: int | None = None) -> dict[str, FileState] | None:
         """How far each base table is propagated; None if there is no file that can be used. One that has updates behind

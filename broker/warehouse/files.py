@@ -1,7 +1,7 @@
 """The SQLite file of one table: written by loads, read by queries at the same time (WAL).
 
 What every file of the warehouse has, also that of a view (`broker/views/file.py`), is in `LoadedFile`, `NewFile` and
-`OpenFiles`; what a table's file has in `TableFile`.
+`LoadedFiles`; what a table's file has in `TableFile`.
 
     DIR/warehouse/stock-1f3a..9c.sqlite     the table under its own name, as `SqliteCopy` would hold it, and one row of
                                             ours: whose it is, and the sequence number that it is current to
@@ -63,7 +63,7 @@ class FileState(NamedTuple):
     position: LogPosition | None  # in the log, from where to go on
 
 
-class Kept(Protocol):
+class FileLife(Protocol):
     """What a file is of: a table (`Life`) or a view, since its creation. Its text tells it from all others."""
 
     def __hash__(self) -> int: ...
@@ -86,7 +86,7 @@ class LoadedFile:
 
     PAGE_BYTES: ClassVar = 8192
 
-    def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, life: FileLife, identity: bytes, database: sqlite3.Connection) -> None:
         self.path, self.life = path, life
         self._identity, self._database = identity, database
         self._inode = path.stat().st_ino
@@ -178,7 +178,7 @@ class LoadedFile:
 class TableFile(LoadedFile):
     """The file of a table."""
 
-    def __init__(self, path: Path, life: Kept, identity: bytes, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, life: FileLife, identity: bytes, database: sqlite3.Connection) -> None:
         super().__init__(path, life, identity, database)
         names = [quoted(column.name) for column in life.table.columns]
         marks = ", ".join("?" * len(names))
@@ -236,12 +236,12 @@ class TableFile(LoadedFile):
 File = TypeVar("File", bound=LoadedFile)
 
 
-def file_of(directory: Path, life: Kept) -> Path:
+def file_of(directory: Path, life: FileLife) -> Path:
     """The file of a table in a data directory, there or not."""
     return directory / FOLDER / f"{_stem(life)}.sqlite"
 
 
-def open_for_load(directory: Path, identity: bytes, life: Kept, kind: type[File]) -> File | None:
+def open_for_load(directory: Path, identity: bytes, life: FileLife, kind: type[File]) -> File | None:
     """The file of a table or view; None if there is none. One that cannot be used is removed."""
     path = file_of(directory, life)
     if not path.exists():
@@ -263,15 +263,15 @@ def open_for_load(directory: Path, identity: bytes, life: Kept, kind: type[File]
     return file
 
 
-class OpenFiles(Generic[File]):
+class LoadedFiles(Generic[File]):
     """Files that stay open between loads: those used last."""
 
     def __init__(self, directory: Path, identity: bytes, kind: type[File]) -> None:
         self._directory, self._identity, self._kind = directory, identity, kind
-        self._files: dict[Kept, File] = {}  # the one used last is the last
+        self._files: dict[FileLife, File] = {}  # the one used last is the last
         self._most_open = files_open(_FILES_OPEN, 32)
 
-    def get(self, life: Kept) -> File | None:
+    def get(self, life: FileLife) -> File | None:
         """The file of a table or view; None if there is none."""
         file = self._files.pop(life, None)
         if file is not None and not file.is_there:
@@ -285,7 +285,7 @@ class OpenFiles(Generic[File]):
                 self._forget(other)
         return file
 
-    def discard(self, life: Kept) -> None:
+    def discard(self, life: FileLife) -> None:
         """Remove a file, which was found damaged: the next load makes it again."""
         self._forget(life)
         remove(file_of(self._directory, life))
@@ -295,7 +295,7 @@ class OpenFiles(Generic[File]):
         for life in list(self._files):
             self._forget(life)
 
-    def _forget(self, life: Kept) -> None:
+    def _forget(self, life: FileLife) -> None:
         file = self._files.pop(life, None)
         if file is not None:
             file.undo()
@@ -310,7 +310,7 @@ class NewFile(Generic[File]):
     """
 
     def __init__(
-        self, directory: Path, identity: bytes, life: Kept, kind: type[File], bases: Mapping[str, Path]
+        self, directory: Path, identity: bytes, life: FileLife, kind: type[File], bases: Mapping[str, Path]
     ) -> None:
         """`bases` are checkpoints to open beside it, by the names that they get."""
         self.path, self.life, self._bases = file_of(directory, life), life, tuple(bases)
@@ -411,7 +411,7 @@ def remove_unfinished_of(directory: Path, process: int) -> None:
         left.unlink(missing_ok=True)
 
 
-def remove_others(directory: Path, lives: Iterable[Kept]) -> int:
+def remove_others(directory: Path, lives: Iterable[FileLife]) -> int:
     """Remove the files of tables that are no longer there (and unfinished ones); returns how many. What cannot be
     removed, such as the folder lost+found of a disk, stays."""
     kept = {file_of(directory, life).name for life in lives}
@@ -428,7 +428,7 @@ def remove_others(directory: Path, lives: Iterable[Kept]) -> int:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def open_for_reading(directory: Path, lives: Sequence[Kept], sql: str = "SELECT") -> sqlite3.Connection:
+def open_for_reading(directory: Path, lives: Sequence[FileLife], sql: str = "SELECT") -> sqlite3.Connection:
     """A connection that reads the files of these tables, each under its own name; `sql` is for the error message.
 
     SqlError if there are more tables than SQLite can read in one statement; FileNotFoundError if a file is not there.
@@ -452,14 +452,14 @@ def open_for_reading(directory: Path, lives: Sequence[Kept], sql: str = "SELECT"
     return database
 
 
-def pin(database: sqlite3.Connection, lives: Sequence[Kept], identity: bytes) -> list[FileState]:
+def pin(database: sqlite3.Connection, lives: Sequence[FileLife], identity: bytes) -> list[FileState]:
     """Begin a read transaction on all files that `open_for_reading` opened: from now on they do not change for this
     connection, whatever is loaded. Returns what each is; sqlite3.DatabaseError if one is not what it should be."""
     database.execute("BEGIN")
     return [state_of(database, f"t{number}" if number else "main", life, identity) for number, life in enumerate(lives)]
 
 
-def state_of(database: sqlite3.Connection, schema: str, life: Kept, identity: bytes) -> FileState:
+def state_of(database: sqlite3.Connection, schema: str, life: FileLife, identity: bytes) -> FileState:
     """What a file says of itself; sqlite3.DatabaseError if it is damaged, or of another table or data directory."""
     rows = database.execute(f"SELECT * FROM {schema}.{OWN}").fetchall()
     expected = (_FORMAT, identity, life.text, life.created)
@@ -520,7 +520,7 @@ def _prepare(database: sqlite3.Connection) -> None:
 
 
 @lru_cache(1024)
-def _stem(life: Kept) -> str:
+def _stem(life: FileLife) -> str:
     name = fold(life.table.name)
     life_text = f"{name}\n{life.text}\n{life.created}"
     digest = blake2b(life_text.encode(errors="surrogatepass"), digest_size=12).hexdigest()

@@ -30,8 +30,8 @@ from hullcast.broker.warehouse.coalesce import coalesced
 from hullcast.broker.warehouse.files import (
     FOLDER,
     FileState,
+    LoadedFiles,
     NewFile,
-    OpenFiles,
     TableFile,
     is_transient,
 )
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hullcast.broker.log.history import Life
     from hullcast.broker.tables.interning import Interner
     from hullcast.broker.tables.schema import Table
-    from hullcast.broker.warehouse.files import Kept
+    from hullcast.broker.warehouse.files import FileLife
     from hullcast.broker.warehouse.source import Base, ChangeBlock
     from hullcast.network.wire.arrays import Floats
 
@@ -78,7 +78,7 @@ class Loader:
         self._directory = directory
         self._identity = read_identity(directory) or b""
         self._source = TableSource(directory, self._identity)
-        self._files = OpenFiles(directory, self._identity, TableFile)
+        self._files = LoadedFiles(directory, self._identity, TableFile)
 
     def state(self, life: Life, newest: int | None = None) -> FileState | None:
         """What the file of a table is; None if there is none that can be used. One that has updates behind `newest`,
@@ -254,7 +254,7 @@ def _silent(rows: int) -> None:
 
 
 @contextmanager
-def failing(directory: Path, life: Kept) -> Iterator[None]:
+def failing(directory: Path, life: FileLife) -> Iterator[None]:
     """Errors of the disk as our own."""
     try:
         yield
