@@ -219,3 +219,14 @@ def test_short_plans_have_only_the_refresh(steps: int, tables: int) -> None:
     plan = best_plan(np.ones((steps, tables), dtype=np.int64), [StepCost(10, 1.0)] * tables, 5.0)
     assert plan.actions == []
     assert plan.cost_s == tables
+
+
+def test_a_thousand_steps_are_planned_exactly_for_two_tables_and_nearly_for_four() -> None:
+    """Seconds depend on the machine; states do not. (`broker/views/PLANNERS.md` has seconds.)"""
+    lines = [LinearCost(0.01, 8.0), LinearCost(0.1, 0.2), LinearCost(0.02, 3.0), LinearCost(0.05, 1.0)]
+    two = best_plan(np.ones((1_000, 2), dtype=np.int64), lines[:2], 12.0)
+    assert two.exact
+    assert two.expanded < 20_000
+    four = best_plan(np.ones((1_000, 4), dtype=np.int64), lines, 20.0, effort=50_000)
+    assert not four.exact
+    assert four.cost_s < 1.1 * four.least_s, "what it may cost too much is known, and small"
