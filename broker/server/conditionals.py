@@ -64,6 +64,7 @@ class Conditional:
     owner: str  # who made it
     channel: ResultChannel
     keep_until: float
+    reads: tuple[str, ...] = ()  # the tables of its SELECT
     watched: WatchedCondition | None = None  # its condition
     next_at: float | None = None  # by the wall clock, if it has a period
     due: bool = False
@@ -283,6 +284,11 @@ class Conditionals:
             one.failures += 1
             self.failures += 1
         self._again(one)
+
+    def told(self, one: Conditional) -> None:
+        """A result went to its subscribers."""
+        one.delivered += 1
+        self.delivered += 1
 
     def put_back(self, one: Conditional, fired: int | None, not_before: float) -> None:
         """A run gave nothing, and is tried again later (C1)."""

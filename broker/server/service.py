@@ -348,11 +348,13 @@ class Server:
     def _deliver_result(self, conditional: Conditional, result: Result) -> None:
         """A conditional subscription was run: its result has its turn among the changes of others."""
         assert self.pipeline is not None
-        outcome = self.brain.changing.deliver(conditional.channel, result, time.monotonic())
-        if outcome is not None:
-            conditional.delivered += 1
-            self.conditionals.delivered += 1
-            self.pipeline.put(Step(_OURS, outcome, b""))
+        try:
+            outcome = self.brain.changing.deliver(conditional.channel, result, time.monotonic())
+            if outcome is not None:
+                self.conditionals.told(conditional)
+                self.pipeline.put(Step(_OURS, outcome, b""))
+        except Exception as error:  # noqa: BLE001  (a number may be used up without a record of it)
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """The engine's state is in doubt: `run` raises this, and the server stops."""

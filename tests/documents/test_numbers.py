@@ -197,7 +197,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("PROTOCOL.md", r"A ticket is good for (a minute)", "broker.server.subscribing:STAGED_S"),
     ("PROTOCOL.md", r"every_s \| float, ([\d.]+) to", "network.wire.bodies:LEAST_PERIOD_S"),
     ("PROTOCOL.md", r"every_s \| float, [\d.]+ to ([\d,]+), or nil", "network.wire.bodies:MOST_PERIOD_S"),
-    ("PROTOCOL.md", r"its rows take more than (\d+ MiB)", "broker.server.evaluating:RESULT_BYTES"),
+    ("PROTOCOL.md", r"its rows take more than (\d+ KiB)", "broker.server.evaluating:RESULT_BYTES"),
     ("PROTOCOL.md", r"^\| point \| (\d+) \|", "network.wire.fields:_WIDEST"),
     ("PROTOCOL.md", r"the name of its type, 1 to (\d+) bytes", "network.wire.packing:_NAME_BYTES"),
     ("PROTOCOL.md", r"an id\s+is (\d+) bytes", "network.wire.fields:ID_BYTES"),
