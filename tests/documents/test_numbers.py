@@ -197,6 +197,8 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("PROTOCOL.md", r"A ticket is good for (a minute)", "broker.server.subscribing:STAGED_S"),
     ("PROTOCOL.md", r"every_s \| float, ([\d.]+) to", "network.wire.bodies:LEAST_PERIOD_S"),
     ("PROTOCOL.md", r"every_s \| float, [\d.]+ to ([\d,]+), or nil", "network.wire.bodies:MOST_PERIOD_S"),
+    ("SDK.md", r"its rows take more than (\d+ KiB)", "broker.server.evaluating:RESULT_BYTES"),
+    ("ARCHITECTURE.md", r"what one text may be \((\d+ KiB) before base64", "broker.server.evaluating:RESULT_BYTES"),
     ("PROTOCOL.md", r"its rows take more than (\d+ KiB)", "broker.server.evaluating:RESULT_BYTES"),
     ("PROTOCOL.md", r"^\| point \| (\d+) \|", "network.wire.fields:_WIDEST"),
     ("PROTOCOL.md", r"the name of its type, 1 to (\d+) bytes", "network.wire.packing:_NAME_BYTES"),
