@@ -131,7 +131,9 @@ class Evaluating:
         one = self.conditionals.find(group)
         if one is None:
             one = self.conditionals.make(group, owner, time.monotonic(), time.time())
-            self._making[one] = asyncio.create_task(self._begin(one), name="server.condition")
+            one.making = True
+            self._making[one] = task = asyncio.create_task(self._begin(one), name="server.condition")
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits for it
         one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
         one.reads = needs[0][1]
         making = self._making.get(one)
@@ -170,6 +172,7 @@ class Evaluating:
                 raise BadParameter(error.position, f"{error.reason} (of the condition)", error.row) from None
             raise
         finally:
+            one.making = False
             del self._making[one]
 
     async def _next_result(self, one: Conditional) -> None:

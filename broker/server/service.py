@@ -341,6 +341,8 @@ class Server:
                 self._begin(request, self.brain.work(body, request, owner, time.monotonic, prepared), owner)
             except HullcastError as error:
                 self._put(request, self.brain.refusal(error, origin))
+            except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
+                self._put(request, self.brain.failure(error, "request"))
 
         origin = request.origin
         self.evaluating.put(body, self.brain.may(origin), owner, request.route[-1], ready)
