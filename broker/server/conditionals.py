@@ -64,8 +64,10 @@ class Conditional:
     owner: str  # who made it
     channel: ResultChannel
     keep_until: float
+    reads: tuple[str, ...] = ()  # the tables of its SELECT
     watched: WatchedCondition | None = None  # its condition
     next_at: float | None = None  # by the wall clock, if it has a period
+    making: bool = False  # its condition is being opened
     due: bool = False
     not_before: float = 0.0
     running: bool = False
@@ -153,8 +155,9 @@ class Conditionals:
         return one
 
     def watch(self, one: Conditional, watched: WatchedCondition) -> None:
-        """Its condition is listened to from now on."""
+        """Its condition is listened to from now on. What it has heard already, the first run will see."""
         one.watched = watched
+        watched.channel.outbox.forget(np.array([watched.listener]))
         self._watching.setdefault(watched.channel.name, {})[watched.listener] = one
 
     def remove(self, one: Conditional) -> None:
@@ -179,7 +182,7 @@ class Conditionals:
     def expire(self, now: float) -> None:
         """Let go of those that have no subscribers any more; their channels were closed after `linger_s`."""
         for one in self:
-            if now >= one.keep_until and self.attends(one) is None:
+            if now >= one.keep_until and not one.making and self.attends(one) is None:
                 self.remove(one)
 
     def close_now(self, table: str, wanted: set[int]) -> list[Attending]:
@@ -212,9 +215,10 @@ class Conditionals:
             those = self._watching[name]
             outbox = next(iter(those.values())).watched.channel.outbox  # type: ignore[union-attr]
             for listener in outbox.who_waits().tolist():
-                taken, lost = outbox.take(listener), outbox.take_lost(listener)
-                if taken.seqs or lost:
-                    self.fire(those[listener], batch.last_seq if lost else taken.seqs[-1])
+                one = those.get(listener)
+                if one is not None:  # else it is just being made: see `watch`
+                    taken, lost = outbox.take(listener), outbox.take_lost(listener)
+                    self.fire(one, batch.last_seq if lost else taken.seqs[-1])
 
     def tick(self, wall: float) -> float | None:
         """Fire those whose time has come; returns when the next one's does. The clock may have been set meanwhile."""
@@ -283,6 +287,11 @@ class Conditionals:
             one.failures += 1
             self.failures += 1
         self._again(one)
+
+    def told(self, one: Conditional) -> None:
+        """A result went to its subscribers."""
+        one.delivered += 1
+        self.delivered += 1
 
     def put_back(self, one: Conditional, fired: int | None, not_before: float) -> None:
         """A run gave nothing, and is tried again later (C1)."""

@@ -20,12 +20,14 @@ from hullcast.network.answers.result import encode_result
 from hullcast.network.wire import bodies, packing
 from hullcast.network.wire.bodies import Failed
 from hullcast.network.wire.errors import (
+    BadParameter,
     HullcastError,
     InvariantBroken,
     Overloaded,
     SqlError,
     Unavailable,
     UnknownTable,
+    UsageError,
     to_wire,
 )
 
@@ -45,8 +47,9 @@ log = logging.getLogger(__name__)
 
 #: Runs under way at once. The warehouse has its own places and its own order; more would only wait there.
 AT_ONCE = 4
-#: Bytes of one result: it goes to every subscriber, and is kept for those that reconnect.
-RESULT_BYTES = 1 << 20
+#: Bytes of one result: it goes to every subscriber, and is kept for those that reconnect. In base64 it is a third
+#: more, and must be no longer than a text may be (`WireLimits.text_bytes`).
+RESULT_BYTES = 750 << 10
 #: Requests that wait for conditionals to be made, of all and of one owner; more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 1000, 200
 #: Runs that the warehouse refuses for now, in a row, before the subscribers are told; and seconds before the next try.
@@ -120,7 +123,7 @@ class Evaluating:
         assert group.trigger is not None
         check_text(group.sql)
         may("query")
-        needs: Needs = (("query", tuple(await self._queries.tables_read(owner, group.sql))),)
+        needs: Needs = (("query", await self._tables_read(group, owner)),)
         if group.trigger.when is not None:
             needs += (("subscribe", self._engine.tables_named(group.trigger.when)),)
         for action, tables in needs:
@@ -128,8 +131,11 @@ class Evaluating:
         one = self.conditionals.find(group)
         if one is None:
             one = self.conditionals.make(group, owner, time.monotonic(), time.time())
-            self._making[one] = asyncio.create_task(self._begin(one), name="server.condition")
+            one.making = True
+            self._making[one] = task = asyncio.create_task(self._begin(one), name="server.condition")
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits for it
         one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
+        one.reads = needs[0][1]
         making = self._making.get(one)
         if making is not None:
             await asyncio.shield(making)  # others may wait for it, too
@@ -140,6 +146,17 @@ class Evaluating:
                 raise one.error
         return needs
 
+    async def _tables_read(self, group: Group, owner: str) -> tuple[str, ...]:
+        """The tables that its SELECT reads. If they were dropped meanwhile, whoever comes back to it may stay: the next
+        results say what is wrong."""
+        try:
+            return tuple(await self._queries.tables_read(owner, group.sql))
+        except UsageError:
+            known = self.conditionals.find(group)
+            if known is None or not group.channel:
+                raise
+            return known.reads
+
     async def _begin(self, one: Conditional) -> None:
         """Listen to its condition, before it is run for the first time: no change of it is missed."""
         trigger = one.trigger
@@ -149,10 +166,13 @@ class Evaluating:
                 watched = await self._working.do(one.owner, work)
                 self.conditionals.watch(one, watched)
             self.conditionals.want(one)
-        except BaseException:
+        except BaseException as error:
             self.conditionals.remove(one)
+            if isinstance(error, BadParameter):
+                raise BadParameter(error.position, f"{error.reason} (of the condition)", error.row) from None
             raise
         finally:
+            one.making = False
             del self._making[one]
 
     async def _next_result(self, one: Conditional) -> None:
@@ -161,14 +181,17 @@ class Evaluating:
             self.conditionals.want(one)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaiting.setdefault(one, []).append(ended)
-        while not ended.done():  # a conditional that is waited for stays
-            one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
-            await asyncio.wait((ended,), timeout=KEPT_S / 2)
-        ended.result()
+        try:
+            while not ended.done():  # a conditional that is waited for stays
+                one.keep_until = max(one.keep_until, time.monotonic() + KEPT_S)
+                await asyncio.wait((ended,), timeout=KEPT_S / 2)
+            ended.result()
+        finally:
+            ended.cancel()
 
     def _tell(self, one: Conditional, error: HullcastError | None = None) -> None:
         for ended in self._awaiting.pop(one, ()):
-            if ended.cancelled():
+            if ended.done():  # nobody waits any more
                 continue
             if error is None:
                 ended.set_result(None)
@@ -261,7 +284,7 @@ class Evaluating:
                 self._queries.warehouse.withdraw(rest)
                 rest.close()
         if size > RESULT_BYTES:
-            reason = f"its rows take more than {RESULT_BYTES >> 20} MiB, too much for an event"
+            reason = f"its rows take more than {RESULT_BYTES >> 10} KiB, too much for an event"
             remedy = "aggregate them, add a WHERE or a LIMIT, or subscribe to less and query() the rows at each event"
             raise SqlError(shorten(one.sql), reason, remedy)
         return _packed(parts) if size < LARGE_BYTES else await asyncio.to_thread(_packed, parts)

@@ -398,6 +398,8 @@ class Server:
                 self._begin(request, self.brain.work(body, request, owner, time.monotonic, prepared), owner)
             except HullcastError as error:
                 self._put(request, self.brain.refusal(error, origin))
+            except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
+                self._put(request, self.brain.failure(error, "request"))
 
         origin = request.origin
         self.evaluating.put(body, self.brain.may(origin), owner, request.route[-1], ready)
@@ -405,11 +407,13 @@ class Server:
     def _deliver_result(self, conditional: Conditional, result: Result) -> None:
         """A conditional subscription was run: its result has its turn among the changes of others."""
         assert self.pipeline is not None
-        outcome = self.brain.changing.deliver(conditional.channel, result, time.monotonic())
-        if outcome is not None:
-            conditional.delivered += 1
-            self.conditionals.delivered += 1
-            self.pipeline.put(Step(_OURS, outcome, b""))
+        try:
+            outcome = self.brain.changing.deliver(conditional.channel, result, time.monotonic())
+            if outcome is not None:
+                self.conditionals.told(conditional)
+                self.pipeline.put(Step(_OURS, outcome, b""))
+        except Exception as error:  # noqa: BLE001  (a number may be used up without a record of it)
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """The engine's state is in doubt: `run` raises this, and the server stops."""

@@ -182,6 +182,24 @@ def test_those_that_fired_first_run_first_and_a_batch_fires_once() -> None:
     assert {kept.all.next(0.0), kept.all.next(0.0)} == set(ones[1:])
 
 
+def test_updates_while_a_condition_is_being_opened_are_for_the_first_run_to_see() -> None:
+    kept = Keeping()
+    other = kept.make(group_of("SELECT COUNT(*) FROM R WHERE X > ?", (0,)))
+    one = kept.all.make(group_of("SELECT COUNT(*) FROM R WHERE X > ?", (1,)), "me", 0.0, 0.0)
+    one.making = True
+    watched = finish(kept.engine.watching("SELECT COUNT(*) FROM R WHERE X > ?", (1,)))
+    kept.upsert("R", {"K": 1, "X": 2})
+    kept.all.expire(1000.0)
+    assert one in kept.all, "it may take long"
+    kept.all.watch(one, watched)
+    one.making = False
+    kept.all.want(one)
+    assert (other in kept.all, one.fires) == (False, 0)
+    assert kept.run(one) is None
+    kept.upsert("R", {"K": 2, "X": 2})
+    assert kept.run(one) == 2
+
+
 def test_a_run_that_the_warehouse_refuses_is_tried_later_and_forgets_nothing() -> None:
     kept = Keeping()
     one = kept.make(group_of("SELECT COUNT(*) FROM R"))

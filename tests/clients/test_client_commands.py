@@ -31,12 +31,16 @@ from hullcast.clients.cli.commands.explain import in_words
 from hullcast.clients.cli.commands.policy import counters_in_words, listed
 from hullcast.clients.cli.commands.query import in_words as worth_in_words
 from hullcast.clients.cli.commands.status import StatusSample, screen
+from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
+from hullcast.network.answers.events import change_to
 from hullcast.network.answers.named import QueryWorth, TableWorth
+from hullcast.network.answers.result import ResultRows
 from hullcast.network.node.node import Node
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.security.rights import Rights
+from hullcast.network.wire.errors import UnknownTable
 
 CREATE = "CREATE TABLE {} (SYMBOL TEXT PRIMARY KEY, RISK REAL NOT NULL, PER REAL, AT TIMESTAMP, N INTEGER)"
 MIN_PER = "SELECT MIN(PER) FROM {} WHERE RISK BETWEEN ? AND ?"
@@ -410,6 +414,48 @@ def test_rows_and_sets_as_json(shell: Shell) -> None:
     out = shell("subscribe", f"SELECT DISTINCT N FROM {shell.table}", "--seconds", "0", "--json").splitlines()
     assert json.loads(out[0])["answer"] == [3]
     assert shell("subscribe", sql, "--seconds", "0", "--changes-only") == ""
+
+
+def test_a_conditional_subscription_is_told_with_all_rows_and_their_worth(shell: Shell) -> None:
+    publish(shell, {"SYMBOL": "A", "RISK": 25, "PER": 9})
+    sql = f"SELECT SYMBOL, PER FROM {shell.table} ORDER BY SYMBOL"
+    trigger = ["--when", MIN_PER.format(shell.table), "--when-param", "20", "--when-param", "60"]
+    process = shell.start("subscribe", sql, *trigger, "--json", "--count", "1")
+    first = json.loads(line_of(process))
+    assert (first["event"], first["columns"], first["answer"]) == (
+        "answer",
+        ["SYMBOL", "PER"],
+        [{"SYMBOL": "A", "PER": 9.0}],
+    )
+    assert first["fired"] is None
+    publish(shell, {"SYMBOL": "C", "RISK": 30, "PER": 10}, {"SYMBOL": "B", "RISK": 30, "PER": 4})
+    change = json.loads(line_of(process))
+    assert (change["event"], [row["SYMBOL"] for row in change["answer"]]) == ("change", ["A", "B", "C"])
+    assert change["fired"] <= change["as_of"] < change["seq"]
+    assert change["took_s"] >= 0
+    assert change["at"].endswith("+00:00")
+    assert finish(process)[0] == 0
+
+    process = shell.start("subscribe", sql, "--every", "100ms", "--count", "1")
+    assert "3 rows as of update " in line_of(process)
+    assert line_of(process) == "  SYMBOL=A  PER=9.0\n"
+    assert finish(process)[0] == 0
+    words = " ".join(shell("explain", sql, *trigger).split())
+    assert "once for all its subscribers" in words
+    assert "the point (20, 60) in the plane of all ranges of RISK" in words
+    assert "2 runs" in words
+    assert json.loads(shell("explain", sql, *trigger, "--json"))["condition"]["low"] == [20.0]
+    assert "nobody subscribes to it now" in " ".join(shell("explain", sql, "--every", "1h").split())
+    assert "SELECT SYMBOL, PER FROM" in shell("status")
+    assert "must be from 0.1" in shell("subscribe", sql, "--every", "1ms", code=2)
+
+
+def test_a_result_that_could_not_be_computed_is_told_as_such() -> None:
+    failed = ResultRows((), (), fired=3, error=UnknownTable("T"))
+    told = json.loads(JsonTeller(("N",)).event(change_to(4, failed)))
+    assert (told["answer"], told["error"], told["fired"]) == (None, "no table T", 3)
+    line = TextTeller(("N",), Console(file=io.StringIO())).event(change_to(4, failed))
+    assert line.rstrip().endswith("seq 4  not run: no table T")
 
 
 def test_a_reader_who_leaves_ends_it_without_another_event(shell: Shell) -> None:

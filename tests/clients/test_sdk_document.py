@@ -13,7 +13,7 @@ import hullcast
 from hullcast import testing
 from hullcast.broker.queries import sqlite_copy
 from hullcast.broker.reformulate import first
-from hullcast.broker.server import history, queries, views
+from hullcast.broker.server import evaluating, history, queries, views
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.sql import create, subscription, text, view
 from hullcast.broker.tables.values import EXACT, LONGEST_TEXT_BYTES
@@ -22,6 +22,7 @@ from hullcast.network.link.limits import LinkLimits
 from hullcast.network.link.socket import MOST_SOCKETS, SOCKETS_PER_DIALER
 from hullcast.network.node.settings import NodeSettings
 from hullcast.network.settings.common import LinkSettings
+from hullcast.network.wire import bodies
 from hullcast.network.wire.limits import DEFAULT
 
 DOCUMENT = Path(__file__).parents[2] / "clients" / "sdk" / "SDK.md"
@@ -69,6 +70,10 @@ LIMITS = {
     "different queries in one request": SERVER.subscribe_groups,
     "subscriptions of a client": groups.MOST_SUBSCRIPTIONS,
     "different queries open at once, whatever their values": SERVER.max_channels,
+    "different conditional subscriptions at once": SERVER.max_conditionals,
+    "different conditional subscriptions of one key": SERVER.max_conditionals // 2,
+    "bytes of the rows that a conditional subscription brings": evaluating.RESULT_BYTES,
+    "period of a conditional subscription, seconds": bodies.MOST_PERIOD_S,
     "rows in the first answers of one `subscribe` or `subscribe_many`": first.FIRST_ROWS,
     "rows read for these first answers": first.MOST_LOOKS,
     "rows in the answer of a one-time query": sqlite_copy.ROW_LIMIT,
