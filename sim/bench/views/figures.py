@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hullcast.sim.bench.views.live import LiveViewSection
 from hullcast.sim.bench.views.report import ViewReport
-from hullcast.sim.bench.views.upkeep import WAYS, UpkeepSection
+from hullcast.sim.bench.views.upkeep import WAYS, ViewUpkeepSection
 from hullcast.sim.bench.warehouse.figures import axes_beside, bars, draw_push
 from hullcast.sim.output.charts import BLUE, GREEN, GREY, INK, ORANGE, save
 from hullcast.sim.output.text import short
@@ -24,7 +24,7 @@ def draw_views(report: ViewReport, folder: Path) -> list[Path]:
     return written
 
 
-def _upkeep(section: UpkeepSection, path: Path) -> Path:
+def _upkeep(section: ViewUpkeepSection, path: Path) -> Path:
     figure, grid = axes_beside(len(WAYS), len(section.lines) + 1)
     names = [line.name for line in section.lines]
     for place, (axes, way, colour) in enumerate(zip(grid, WAYS, (GREY, ORANGE, GREEN), strict=True)):

@@ -15,7 +15,7 @@ from hullcast.broker.tables.schema import Table, fold
 from hullcast.broker.views.file import ViewLife
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import rows_to_columns
-from hullcast.sim.bench.views.workload import CREATE_TABLES, ChangedRows, create_view, first_rows
+from hullcast.sim.bench.views.workload import CREATE_TABLES, ChangedOffers, create_view, first_rows
 
 _FILL_BATCH = 20_000
 
@@ -36,7 +36,7 @@ class OfferLog:
             rows = len(next(iter(columns.values())))
             for start in range(0, rows, _FILL_BATCH):
                 some = {name: column[start : start + _FILL_BATCH] for name, column in columns.items()}
-                self.append(ChangedRows(table, some))
+                self.append(ChangedOffers(table, some))
         self.sync()
 
     @property
@@ -44,7 +44,7 @@ class OfferLog:
         """The last sequence number."""
         return self._data.log.seq
 
-    def append(self, changed: ChangedRows) -> int:
+    def append(self, changed: ChangedOffers) -> int:
         """Append rows as one record; the sequence number of the last of them."""
         columns, log = rows_to_columns(changed.columns)[0], self._data.log
         payload = bodies.encode(bodies.Publish(changed.table, columns, None, NOBODY, 0))

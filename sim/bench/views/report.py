@@ -20,7 +20,7 @@ from hullcast.sim.bench.views.live import (
     live,
     push_with_views,
 )
-from hullcast.sim.bench.views.upkeep import CASES, OURS, UpkeepLine, UpkeepSection, upkeep
+from hullcast.sim.bench.views.upkeep import CASES, OURS, ViewUpkeepLine, ViewUpkeepSection, upkeep
 from hullcast.sim.bench.warehouse.live import BUSY, LiveWarehouseSettings, PushSection
 from hullcast.sim.bench.warehouse.report import LOOK_S, show_machine, show_push
 from hullcast.sim.bench.warehouse.stage import others_cores
@@ -75,7 +75,7 @@ class ViewReport:
 
     machine: dict[str, Any]
     settings: ViewSettings
-    upkeep: UpkeepSection | None
+    upkeep: ViewUpkeepSection | None
     live: LiveViewSection | None
     push: PushSection | None
     goals: tuple[Goal, ...]
@@ -114,7 +114,7 @@ def view_steps(settings: ViewSettings, only: Collection[str] = ()) -> int:
 # --- goals ---------------------------------------------------------------------------------------------------------
 
 
-def _of_upkeep(section: UpkeepSection) -> list[Goal]:
+def _of_upkeep(section: ViewUpkeepSection) -> list[Goal]:
     line = section.lines[0]
     return [
         Goal(
@@ -175,7 +175,7 @@ def show_views(report: ViewReport, console: Console) -> None:
         console.print(goals_table(report.goals))
 
 
-def _show_upkeep(section: UpkeepSection, console: Console) -> None:
+def _show_upkeep(section: ViewUpkeepSection, console: Console) -> None:
     title = f"upkeep: us of CPU a change, {short(section.offers)} offers, {section.changes:,} changes a round"
     table = plain_table(title, "", "way", "us", "/ ours", "propagations\na round", "deciding", "limit ms")
     table.columns[0].no_wrap = False
@@ -195,7 +195,7 @@ def _show_upkeep(section: UpkeepSection, console: Console) -> None:
     )
 
 
-def _learned(line: UpkeepLine) -> str:
+def _learned(line: ViewUpkeepLine) -> str:
     return ", ".join(
         f"{table} {number(batch_ms)} ms a batch and {number(line.row_us[table])} us a row"
         for table, batch_ms in line.batch_ms.items()

@@ -77,7 +77,7 @@ class WayFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepLine:
+class ViewUpkeepLine:
     """One case. Ratios are what others take by what ours takes, over all rounds."""
 
     name: str
@@ -90,13 +90,13 @@ class UpkeepLine:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepSection:
+class ViewUpkeepSection:
     """All cases."""
 
     offers: int
     changes: int  # of a round
     rounds: int
-    lines: tuple[UpkeepLine, ...]
+    lines: tuple[ViewUpkeepLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def upkeep(
     seed: int,
     tick: Callable[[str], None],
     cases: Sequence[UpkeepCase] = CASES,
-) -> UpkeepSection:
+) -> ViewUpkeepSection:
     """Measure all cases: rounds of so many changes, and one before them that only warms up."""
     lines = []
     with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
@@ -174,7 +174,7 @@ def upkeep(
                 lines.append(
                     _measured(case, log, loader, OfferChanges(suppliers, seed, case.name), changes, rounds, tick)
                 )
-    return UpkeepSection(suppliers * OFFERS_EACH, changes, rounds, tuple(lines))
+    return ViewUpkeepSection(suppliers * OFFERS_EACH, changes, rounds, tuple(lines))
 
 
 def _measured(
@@ -185,7 +185,7 @@ def _measured(
     changes: int,
     rounds: int,
     tick: Callable[[str], None],
-) -> UpkeepLine:
+) -> ViewUpkeepLine:
     views = _made(case, log, loader)
     turns: dict[str, list[_Turn]] = {way: [] for way in WAYS}
     for turn in range(rounds + 1):
@@ -205,7 +205,7 @@ def _measured(
     assert ours is not None, "made with one"
     facts = ours.facts(dict.fromkeys(ours.tables, 0))
     costs = {table: cost for table, cost in facts["costs"].items() if ours.costs[table].batches > len(MEASURED)}
-    return UpkeepLine(
+    return ViewUpkeepLine(
         case.name,
         1e3 * facts["limit_s"],
         {table: 1e3 * cost["batch_s"] for table, cost in costs.items()},

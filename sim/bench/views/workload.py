@@ -66,7 +66,7 @@ def _costs(draw: np.random.Generator, count: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedRows:
+class ChangedOffers:
     """Rows of one table that change together."""
 
     table: str
@@ -80,7 +80,7 @@ class OfferChanges:
         self.rows = first_rows(suppliers, seed)
         self.draw = generator(seed, "bench/views/changes", name)
 
-    def of(self, table: str, count: int) -> ChangedRows:
+    def of(self, table: str, count: int) -> ChangedOffers:
         """So many changes of a table, by chance."""
         rows = self.rows[table]
         places: Ints = self.draw.integers(len(rows["SUPPKEY"]), size=count)
@@ -88,7 +88,7 @@ class OfferChanges:
             rows["COST"][places] = _costs(self.draw, count)
         else:
             rows["NATIONKEY"][places] = self.draw.integers(NATIONS, size=count)
-        return ChangedRows(table, {name: column[places] for name, column in rows.items()})
+        return ChangedOffers(table, {name: column[places] for name, column in rows.items()})
 
     def which(self, count: int, offers_share: float) -> list[str]:
         """The tables of a stream of changes."""
