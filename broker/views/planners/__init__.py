@@ -5,6 +5,7 @@ from __future__ import annotations
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.planners.online import Online
 from hullcast.broker.views.planners.planner import ViewPlanner
+from hullcast.broker.views.planners.thrifty import Thrifty
 
-#: Planners that need to know nothing of the future, by name.
-PLANNERS: dict[str, type[ViewPlanner]] = {planner.name: planner for planner in (Naive, Online)}
+#: Planners that need no guess, by name; `Guessed` needs one of when the view is refreshed, and `Lgm` all that comes.
+PLANNERS: dict[str, type[ViewPlanner]] = {planner.name: planner for planner in (Naive, Online, Thrifty)}

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from hullcast.broker.views.costs import CostFunction, CurveCost, LinearCost, PowerCost, StepCost
 from hullcast.broker.views.planners import PLANNERS
 from hullcast.broker.views.planners.arrivals import ArrivalRates
+from hullcast.broker.views.planners.lgm import best_plan
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.planners.online import Online, time_until
 from hullcast.broker.views.planners.planner import MOST_TABLES, ViewPlanner, emptied, made_minimal, minimal_actions
+from hullcast.broker.views.planners.thrifty import Thrifty
 from hullcast.broker.views.simulated import simulate
 
 #: All numbers are small and whole, so that costs tie with each other and with the limit.
@@ -130,13 +132,24 @@ def test_online_empties_the_table_that_buys_most_time_for_its_cost() -> None:
     assert alone > len(online.actions) / 2, "the table without a fixed cost is emptied often, the other seldom"
 
 
-def test_online_follows_rates_that_change() -> None:
+@pytest.mark.parametrize("planner", [Online, Thrifty])
+def test_rates_that_change_are_followed(planner: type[ViewPlanner]) -> None:
     costs = [LinearCost(1.0, 2.0), LinearCost(1.0, 2.0)]
     first = np.tile([3, 0], (200, 1))
     arrivals = np.concatenate([first, first[:, ::-1]])
-    found = simulate(Online(), arrivals, costs, 20.0)
+    found = simulate(planner(), arrivals, costs, 20.0)
     late = [each.tables for each in found.actions if 220 <= each.step < 399]
     assert set(late) == {(1,)}
+
+
+def test_thrifty_is_close_to_the_best_plan_where_online_is_not() -> None:
+    """Four tables that differ in what they gain from batches."""
+    costs = [LinearCost(0.01, 8.0), LinearCost(0.1, 0.2), LinearCost(0.02, 3.0), LinearCost(0.05, 1.0)]
+    arrivals = np.ones((400, 4), dtype=np.int64)
+    best = best_plan(arrivals, costs, 20.0, effort=10_000)
+    thrifty, online = (simulate(planner, arrivals, costs, 20.0).cost_s for planner in (Thrifty(), Online()))
+    assert thrifty < 1.1 * best.cost_s
+    assert online > 1.2 * best.cost_s
 
 
 def test_a_refresh_begins_a_new_account() -> None:
@@ -160,9 +173,9 @@ def test_rates_are_learned_also_from_what_comes_while_tables_are_propagated() ->
     assert seen.rates == pytest.approx([10.0, 0.0], abs=0.05)
 
 
-def test_before_anything_is_known_of_rates_the_cheaper_action_is_taken() -> None:
-    online = Online()
-    assert online.next([9, 3], [LinearCost(1.0), LinearCost(1.0)], 9.0, 5.0) == (1,)
+@pytest.mark.parametrize("planner", [Online, Thrifty])
+def test_before_anything_is_known_of_rates_the_cheaper_action_is_taken(planner: type[ViewPlanner]) -> None:
+    assert planner().next([9, 3], [LinearCost(1.0), LinearCost(1.0)], 9.0, 5.0) == (1,)
 
 
 @given(view=views(steps=1), rates=st.lists(st.integers(0, 3), min_size=4, max_size=4))
