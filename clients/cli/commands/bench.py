@@ -38,6 +38,15 @@ from hullcast.sim.bench.peers.report import show_peers
 from hullcast.sim.bench.report import show, show_covers
 from hullcast.sim.bench.spark_source import FULL_ROWS, QUICK_ROWS, run_source, show_source
 from hullcast.sim.bench.spark_source import STEPS as SOURCE_STEPS
+from hullcast.sim.bench.views.figures import draw_views
+from hullcast.sim.bench.views.report import (
+    FULL_VIEWS,
+    QUICK_VIEWS,
+    VIEW_SECTIONS,
+    run_views,
+    show_views,
+    view_steps,
+)
 from hullcast.sim.bench.warehouse.figures import draw_warehouse
 from hullcast.sim.bench.warehouse.report import (
     FULL_WAREHOUSE,
@@ -62,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
     which = parser.add_subparsers(
-        metavar="engine|joins|nodes|covers|live|peers|hop|idle|spark|warehouse", dest="bench", required=True
+        metavar="engine|joins|nodes|covers|live|peers|hop|idle|spark|warehouse|views", dest="bench", required=True
     )
     engine = which.add_parser(
         "engine",
@@ -210,9 +219,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION",
         help="one section; may be repeated",
     )
+    views = which.add_parser(
+        "views",
+        help="what it takes to keep views almost ready, and whether promises are kept",
+        description="Measures the CPU to maintain a four-way join in three ways, refreshes within the promise under "
+        "load, a view beside its SELECT, and the push path without and with views; with real servers on disk. Goals "
+        "are judged at the end; the exit code is 0 either way.",
+        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in VIEW_SECTIONS.items()) + ".",
+    )
+    views.add_argument("--quick", action="store_true", help="fewer rows and rounds: about two minutes")
+    views.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
+    )
+    views.add_argument(
+        "--only",
+        action="append",
+        choices=list(VIEW_SECTIONS),
+        default=[],
+        metavar="SECTION",
+        help="one section; may be repeated",
+    )
     for one in (covers, live, idle, spark):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    for one in (engine, joins, nodes, covers, live, peers, warehouse):
+    for one in (engine, joins, nodes, covers, live, peers, warehouse, views):
         one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
@@ -229,6 +261,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "idle": _idle,
         "spark": _spark,
         "warehouse": _warehouse,
+        "views": _views,
     }
     return benches[arguments.bench](arguments, console)
 
@@ -266,6 +299,19 @@ def _warehouse(arguments: argparse.Namespace, console: Console) -> int:
         report = run_warehouse(settings, arguments.only, tick)
     show_warehouse(report, console)
     return _written(report, arguments.json, console, lambda folder: draw_warehouse(report, folder))
+
+
+def _views(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        pyplot()  # better said before measuring than after
+    warm_with_bar(console)
+    settings, seed = QUICK_VIEWS if arguments.quick else FULL_VIEWS, arguments.seed
+    live = replace(settings.live, seed=seed, push=replace(settings.live.push, seed=seed))
+    settings = replace(settings, seed=seed, live=live)
+    with bar(console, view_steps(settings, arguments.only)) as tick:
+        report = run_views(settings, arguments.only, tick)
+    show_views(report, console)
+    return _written(report, arguments.json, console, lambda folder: draw_views(report, folder))
 
 
 def _written(

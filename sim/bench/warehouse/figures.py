@@ -22,11 +22,13 @@ def draw_warehouse(report: WarehouseReport, folder: Path) -> list[Path]:
     if report.policies is not None:
         written.append(_policies(report.policies, folder / "warehouse_policies.png"))
     if report.push is not None:
-        written.append(_push(report.push, folder / "warehouse_push.png"))
+        title = "from publish to event, by what the warehouse does"
+        written.append(draw_push(report.push, title, folder / "warehouse_push.png"))
     return written
 
 
-def _axes(columns: int, rows: int) -> tuple[Any, Any]:
+def axes_beside(columns: int, rows: int) -> tuple[Any, Any]:
+    """A figure with so many charts side by side, for so many bars each."""
     size = (4.2 * columns + 1.4, 0.42 * rows + 1.6)
     figure, grid = pyplot().subplots(
         1, columns, figsize=size, dpi=DPI, layout="constrained", sharey=True, squeeze=False
@@ -34,7 +36,7 @@ def _axes(columns: int, rows: int) -> tuple[Any, Any]:
     return figure, grid[0]
 
 
-def _bars(
+def bars(
     axes: Any, names: Sequence[str], values: Sequence[float], colour: str, title: str, *, log: bool = False
 ) -> None:
     """Bars from the top down; where there is no value there is no bar."""
@@ -60,17 +62,17 @@ def _bars(
 
 
 def _loading(lines: Sequence[LoadingLine], path: Path) -> Path:
-    figure, (ours, plain) = _axes(2, len(lines))
+    figure, (ours, plain) = axes_beside(2, len(lines))
     names = [line.name for line in lines]
-    _bars(ours, names, [line.rows_s for line in lines], GREEN, "a load", log=True)
+    bars(ours, names, [line.rows_s for line in lines], GREEN, "a load", log=True)
     ours.axvline(LOADED_S, color=GREY, ls=":", lw=1.2)
-    _bars(plain, names, [line.plain_rows_s for line in lines], GREY, "plain SQLite, row by row", log=True)
+    bars(plain, names, [line.plain_rows_s for line in lines], GREY, "plain SQLite, row by row", log=True)
     figure.suptitle(f"updates a second (dotted: the goal, {short(LOADED_S)})", fontsize=12, color=INK)
     return save(figure, path)
 
 
 def _policies(section: PolicySection, path: Path) -> Path:
-    figure, grid = _axes(4, len(section.lines))
+    figure, grid = axes_beside(4, len(section.lines))
     names = [line.policy for line in section.lines]
     columns = (
         ("response p50, ms", [line.p50_ms for line in section.lines], BLUE),
@@ -79,16 +81,17 @@ def _policies(section: PolicySection, path: Path) -> Path:
         ("deadlines missed, %", [100 * line.missed_share for line in section.lines], GREEN),
     )
     for axes, (title, values, colour) in zip(grid, columns, strict=True):
-        _bars(axes, names, values, colour, title)
+        bars(axes, names, values, colour, title)
     load = f"{short(section.rows_s)} updates and {section.questions_s:g} questions a second"
     figure.suptitle(f"policies of the warehouse: {load}", fontsize=12, color=INK)
     return save(figure, path)
 
 
-def _push(section: PushSection, path: Path) -> Path:
-    figure, (middle, late) = _axes(2, len(section.phases) + 2)
+def draw_push(section: PushSection, title: str, path: Path) -> Path:
+    """The push path by phases."""
+    figure, (middle, late) = axes_beside(2, len(section.phases) + 2)
     names = [phase.name for phase in section.phases]
-    _bars(middle, names, [phase.p50_ms for phase in section.phases], BLUE, "p50, ms")
-    _bars(late, names, [phase.p99_ms for phase in section.phases], ORANGE, "p99, ms")
-    figure.suptitle("from publish to event, by what the warehouse does", fontsize=12, color=INK)
+    bars(middle, names, [phase.p50_ms for phase in section.phases], BLUE, "p50, ms")
+    bars(late, names, [phase.p99_ms for phase in section.phases], ORANGE, "p99, ms")
+    figure.suptitle(title, fontsize=12, color=INK)
     return save(figure, path)

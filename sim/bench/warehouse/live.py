@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from math import nan
@@ -20,7 +20,7 @@ import numpy as np
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.clients.cli.processes.worker import Worker
 from hullcast.sim.bench.timing import MeasurementFailed
-from hullcast.sim.bench.warehouse.stage import PATIENCE_S, WarehouseStage, busy_cores_s, staged
+from hullcast.sim.bench.warehouse.stage import PATIENCE_S, WORKERS, WarehouseStage, busy_cores_s, staged
 from hullcast.sim.bench.warehouse.workers import CREATE_PUSHES
 from hullcast.sim.bench.warehouse.workload import FRESHNESS, BusyFeed, create, feeds
 
@@ -201,7 +201,7 @@ def _policy_line(name: str, phases: Sequence[_Phase]) -> PolicyLine:
     return PolicyLine(
         name,
         len(asked),
-        *_quantiles(free),
+        *p50_and_p99(free),
         _mean([one["staleness_s"] for one in answers]),
         _mean([one["unapplied"] for one in answers]),
         len(deadlines),
@@ -221,9 +221,9 @@ def _by_freshness(freshness: float, answers: Sequence[Mapping[str, Any]]) -> Fre
     return FreshnessFigures(
         freshness,
         len(mine),
-        *_quantiles(_ms(one for one in mine if one["deadline_s"] is None)),
+        *p50_and_p99(_ms(one for one in mine if one["deadline_s"] is None)),
         _mean(stale),
-        _quantiles(stale)[1],
+        p50_and_p99(stale)[1],
         _mean([one["unapplied"] for one in mine]),
     )
 
@@ -236,8 +236,8 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else nan
 
 
-def _quantiles(values: Sequence[float]) -> tuple[float, float]:
-    """p50 and p99."""
+def p50_and_p99(values: Sequence[float]) -> tuple[float, float]:
+    """Of no values: nan."""
     if not values:
         return nan, nan
     p50, p99 = np.quantile(values, (0.5, 0.99)).tolist()
@@ -296,21 +296,40 @@ class _Pushed:
 
 
 async def push(settings: LiveWarehouseSettings, tick: Tick) -> PushSection:
-    """The same pushes and the same updates: at a server that nobody asks, at one whose warehouse loads and answers
-    without a pause, and at the first one again beside plain busy processes."""
+    """At a server whose warehouse loads and answers without a pause, beside one that nobody asks."""
+    tables = [feed.table for feed in feeds(settings.rows_s, settings.keys)]
+
+    async def ask(stage: WarehouseStage) -> None:
+        for table in tables:  # so that its file is there
+            await stage.control.query(f"SELECT COUNT(*) FROM {table}", timeout=PATIENCE_S)
+
+    return await push_beside(settings, tick, ask, {"what": "grind", "tables": tables, "at_once": settings.grinders})
+
+
+async def push_beside(
+    settings: LiveWarehouseSettings,
+    tick: Tick,
+    prepare: Callable[[WarehouseStage], Awaitable[None]],
+    beside: Mapping[str, Any],
+    module: str = WORKERS,
+) -> PushSection:
+    """The same pushes and the same updates: at a server that nobody asks, at one that was prepared and of which another
+    client asks something (`beside`, a task of such a client), and at the first one again beside plain busy
+    processes."""
     some = feeds(settings.rows_s, settings.keys)
     clients = ["loader", "pusher", "listener", "grinder"]
     spinners = ["spinner-1", "spinner-2"]
     found: dict[str, list[_Pushed]] = {IDLE: [], BUSY: [], CONTENDED: []}
     async with AsyncExitStack() as stack:
         tick("push path, filling tables")
-        quiet = await stack.enter_async_context(staged([*clients, *spinners]))
+        quiet = await stack.enter_async_context(staged([*clients, *spinners], clients=module))
         asked = await stack.enter_async_context(staged([]))
         workers = quiet.workers
         for stage in (quiet, asked):
             await workers["loader"].ask("open", url=stage.server, name="loader")
             await stage.control.execute(CREATE_PUSHES)
-            await _fill(stage, workers["loader"], some, settings.seed, declare=False, ask=stage is asked)
+            await _fill(stage, workers["loader"], some, settings.seed, declare=False, ask=False)
+        await prepare(asked)
         nice = asked.nice()
         for turn in range(settings.push_rounds + 1):
             for name, stage in ((IDLE, quiet), (BUSY, asked), (CONTENDED, quiet)):
@@ -318,7 +337,7 @@ async def push(settings: LiveWarehouseSettings, tick: Tick) -> PushSection:
                 spin = found[BUSY][-1].warehouse_s / found[BUSY][-1].seconds if name == CONTENDED else 0.0
                 for spinner in spinners if spin else []:
                     await workers[spinner].ask("spin", share=min(1.0, spin / len(spinners)), nice=nice)
-                pushed = await _pushed(stage, workers, settings, some, clients, grind=name == BUSY)
+                pushed = await _pushed(stage, workers, settings, some, clients, beside if name == BUSY else None)
                 spun = [(await workers[spinner].ask("end"))["cpu_s"] for spinner in spinners if spin]
                 found[name].append(replace(pushed, warehouse_s=pushed.warehouse_s + sum(spun)))
     for of in found.values():
@@ -335,19 +354,18 @@ async def _pushed(
     settings: LiveWarehouseSettings,
     some: Sequence[BusyFeed],
     clients: Sequence[str],
-    *,
-    grind: bool,
+    beside: Mapping[str, Any] | None,
 ) -> _Pushed:
     await asyncio.gather(*(workers[name].ask("open", url=stage.server, name=name) for name in clients))
     await workers["listener"].ask("hear")
     await workers["loader"].ask("load", feeds=[asdict(feed) for feed in some], seed=settings.seed)
-    if grind:
-        await workers["grinder"].ask("grind", tables=[feed.table for feed in some], at_once=settings.grinders)
+    if beside is not None:
+        await workers["grinder"].ask(**beside)
     began, cpu, machine = monotonic(), stage.cpu_s(), busy_cores_s()
     await workers["pusher"].ask("push", rate=settings.push_rate, seconds=settings.push_s)
     heard = await workers["listener"].ask("end")
     seconds, after, machine_after = monotonic() - began, stage.cpu_s(), busy_cores_s()
-    ground = await workers["grinder"].ask("end") if grind else {"answers": 0}
+    ground = await workers["grinder"].ask("end") if beside is not None else {"answers": 0}
     await workers["loader"].ask("end")
     if not heard["ms"]:
         raise MeasurementFailed("no event came of all that was published")
@@ -356,9 +374,9 @@ async def _pushed(
 
 
 def _push_phase(name: str, of: Sequence[_Pushed], idle: Sequence[_Pushed]) -> PushPhase:
-    p50, p99 = _quantiles([ms for one in of for ms in one.ms])
-    by_round = [_quantiles(one.ms) for one in of]
-    idle_by_round = [_quantiles(one.ms) for one in idle]
+    p50, p99 = p50_and_p99([ms for one in of for ms in one.ms])
+    by_round = [p50_and_p99(one.ms) for one in of]
+    idle_by_round = [p50_and_p99(one.ms) for one in idle]
     seconds = sum(one.seconds for one in of)
     return PushPhase(
         name,
@@ -424,5 +442,5 @@ async def points(settings: LiveWarehouseSettings, tick: Tick) -> PointSection:
                 if turn:  # the first round only warms up
                     asked[way, freshness] += said["ms"]
                     bare[way, freshness] += said["bare_ms"]
-    lines = [PointLine(*way, len(asked[way]), *_quantiles(asked[way]), *_quantiles(bare[way])) for way in POINT_WAYS]
+    lines = [PointLine(*way, len(asked[way]), *p50_and_p99(asked[way]), *p50_and_p99(bare[way])) for way in POINT_WAYS]
     return PointSection(keys, tuple(lines))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
@@ -210,18 +210,7 @@ def _of_knapsack(costs: tuple[KnapsackCost, ...]) -> list[Goal]:
 
 def show_warehouse(report: WarehouseReport, console: Console) -> None:
     """Print everything that was measured."""
-    here = report.machine
-    console.print(
-        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]} at the beginning; Python {here['python']}. "
-        "Servers, warehouse and clients share these cores, with whatever else runs here.",
-        style="dim",
-    )
-    if here["others_cores"] > DISTURBED:
-        console.print(
-            f"Before anything was started, other programs used {here['others_cores']:.2f} of {here['cores']} cores: "
-            "times and verdicts below are theirs as much as ours. Repeat this on an idle machine.",
-            style="yellow",
-        )
+    show_machine(report.machine, console)
     shows: tuple[tuple[Any, Callable[[Any, Console], None]], ...] = (
         (report.loading, _show_loading),
         (report.policies, _show_policies),
@@ -237,6 +226,21 @@ def show_warehouse(report: WarehouseReport, console: Console) -> None:
     if report.goals:
         console.print()
         console.print(goals_table(report.goals))
+
+
+def show_machine(here: Mapping[str, Any], console: Console) -> None:
+    """Where it was measured, and whether somebody else was busy there."""
+    console.print(
+        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]} at the beginning; Python {here['python']}. "
+        "Servers, warehouse and clients share these cores, with whatever else runs here.",
+        style="dim",
+    )
+    if here["others_cores"] > DISTURBED:
+        console.print(
+            f"Before anything was started, other programs used {here['others_cores']:.2f} of {here['cores']} cores: "
+            "times and verdicts below are theirs as much as ours. Repeat this on an idle machine.",
+            style="yellow",
+        )
 
 
 def _show_loading(lines: tuple[LoadingLine, ...], console: Console) -> None:
@@ -271,23 +275,28 @@ def _show_policies(section: PolicySection, console: Console) -> None:
 
 
 def _show_push(section: PushSection, console: Console) -> None:
+    show_push(section, console, "warehouse", f"Busy: {section.answers_s:.1f} long questions a second.")
+
+
+def show_push(section: PushSection, console: Console, of: str, busy: str) -> None:
+    """The push path by what something (`of`) does; a sentence says what that is when it is busy."""
     title = f"push path: ms from publish to event, beside {short(section.rows_s)} updates/s"
-    table = plain_table(title, "warehouse", "p50", "p99", "p50/idle", "p99/idle", "server", "warehouse", "machine")
+    table = plain_table(title, of, "p50", "p99", "p50/idle", "p99/idle", "server", "warehouse", "machine")
     for phase in section.phases:
         cores = (f"{phase.server_cores:.2f}", f"{phase.warehouse_cores:.2f}", f"{phase.machine_cores:.2f}")
         ratios = (f"{phase.p50_ratio:.2f}x", f"{phase.p99_ratio:.2f}x")
         table.add_row(phase.name, number(phase.p50_ms), number(phase.p99_ms), *ratios, *cores)
     console.print(table)
-    console.print(_contention(section), style="dim")
+    console.print(_contention(section, busy), style="dim")
 
 
-def _contention(section: PushSection) -> str:
+def _contention(section: PushSection, busy: str) -> str:
     def part(ratio: Callable[[PushPhase], float]) -> str:
         share = section.contention(ratio)
         return "nothing to explain" if isnan(share) else f"{share:.0%}"
 
     return (
-        f"On the right: cores in use, of {section.cores}. Busy: {section.answers_s:.1f} long questions a second. "
+        f"On the right: cores in use, of {section.cores}. {busy} "
         f"{CONTENDED.capitalize()}: no warehouse, but plain processes as nice ({section.nice}) that ask for as much "
         f"CPU; of the growth they cause as well: p50 {part(lambda phase: phase.p50_ratio)}, "
         f"p99 {part(lambda phase: phase.p99_ratio)}."

@@ -67,16 +67,17 @@ def busy_cores_s() -> float:
 
 @asynccontextmanager
 async def staged(
-    names: Sequence[str], *, gateway: bool = False, options: tuple[str, ...] = ()
+    names: Sequence[str], *, gateway: bool = False, options: tuple[str, ...] = (), clients: str = WORKERS
 ) -> AsyncIterator[WarehouseStage]:
-    """Start all, with the clients connected to the server; at the end no process and no file is left."""
+    """Start all, with the clients (of this module) connected to the server; at the end no process and no file is
+    left."""
     with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Layout(nodes=int(gateway), data=str(Path(folder) / "data"), server_options=options))
         workers: dict[str, Worker] = {}
         try:
             await cluster.start()
             for name in names:
-                workers[name] = await Worker.start(name, WORKERS)
+                workers[name] = await Worker.start(name, clients)
             url = cluster.server.endpoint
             await asyncio.gather(*(worker.ask("open", url=url, name=name) for name, worker in workers.items()))
             async with connect(url, name="bench", timeout=PATIENCE_S) as control:

@@ -38,7 +38,19 @@ _TIMEOUT_S = 110.0
 class WarehouseBenchClient:
     """One client; it does one thing for a while at a time."""
 
-    answered = ("open", "fill", "load", "ask", "grind", "hear", "probe", "spin", "end", "push", "points")
+    answered: tuple[str, ...] = (
+        "open",
+        "fill",
+        "load",
+        "ask",
+        "grind",
+        "hear",
+        "probe",
+        "spin",
+        "end",
+        "push",
+        "points",
+    )
 
     def __init__(self) -> None:
         self._client: Client | None = None
@@ -302,9 +314,9 @@ class WarehouseBenchClient:
         return {"ms": asked, "bare_ms": bare}
 
 
-async def main() -> None:
+async def main(client: type[WarehouseBenchClient] = WarehouseBenchClient) -> None:
     """Serve until standard input ends."""
-    worker = WarehouseBenchClient()
+    worker = client()
     try:
         await serve({name: getattr(worker, name) for name in worker.answered})
     finally:

@@ -1,0 +1,180 @@
+"""The benchmark of views at toy sizes: it runs, views are right, and figures are of what they say."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from hullcast.broker.views.loader import ViewLoader
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.bench.engine import write_json
+from hullcast.sim.bench.views.figures import draw_views
+from hullcast.sim.bench.views.live import (
+    BEHIND,
+    MACHINE,
+    UNKNOWN,
+    ComparedFigures,
+    LiveViewSection,
+    LiveViewSettings,
+    reasons,
+)
+from hullcast.sim.bench.views.log import OfferLog
+from hullcast.sim.bench.views.report import (
+    FULL_VIEWS,
+    QUICK_VIEWS,
+    ViewReport,
+    ViewSettings,
+    _of_live,
+    _of_upkeep,
+    run_views,
+    show_views,
+    view_steps,
+)
+from hullcast.sim.bench.views.upkeep import CASES, EVERY, NAIVE, OURS, MaintainedView, answer, drop_index
+from hullcast.sim.bench.views.workload import OFFERS, OFFERS_EACH, SUPPLIERS, OfferChanges, first_rows
+from hullcast.sim.bench.warehouse.live import BUSY, CONTENDED, IDLE, LiveWarehouseSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TINY = ViewSettings(
+    upkeep_suppliers=5,
+    upkeep_changes=60,
+    upkeep_rounds=1,
+    live=LiveViewSettings(
+        suppliers=10, response_time_s=1.0, calibrate_s=0.3, live_s=1.0, compared=3,
+        push=LiveWarehouseSettings(keys=500, rows_s=1_000.0, push_s=0.3, push_rounds=1),
+    ),
+)  # fmt: skip
+
+
+def shown(report: ViewReport) -> str:
+    text = StringIO()
+    show_views(report, Console(file=text, width=120))
+    return text.getvalue()
+
+
+def test_upkeep_is_measured_shown_and_drawn(tmp_path: Path) -> None:
+    ticks: list[str] = []
+    report = run_views(TINY, ["upkeep"], ticks.append)
+    assert len(ticks) == view_steps(TINY, ["upkeep"])
+    assert report.upkeep is not None
+    assert [line.name for line in report.upkeep.lines] == [case.name for case in CASES]
+    for line, case in zip(report.upkeep.lines, CASES, strict=True):
+        ways = {way.way: way for way in line.ways}
+        assert list(ways) == [EVERY, NAIVE, OURS]
+        assert ways[EVERY].propagations == 60 + case.asked
+        assert line.every_ratio == pytest.approx(ways[EVERY].cpu_s / ways[OURS].cpu_s)
+    assert len(report.goals) == 2
+    assert "upkeep: us of CPU a change" in shown(report)
+    write_json(report, tmp_path / "views.json")
+    assert json.loads((tmp_path / "views.json").read_text(encoding="utf-8"))["live"] is None
+    (picture,) = draw_views(report, tmp_path)
+    assert picture.stat().st_size > 10_000
+
+
+def test_upkeep_is_judged_by_its_first_case() -> None:
+    report = run_views(TINY, ["upkeep"])
+    assert report.upkeep is not None
+    first, *others = report.upkeep.lines
+    lines = (replace(first, every_ratio=2.0, naive_ratio=1.9), *others)
+    assert [goal.passed for goal in _of_upkeep(replace(report.upkeep, lines=lines))] == [True, False]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_view_without_an_index_is_right_as_well(tmp_path: Path, indexed: bool) -> None:
+    source = OfferChanges(5, 3, "here")
+    with closing(OfferLog(tmp_path / "data", 5, 3)) as log, closing(ViewLoader(log.path)) as loader:
+        life = log.view("CHEAPEST", 0.05)
+        loader.build(life, log.seq)
+        if not indexed:
+            drop_index(log.path, life)
+        view = MaintainedView(loader, life, None)
+        assert view.rows(log.path) == answer(source)
+        changes = [(table.lower(), log.append(source.of(table, 1))) for table in source.which(50, 0.5)]
+        log.sync()
+        view.turn(changes, 0.0, asked=True)
+        assert view.rows(log.path) == answer(source) != answer(OfferChanges(5, 3, "here"))
+
+
+def test_changes_are_costs_of_offers_and_nations_of_suppliers() -> None:
+    source, before = OfferChanges(5, 0, "a"), first_rows(5, 0)
+    offers, suppliers = source.of(OFFERS, 400).columns, source.of(SUPPLIERS, 5).columns
+    assert (offers["SUPPKEY"] == before[OFFERS]["SUPPKEY"][offers["ID"]]).all()
+    assert (offers["COST"] != before[OFFERS]["COST"][offers["ID"]]).mean() > 0.9
+    assert (suppliers["ACCTBAL"] == before[SUPPLIERS]["ACCTBAL"][suppliers["SUPPKEY"]]).all()
+    assert len(before[OFFERS]["ID"]) == 5 * OFFERS_EACH
+
+
+@pytest.mark.slow
+def test_every_live_section_runs(tmp_path: Path) -> None:
+    ticks: list[str] = []
+    report = run_views(TINY, ["live", "push"], ticks.append)
+    assert len(ticks) == view_steps(TINY, ["live", "push"])
+    assert report.live is not None
+    assert report.live.right
+    assert report.live.answers > 0
+    assert report.live.within + report.live.beyond >= report.live.answers
+    assert report.live.changes_s > 0
+    assert report.push is not None
+    assert [phase.name for phase in report.push.phases] == [IDLE, BUSY, CONTENDED]
+    assert report.push.phase(IDLE).warehouse_cores == 0  # it has no views
+    assert report.push.phase(BUSY).warehouse_cores > 0
+    assert report.push.answers_s > 0
+    assert "goals" in shown(report)
+    assert [path.name for path in draw_views(report, tmp_path)] == ["views_live.png", "views_push.png"]
+
+
+@pytest.mark.parametrize(
+    ("naps", "reason"),
+    [([], UNKNOWN), ([(10.0, 10.06)], MACHINE), ([(10.0, 10.04)], UNKNOWN), ([(9.0, 10.01), (10.2, 11.0)], UNKNOWN)],
+)
+def test_a_late_refresh_is_the_machines_if_that_was_away_for_as_long_as_it_was_late(
+    naps: list[tuple[float, float]], reason: str
+) -> None:
+    found = reasons([(10.0, 0.2, 0.1)], naps, 0.05)
+    assert found == dict.fromkeys((MACHINE, BEHIND, UNKNOWN), 0) | {reason: 1}
+
+
+def test_who_asks_while_a_late_refresh_is_under_way_waits_behind_it() -> None:
+    late = [(10.05, 0.2, 0.1), (10.0, 0.2, 0.1), (10.5, 0.2, 0.1)]
+    assert reasons(late, [], 0.05) == {MACHINE: 0, BEHIND: 1, UNKNOWN: 2}
+
+
+def _live(**figures: object) -> LiveViewSection:
+    same = ComparedFigures(1.0, 2.0, 30.0, 40.0)
+    section = LiveViewSection(
+        800, 0.05, 0.05, 100.0, 0.2, 0.3, 1.0, 1_000, 1_000, 0, 0, {}, 1.0, 2.0, 3.0, 1.0, 2.0, 9, 1.0, 1.0,
+        same, same, True,
+    )  # fmt: skip
+    return replace(section, **figures)  # type: ignore[arg-type]
+
+
+def test_promises_are_judged_as_the_server_counts_and_as_replies_say() -> None:
+    assert all(goal.passed for goal in _of_live(_live()))
+    verdicts = [goal.passed for goal in _of_live(_live(within=998, beyond=2, late=1, right=False))]
+    assert verdicts == [False, True, True, True, False]
+    slow = ComparedFigures(2.0, 2.0, 39.0, 40.0)
+    assert [goal.passed for goal in _of_live(_live(busy=slow))] == [True, True, True, False, True]
+
+
+def test_a_promise_that_was_refused_is_told() -> None:
+    here = {"cpu": "x", "cores": 2, "load": [0.1], "python": "3", "others_cores": 0.0}
+    report = ViewReport(here, TINY, None, _live(promise_s=0.4, late=1, reasons={UNKNOWN: 1}), None, ())
+    assert "The server refused to promise 50 ms." in shown(report)
+    assert "not explained: 1" in shown(report)
+
+
+def test_an_unknown_section_is_refused() -> None:
+    with pytest.raises(UsageError, match="no section 'x'; sections: upkeep, "):
+        run_views(TINY, ["x"])
+
+
+def test_quick_measures_a_part_of_what_full_does() -> None:
+    assert view_steps(QUICK_VIEWS) < view_steps(FULL_VIEWS)
