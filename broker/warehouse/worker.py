@@ -54,8 +54,8 @@ OOM_SCORE = 1000
 SPENT, SPENT_BYTES = 0.25, 256 << 20
 #: What SQLite may take at least: its limit cannot be raised again, and loads in this process need some, too.
 LEAST_HEAP_BYTES = 512 << 20
-#: Changes of a table that are propagated on trial when a view is made, and what to commit them takes besides.
-MEASURED, COMMIT_S = (1, 8, 64, 512), 2e-4
+#: Changes of a table that are propagated on trial when a view is made, and what log and commit take besides.
+MEASURED, COMMIT_S = (1, 8, 64, 512), 6e-4
 #: Seconds after which a worker ends by itself, when the process that should have stopped it is gone.
 ALARM_LATE_S = 1
 
