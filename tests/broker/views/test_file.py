@@ -222,7 +222,7 @@ def test_random_histories(sql: str, seed: int) -> None:
 
 @pytest.mark.slow
 @given(views(), st.integers(0, 2**32))
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_many_random_histories(sql: str, seed: int) -> None:
     walk_at_random(sql, random.Random(seed), steps=25)
 
@@ -310,4 +310,4 @@ class ManyViews(ViewMachine):
 
 
 TestManyViews = pytest.mark.slow(ManyViews.TestCase)
-ManyViews.TestCase.settings = settings(max_examples=1500, stateful_step_count=30, deadline=None)
+ManyViews.TestCase.settings = settings(max_examples=500, stateful_step_count=30, deadline=None)
