@@ -223,8 +223,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "views",
         help="what it takes to keep views almost ready, and whether promises are kept",
         description="Measures the CPU to maintain a four-way join in three ways, refreshes within the promise under "
-        "load, a view beside its SELECT, and the push path without and with views; with real servers on disk. Goals "
-        "are judged at the end; the exit code is 0 either way.",
+        "load, a view beside its SELECT, the push path without and with views, and how long plans take; with real "
+        "servers on disk. Goals are judged at the end; the exit code is 0 either way.",
         epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in VIEW_SECTIONS.items()) + ".",
     )
     views.add_argument("--quick", action="store_true", help="fewer rows and rounds: about two minutes")

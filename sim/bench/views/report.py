@@ -20,11 +20,12 @@ from hullcast.sim.bench.views.live import (
     live,
     push_with_views,
 )
+from hullcast.sim.bench.views.plans import STEPS, PlanLine, plans
 from hullcast.sim.bench.views.upkeep import CASES, OURS, ViewUpkeepLine, ViewUpkeepSection, upkeep
 from hullcast.sim.bench.warehouse.live import BUSY, LiveWarehouseSettings, PushSection
 from hullcast.sim.bench.warehouse.report import LOOK_S, show_machine, show_push
 from hullcast.sim.bench.warehouse.stage import others_cores
-from hullcast.sim.output.goals import Goal, goals_table
+from hullcast.sim.output.goals import Goal, goals_table, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short
 
 #: Goals.
@@ -32,12 +33,14 @@ CHEAPER = 2.0
 WITHIN = 0.999
 FASTER = 20.0
 PUSH = 1.1
+PLANNED_S = {2: 1.0, 4: 10.0}  # by tables
 
 #: The sections, in order, and what each one shows.
 VIEW_SECTIONS = {
     "upkeep": "CPU to maintain a four-way join: at every change, all tables at the limit, and as a server does",
     "live": "refreshes within the promise under load, and the view beside its SELECT",
     "push": "from publish to event, without and with views",
+    "plans": "seconds of A* for 1,000 steps of two and of four tables",
 }
 
 Tick = Callable[[str], None]
@@ -50,6 +53,8 @@ class ViewSettings:
     upkeep_suppliers: int = 1_000
     upkeep_changes: int = 10_000
     upkeep_rounds: int = 3
+    plan_steps: int = STEPS
+    plan_rounds: int = 3
     live: LiveViewSettings = field(default_factory=LiveViewSettings)
     seed: int = 0
 
@@ -59,8 +64,8 @@ QUICK_VIEWS = ViewSettings(
     upkeep_suppliers=100,
     upkeep_changes=2_000,
     upkeep_rounds=2,
+    plan_rounds=1,
     live=LiveViewSettings(
-        suppliers=100,
         calibrate_s=1.5,
         live_s=20.0,
         compared=30,
@@ -78,6 +83,7 @@ class ViewReport:
     upkeep: ViewUpkeepSection | None
     live: LiveViewSection | None
     push: PushSection | None
+    plans: tuple[PlanLine, ...] | None
     goals: tuple[Goal, ...]
 
 
@@ -93,12 +99,14 @@ def run_views(settings: ViewSettings, only: Collection[str] = (), tick: Tick = l
     maintained = upkeep(*sizes, tick) if "upkeep" in wanted else None
     promised = asyncio.run(live(settings.live, tick)) if "live" in wanted else None
     pushed = asyncio.run(push_with_views(settings.live, tick)) if "push" in wanted else None
+    sought = plans(settings.plan_steps, settings.plan_rounds, settings.seed, tick) if "plans" in wanted else None
     goals = [
         *(_of_upkeep(maintained) if maintained else ()),
         *(_of_live(promised) if promised else ()),
         *(_of_push(pushed) if pushed else ()),
+        *(_of_plans(sought, settings.plan_steps) if sought else ()),
     ]
-    return ViewReport(here, settings, maintained, promised, pushed, tuple(goals))
+    return ViewReport(here, settings, maintained, promised, pushed, sought, tuple(goals))
 
 
 def view_steps(settings: ViewSettings, only: Collection[str] = ()) -> int:
@@ -107,6 +115,7 @@ def view_steps(settings: ViewSettings, only: Collection[str] = ()) -> int:
         "upkeep": len(CASES) * (1 + settings.upkeep_rounds),
         "live": 5,
         "push": 1 + 3 * (1 + settings.live.push.push_rounds),
+        "plans": len(PLANNED_S),
     }
     return sum(counts[name] for name in (set(only) or counts))
 
@@ -155,6 +164,20 @@ def _of_push(section: PushSection) -> list[Goal]:
     return [Goal("push path, with / without views, p50", f"<= {PUSH}x", f"{ratio:.2f}x", PUSH / ratio)]
 
 
+def _of_plans(lines: tuple[PlanLine, ...], steps: int) -> list[Goal]:
+    goals = []
+    for tables, goal_s in PLANNED_S.items():
+        mine = [line for line in lines if line.tables == tables]
+        longest_s, best = max(line.seconds for line in mine), sum(line.best for line in mine)
+        where, beyond = f"plans of {steps:,} steps, {tables} tables", max(line.above for line in mine) - 1
+        told = f"{best} of {len(mine)}" + (f" (within {beyond:.1%})" if best < len(mine) else "")
+        goals += [
+            Goal(f"{where}: longest", f"< {goal_s:g} s", f"{longest_s:.2f} s", share_under(longest_s, goal_s)),
+            Goal(f"{where}: A* came to its end", "all", told, best / len(mine)),
+        ]
+    return goals
+
+
 # --- in the terminal -----------------------------------------------------------------------------------------------
 
 
@@ -165,6 +188,7 @@ def show_views(report: ViewReport, console: Console) -> None:
         (report.upkeep, _show_upkeep),
         (report.live, _show_live),
         (report.push, _show_push),
+        (report.plans, _show_plans),
     )
     for section, show in shows:
         if section is not None:
@@ -240,3 +264,18 @@ def _show_push(section: PushSection, console: Console) -> None:
         f"asked for {section.answers_s:.1f} times a second."
     )
     show_push(section, console, "views", busy)
+
+
+def _show_plans(lines: tuple[PlanLine, ...], console: Console) -> None:
+    table = plain_table(
+        "plans: CPU seconds of A*", "tables", "costs", "changes", "seconds", "states", "above the bound"
+    )
+    for line in lines:
+        cells = (f"{line.seconds:.3f}", f"{line.expanded:,}", "best" if line.best else f"{line.above - 1:.1%}")
+        table.add_row(str(line.tables), line.costs, line.arrivals, *cells)
+    console.print(table)
+    if not all(line.best for line in lines):
+        console.print(
+            "Where a plan is above the bound, A* gave up, and a beam found it; no plan costs less than the bound.",
+            style="dim",
+        )

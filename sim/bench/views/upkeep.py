@@ -26,7 +26,6 @@ from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import ViewLife
 from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.views.planners.naive import Naive
-from hullcast.broker.views.planners.online import Online
 from hullcast.broker.views.upkeep import OVERHEAD_S, SHARE, Spent, Upkeep
 from hullcast.broker.warehouse.files import file_of, open_for_reading
 from hullcast.broker.warehouse.worker import COMMIT_S, MEASURED, spent
@@ -106,8 +105,8 @@ class _Turn:
     propagations: int
 
 
-class MaintainedView:
-    """One view, maintained in one way."""
+class ReplayedView:
+    """One view, to which changes of a log come, maintained in one way."""
 
     def __init__(self, loader: ViewLoader, life: ViewLife, upkeep: Upkeep | None) -> None:
         """Without an upkeep every change is propagated when it comes."""
@@ -216,7 +215,7 @@ def _measured(
     )
 
 
-def _made(case: UpkeepCase, log: OfferLog, loader: ViewLoader) -> dict[str, MaintainedView]:
+def _made(case: UpkeepCase, log: OfferLog, loader: ViewLoader) -> dict[str, ReplayedView]:
     """A view for each way, and what changes were measured to take, as when a server creates it: the same for all."""
     names = {EVERY: "CHEAPEST_EACH", NAIVE: "CHEAPEST_NAIVE", OURS: "CHEAPEST_OURS"}
     lives = {way: log.view(name, case.response_time_s) for way, name in names.items()}
@@ -234,9 +233,9 @@ def _made(case: UpkeepCase, log: OfferLog, loader: ViewLoader) -> dict[str, Main
     if not case.indexed:  # of some suppliers, so that one of them concerns the view
         promise_s = OVERHEAD_S + SCANS * measured[fold(SUPPLIERS)][1].took_s / SHARE
     return {
-        EVERY: MaintainedView(loader, lives[EVERY], None),
-        NAIVE: MaintainedView(loader, lives[NAIVE], Upkeep(tables, promise_s, measured, Naive())),
-        OURS: MaintainedView(loader, lives[OURS], Upkeep(tables, promise_s, measured, Online())),
+        EVERY: ReplayedView(loader, lives[EVERY], None),
+        NAIVE: ReplayedView(loader, lives[NAIVE], Upkeep(tables, promise_s, measured, Naive())),
+        OURS: ReplayedView(loader, lives[OURS], Upkeep(tables, promise_s, measured)),
     }
 
 

@@ -1,6 +1,6 @@
-"""What `hullcast bench views` maintains: the four-way join of Xie (2007), section 2.5, over tables like those of TPC-R.
+"""What `hullcast bench views` maintains: the four-way join of Xie (2007), section 2.5, over tables of TPC-R.
 
-PARTSUPP has 80 offers for each supplier; 25 nations are in 5 regions. Costs of offers change, and suppliers move to
+PARTSUPP has 80 offers for each supplier. Costs of offers change, and suppliers move to
 other nations. A change of an offer joins with one row of each other table, a change of a supplier with 80 offers.
 """
 
@@ -14,8 +14,10 @@ import numpy as np
 
 from hullcast.network.wire.arrays import Ints
 from hullcast.sim.seeds import generator
+from hullcast.sim.traces.tpcr import COSTS, REGION_OF, REGIONS, SUPPLIERS_OF_PART, tpcr_tables
+from hullcast.sim.traces.tpcr import SUPPLIERS as TPCR_SUPPLIERS
 
-OFFERS_EACH, NATIONS, REGIONS = 80, 25, 5
+OFFERS_EACH = 80
 OFFERS, SUPPLIERS = "PARTSUPP", "SUPPLIER"
 
 CREATE_TABLES: Mapping[str, str] = {
@@ -27,7 +29,7 @@ CREATE_TABLES: Mapping[str, str] = {
 SELECT = (
     f"SELECT n.NAME, MIN(ps.COST) AS COST, COUNT(*) AS OFFERS FROM {OFFERS} ps "
     f"JOIN {SUPPLIERS} s ON ps.SUPPKEY = s.SUPPKEY JOIN NATION n ON s.NATIONKEY = n.NATIONKEY "
-    "JOIN REGION r ON n.REGIONKEY = r.REGIONKEY WHERE r.NAME = 'REGION 2' GROUP BY n.NAME"
+    "JOIN REGION r ON n.REGIONKEY = r.REGIONKEY WHERE r.NAME = 'MIDDLE EAST' GROUP BY n.NAME"
 )
 
 
@@ -38,31 +40,27 @@ def create_view(name: str, response_time_s: float) -> str:
 
 def first_rows(suppliers: int, seed: int) -> dict[str, dict[str, Any]]:
     """The rows that the tables begin with, as columns."""
-    draw = generator(seed, "bench/views/first")
-    nations, places, offers = np.arange(NATIONS), np.arange(suppliers), np.arange(OFFERS_EACH * suppliers)
+    drawn, nations = tpcr_tables(suppliers / TPCR_SUPPLIERS, seed), len(REGION_OF)
+    rows, draw = len(drawn.supplier), generator(seed, "bench/views/first")
     return {
-        "REGION": {"REGIONKEY": np.arange(REGIONS), "NAME": [f"REGION {i}" for i in range(REGIONS)]},
+        "REGION": {"REGIONKEY": np.arange(len(REGIONS)), "NAME": list(REGIONS)},
         "NATION": {
-            "NATIONKEY": nations,
-            "NAME": [f"NATION {i}" for i in range(NATIONS)],
-            "REGIONKEY": nations % REGIONS,
+            "NATIONKEY": np.arange(nations),
+            "NAME": [f"NATION {i}" for i in range(nations)],
+            "REGIONKEY": np.array(REGION_OF),
         },
         SUPPLIERS: {
-            "SUPPKEY": places,
-            "NATIONKEY": draw.integers(NATIONS, size=suppliers),
+            "SUPPKEY": np.arange(suppliers),
+            "NATIONKEY": drawn.nation,
             "ACCTBAL": draw.uniform(-1_000, 10_000, suppliers),
         },
         OFFERS: {
-            "ID": offers,
-            "PARTKEY": draw.integers(10 * suppliers, size=len(offers)),
-            "SUPPKEY": offers % suppliers,
-            "COST": _costs(draw, len(offers)),
+            "ID": np.arange(rows),
+            "PARTKEY": np.arange(rows) // SUPPLIERS_OF_PART,
+            "SUPPKEY": drawn.supplier,
+            "COST": drawn.cost / 100,
         },
     }
-
-
-def _costs(draw: np.random.Generator, count: int) -> Any:
-    return draw.integers(100, 100_001, size=count) / 100  # as TPC-R has them: 1.00 to 1,000.00
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,9 @@ class OfferChanges:
         rows = self.rows[table]
         places: Ints = self.draw.integers(len(rows["SUPPKEY"]), size=count)
         if table == OFFERS:
-            rows["COST"][places] = _costs(self.draw, count)
+            rows["COST"][places] = self.draw.integers(COSTS[0], COSTS[1] + 1, size=count) / 100
         else:
-            rows["NATIONKEY"][places] = self.draw.integers(NATIONS, size=count)
+            rows["NATIONKEY"][places] = self.draw.integers(len(REGION_OF), size=count)
         return ChangedOffers(table, {name: column[places] for name, column in rows.items()})
 
     def which(self, count: int, offers_share: float) -> list[str]:

@@ -31,12 +31,13 @@ from hullcast.sim.bench.views.report import (
     ViewReport,
     ViewSettings,
     _of_live,
+    _of_plans,
     _of_upkeep,
     run_views,
     show_views,
     view_steps,
 )
-from hullcast.sim.bench.views.upkeep import CASES, EVERY, NAIVE, OURS, MaintainedView, answer, drop_index
+from hullcast.sim.bench.views.upkeep import CASES, EVERY, NAIVE, OURS, ReplayedView, answer, drop_index
 from hullcast.sim.bench.views.workload import OFFERS, OFFERS_EACH, SUPPLIERS, OfferChanges, first_rows
 from hullcast.sim.bench.warehouse.live import BUSY, CONTENDED, IDLE, LiveWarehouseSettings
 
@@ -47,6 +48,8 @@ TINY = ViewSettings(
     upkeep_suppliers=5,
     upkeep_changes=60,
     upkeep_rounds=1,
+    plan_steps=120,
+    plan_rounds=1,
     live=LiveViewSettings(
         suppliers=10, response_time_s=1.0, calibrate_s=0.3, live_s=1.0, compared=3,
         push=LiveWarehouseSettings(keys=500, rows_s=1_000.0, push_s=0.3, push_rounds=1),
@@ -95,7 +98,7 @@ def test_a_view_without_an_index_is_right_as_well(tmp_path: Path, indexed: bool)
         loader.build(life, log.seq)
         if not indexed:
             drop_index(log.path, life)
-        view = MaintainedView(loader, life, None)
+        view = ReplayedView(loader, life, None)
         assert view.rows(log.path) == answer(source)
         changes = [(table.lower(), log.append(source.of(table, 1))) for table in source.which(50, 0.5)]
         log.sync()
@@ -110,6 +113,20 @@ def test_changes_are_costs_of_offers_and_nations_of_suppliers() -> None:
     assert (offers["COST"] != before[OFFERS]["COST"][offers["ID"]]).mean() > 0.9
     assert (suppliers["ACCTBAL"] == before[SUPPLIERS]["ACCTBAL"][suppliers["SUPPKEY"]]).all()
     assert len(before[OFFERS]["ID"]) == 5 * OFFERS_EACH
+
+
+def test_plans_are_timed_and_those_that_are_not_the_best_are_told() -> None:
+    report = run_views(TINY, ["plans"])
+    assert report.plans is not None
+    assert [line.tables for line in report.plans] == [2] * 4 + [4] * 4
+    assert all(line.best and line.expanded for line in report.plans)  # so few steps are easy
+    assert [goal.passed for goal in report.goals] == [True] * 4
+    assert "gave up" not in shown(report)
+    late = (*report.plans[:-1], replace(report.plans[-1], seconds=10.0, above=1.07))
+    assert [goal.passed for goal in _of_plans(late, 120)] == [True, True, False, False]
+    assert "3 of 4 (within 7.0%)" in [goal.measured for goal in _of_plans(late, 120)]
+    assert "7.0%" in shown(replace(report, plans=late))
+    assert "gave up" in shown(replace(report, plans=late))
 
 
 @pytest.mark.slow
@@ -166,7 +183,7 @@ def test_promises_are_judged_as_the_server_counts_and_as_replies_say() -> None:
 
 def test_a_promise_that_was_refused_is_told() -> None:
     here = {"cpu": "x", "cores": 2, "load": [0.1], "python": "3", "others_cores": 0.0}
-    report = ViewReport(here, TINY, None, _live(promise_s=0.4, late=1, reasons={UNKNOWN: 1}), None, ())
+    report = ViewReport(here, TINY, None, _live(promise_s=0.4, late=1, reasons={UNKNOWN: 1}), None, None, ())
     assert "The server refused to promise 50 ms." in shown(report)
     assert "not explained: 1" in shown(report)
 
