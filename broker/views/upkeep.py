@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.views.costs import LearnedCost
 from hullcast.broker.views.planners.naive import Naive
-from hullcast.broker.views.planners.online import Online
 from hullcast.broker.views.planners.planner import emptied, taken
+from hullcast.broker.views.planners.thrifty import Thrifty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ class Upkeep:
         for table, some in (measured or {}).items():
             for each in some:
                 self.costs[table].learn(*each)
-        self.planner = planner or Online()
+        self.planner = planner or Thrifty()
         self._naive = Naive()
         self._naive_pending = dict.fromkeys(self.tables, 0)
         self._rates = dict.fromkeys(self.tables, 0.0)  # changes a second, of late
@@ -91,8 +91,10 @@ class Upkeep:
 
     @property
     def limit_s(self) -> float:
-        """What is pending may be expected to take so long."""
-        return limit_of(self.response_time_s, self.share)
+        """What is pending may be expected to take so long. Some changes of each table may always wait, however often
+        the promise was broken: to propagate each by itself would take more of a machine that is too busy already."""
+        few_s = sum(cost.of(LEAST_CHANGES) for cost in self.costs.values())
+        return max(limit_of(self.response_time_s, self.share), min(limit_of(self.response_time_s), ROOM * few_s))
 
     # -- what happens --------------------------------------------------------------------------------------
 
