@@ -140,6 +140,7 @@ class LiveWarehouse:
         self._views = LiveViews(self.board, self._positions, self._missing)
         self._views_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_view, self._begin)  # 1 if there are views
         self._builds: list[ViewBuilding] = []  # views that wait to be made
+        self._made: dict[int, ViewLife] = {}  # views that are made, and perhaps will never be
         self._builds_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_build, self._begin)  # 1 from the first on
         self._workers = Workers(self._directory, self._on_worker, self._on_death, self._fill_soon)
         self._lives: dict[str, Life] = {}  # of tables
@@ -219,9 +220,21 @@ class LiveWarehouse:
                 self._feed(name)
 
     def _build(self, making: MakeView) -> None:
-        """A view is to be made, which takes as long as reading its tables: no query and no load waits for that."""
+        """A view is to be made, which takes as long as reading its tables: no query and no load waits for that. What
+        was made under its name before, and is not known as a view, will never be one."""
+        name = fold(making.life.definition.name)
+        for number in [number for number, made in self._made.items() if fold(made.definition.name) == name]:
+            self._unmake(number)
         self._builds.append(ViewBuilding(making))
         self._one_more_for(self._builds_place)
+
+    def _unmake(self, number: int) -> None:
+        """There will be no view that was made."""
+        life = self._made.pop(number)
+        name = fold(life.definition.name)
+        if name not in self._views:
+            self._views.unmeasured(name)
+        remove(file_of(self._directory, life))
 
     def _one_more_for(self, place: TaskPlaces[LiveTask]) -> None:
         if not place.places:
@@ -230,6 +243,7 @@ class LiveWarehouse:
 
     def _know_view(self, name: str, life: ViewLife) -> None:
         self._views.know(name, life)
+        self._made = {number: made for number, made in self._made.items() if made != life}
         self._one_more_for(self._views_place)  # no promise shall wait behind queries and loads
         if self._tidied:
             self._views.put_on_board()
@@ -338,6 +352,8 @@ class LiveWarehouse:
 
     def _withdraw(self, number: int) -> None:
         self._builds = [build for build in self._builds if build.ask.number != number]
+        if number in self._made:
+            self._unmake(number)
         self._turns.texts = [reading for reading in self._turns.texts if reading.ask.number != number]
         asked = self._asked.get(number)
         if asked is not None:
@@ -565,6 +581,7 @@ class LiveWarehouse:
         view = building.ask.life.definition
         upkeep = Upkeep(tuple(measured), view.response_time_s, measured)
         self._views.measured(fold(view.name), measured)
+        self._made[building.ask.number] = building.ask.life
         self.say(ViewMade(building.ask.number, shortest_promise(list(upkeep.costs.values()))))
 
     def _load_over(self, load: Load, took_s: float, message: Finished | Failure) -> None:
