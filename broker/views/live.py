@@ -86,6 +86,10 @@ class LiveViews:
         else:
             self._measured[name] = costs
 
+    def unmeasured(self, name: str) -> None:
+        """There will be no such view."""
+        self._measured.pop(name, None)
+
     def put_on_board(self) -> None:
         """Let those that are not on the board come there. All tables are known, and all that was released."""
         for name, life in self.lives.items():

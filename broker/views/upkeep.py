@@ -16,7 +16,6 @@ what a refresh of all tables at the same limit would have been expected to take 
 
 from __future__ import annotations
 
-from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.views.costs import LearnedCost
@@ -47,10 +46,8 @@ def limit_of(response_time_s: float, share: float = SHARE) -> float:
 
 
 def shortest_promise(costs: Sequence[LearnedCost]) -> float:
-    """The shortest response time that can be promised where propagating takes so long; two digits of it."""
-    shortest_s = OVERHEAD_S + ROOM * sum(cost.of(LEAST_CHANGES) for cost in costs) / SHARE
-    unit = 10.0 ** (floor(log10(shortest_s)) - 1)
-    return ceil(shortest_s / unit) * unit
+    """The shortest response time that can be promised where propagating takes so long."""
+    return OVERHEAD_S + ROOM * sum(cost.of(LEAST_CHANGES) for cost in costs) / SHARE
 
 
 class Spent(NamedTuple):
