@@ -1,7 +1,7 @@
-"""How to keep views almost ready: planners of batched maintenance, a part each (example, plans, real).
+"""How to keep views almost ready: planners of batched maintenance, a part each (example, plans, limits, real).
 
 Each part is a module: `points`, `measure` and `sections` as a study has them, and `WORDS`. `--only plans` runs one.
-`example` and `plans` are simulated: a row is the same on any machine. `real` measures processor time in SQLite on the
+All but `real` are simulated: a row is the same on any machine. `real` measures processor time in SQLite on the
 machine that runs it: its rows differ from run to run.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hullcast.sim.experiments.claims import Section
-from hullcast.sim.experiments.studies.batching import example, plans, real
+from hullcast.sim.experiments.studies.batching import example, limits, plans, real
 from hullcast.sim.experiments.studies.batching.planning import WORDS
 from hullcast.sim.experiments.study import PART, GridPoint, Study, Sweep
 
@@ -27,7 +27,7 @@ class BatchingPart(Protocol):
     def sections(self, found: Sweep, folder: Path) -> list[Section]: ...
 
 
-PARTS: dict[str, BatchingPart] = {"example": example, "plans": plans, "real": real}
+PARTS: dict[str, BatchingPart] = {"example": example, "plans": plans, "limits": limits, "real": real}
 
 
 def points(quick: bool) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from hullcast.sim.seeds import generator
 from hullcast.sim.traces.tpcr import COSTS, REGION_OF, REGIONS, tpcr_tables
 
 #: Batches that are timed, and how often each.
-BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 400, 800)
+BATCHES = (1, 3, 10, 30, 100, 300, 900)
 ROUNDS = 5
 
 

@@ -35,13 +35,13 @@ from hullcast.sim.output.charts import BandCurve, Panel, draw_panels
 #: Views, with the index that they have, and by table what it is called; the first is the one that is read as a whole.
 VIEWS = {
     "R join S": ("R", "S"),
-    "MIN, index on PartSupp": ("PartSupp", "Supplier"),
-    "MIN, index on Supplier": ("PartSupp", "Supplier"),
+    "MIN (index on PartSupp)": ("PartSupp", "Supplier"),
+    "MIN (index on Supplier)": ("PartSupp", "Supplier"),
 }
 #: So many changes of each table take as long as the limit: 180 in the example, and 45 for 20 s (see plans.py).
-TOGETHER = {"R join S": 180, "MIN, index on PartSupp": 45, "MIN, index on Supplier": 45}
+TOGETHER = {"R join S": 180, "MIN (index on PartSupp)": 45, "MIN (index on Supplier)": 45}
 #: The table of each view whose partner has no index.
-READ_WHOLE = {"R join S": 0, "MIN, index on PartSupp": 0, "MIN, index on Supplier": 1}
+READ_WHOLE = {"R join S": 0, "MIN (index on PartSupp)": 0, "MIN (index on Supplier)": 1}
 #: A cost is flat if one change takes this part of a batch of 100 or more, and linear if it takes this part or less.
 FLAT, STEEP = 0.25, 0.1
 #: Simulated and real totals agree if neither is more than so many times the other.
@@ -57,7 +57,7 @@ def opened(view: str, scale: float, seed: int) -> MaintainedView:
     """A view, filled."""
     if view == "R join S":
         return JoinView(scale, seed)
-    return CheapestView(scale, seed, indexed="partsupp" if view.endswith("PartSupp") else "supplier")
+    return CheapestView(scale, seed, indexed="partsupp" if view.endswith("PartSupp)") else "supplier")
 
 
 def measure(point: GridPoint, seed: int) -> dict[str, float]:
