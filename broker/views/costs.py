@@ -240,6 +240,7 @@ class LearnedCost:
         self._latest: deque[float] = deque()  # measured / expected
         self._ordered: list[float] = []  # the same, sorted
         self._factor = self.FACTOR
+        self._line: tuple[float, float] | None = None  # `fitted`, until something is learned
         self.batches = 0
 
     def learn(self, rows: int, took_s: float) -> None:
@@ -250,6 +251,7 @@ class LearnedCost:
         if self.batches:  # the first has only a guess to be compared with
             self._compare((took_s + self.PAUSE_S) / (self.of(rows) + self.PAUSE_S))
         self.batches += 1
+        self._line = None
         which = rows.bit_length()
         for each, known in list(self._classes.items()):
             known[0] *= self.MEMORY if each == which else self.ELSEWHERE
@@ -290,6 +292,11 @@ class LearnedCost:
     @property
     def fitted(self) -> tuple[float, float]:
         """Seconds per batch, and per change: the line nearest to what was learned, for people; neither is negative."""
+        if self._line is None:
+            self._line = self._fitted()
+        return self._line
+
+    def _fitted(self) -> tuple[float, float]:
         if not self._classes:
             return self._guess.fixed_s, self._guess.row_s
         w, k, s, _ = np.array(list(self._classes.values())).T
