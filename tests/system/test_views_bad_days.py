@@ -98,7 +98,7 @@ async def test_a_view_that_is_refused_leaves_no_file(tmp_path: Path) -> None:
     async with serving(data) as (_, hc):
         await hc.execute(TABLE)
         await hc.publish("T", [{"K": i, "G": i % 3, "V": i / 4} for i in range(30)])
-        with pytest.raises(PromiseTooShort, match=r"promise is (0\.0*[1-9]\d?|[1-9]\d?0*m)s$"):
+        with pytest.raises(PromiseTooShort, match=r"promise is [0-9.]+ m?s$"):
             await hc.execute(VIEW.replace("5s", "0.1ms"))
         await wait_for(lambda: not list((data / FOLDER).glob("sums-*.sqlite*")), "its file is removed")
         await hc.execute(VIEW)
