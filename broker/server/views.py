@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
+from hullcast.broker.server.warehouse import life_of
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.tables.schema import fold
-from hullcast.network.wire.errors import HullcastError, Overloaded, PromiseTooShort, TooLarge
+from hullcast.network.wire.errors import HullcastError, Overloaded, PromiseTooShort, SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.queries.view import ViewDefinition
     from hullcast.broker.server.warehouse import Warehouse
     from hullcast.network.wire.bodies import Execute
     from hullcast.network.wire.frames import Request
@@ -49,35 +50,55 @@ class ViewMaking:
         one: then it is executed, or refused, as any other."""
         try:
             statement = parse_statement(body.sql)
-            definition = self._engine.bound(statement) if isinstance(statement, CreateView) else None
+            if not isinstance(statement, CreateView) or (definition := self._engine.bound(statement)) is None:
+                return False
         except HullcastError:
-            return False
-        if definition is None:
             return False
         name, others = fold(definition.name), len(self._engine.views) + len(self._making)
         if name in self._making:
             self._refuse(request, body, Overloaded(f"requests to create view {definition.name}", 1))
             return True
         if others >= MOST_VIEWS:
-            self._refuse(request, body, TooLarge("views", others + 1, MOST_VIEWS))
+            error = SqlError(definition.name, f"there are {others} views", "DROP VIEW one that nobody needs")
+            self._refuse(request, body, error)
             return True
-        task = asyncio.create_task(self._make(request, body, owner, definition), name="server.view")
+        task = asyncio.create_task(self._make(request, body, owner, statement), name="server.view")
         self._making[name] = (task, request.route[-1])
         task.add_done_callback(lambda _: self._making.pop(name, None))
         return True
 
-    async def _make(self, request: Request, body: Execute, owner: str, definition: ViewDefinition) -> None:
+    async def _make(self, request: Request, body: Execute, owner: str, statement: CreateView) -> None:
         try:
-            await self._warehouse.start()
-            await self._warehouse.wait_released(self._engine.seq)
-            shortest_s = await self._warehouse.make_view(definition, owner)
-            if definition.response_time_s < shortest_s:
-                raise PromiseTooShort(definition.name, definition.response_time_s, shortest_s)
-            self._execute(request, body, owner)
+            number = await self._make_as_it_is(statement, owner)
         except HullcastError as error:
             self._refuse(request, body, error)
-        with contextlib.suppress(HullcastError):  # another life of the process finds out by itself
-            await self._warehouse.settle_view(definition)
+            return
+        self._execute(request, body, owner)
+        with contextlib.suppress(HullcastError):  # the next life of the process finds out by itself
+            await self._warehouse.start()  # so that it knows of the view
+        if number is not None and fold(statement.name) not in self._engine.views:  # it was dropped before that
+            self._warehouse.unmake_view(number)
+
+    async def _make_as_it_is(self, statement: CreateView, owner: str) -> int | None:
+        """Make what a statement creates; once more, if its tables were dropped and created again meanwhile. A number
+        for `unmake_view`; None if nothing need be made."""
+        while True:
+            await self._warehouse.start()
+            await self._warehouse.wait_released(self._engine.seq)
+            definition = self._engine.bound(statement)
+            if definition is None:
+                return None
+            life = life_of(definition, self._engine)
+            number, shortest_s = await self._warehouse.make_view(life, owner)
+            try:
+                if definition.response_time_s < shortest_s:
+                    raise PromiseTooShort(definition.name, definition.response_time_s, rounded_up(shortest_s))
+                if self._engine.bound(statement) == definition and life_of(definition, self._engine) == life:
+                    return number
+            except HullcastError:
+                self._warehouse.unmake_view(number)
+                raise
+            self._warehouse.unmake_view(number)
 
     def stay_with(self, links: Container[int]) -> None:
         """Give up views of clients whose link is gone."""
@@ -91,3 +112,9 @@ class ViewMaking:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def rounded_up(seconds: float) -> float:
+    """With two digits, for people, who may ask for it then."""
+    unit = floor(log10(seconds)) - 1
+    return float(f"{ceil(seconds / 10.0**unit)}e{unit}")

@@ -27,7 +27,6 @@ from hullcast.broker.warehouse.messages import (
     Ask,
     AskTables,
     Begin,
-    ForgetView,
     Known,
     Logged,
     MakeView,
@@ -340,6 +339,8 @@ class Warehouse:
             if told % TABLES_AT_ONCE == 0:
                 await asyncio.sleep(0)
         for name, view in views.items():  # after the tables that they read
+            if self._engine.views.get(name) is not view:  # dropped meanwhile, and perhaps its tables, too
+                continue
             if self._known.get(name) is not view and all(fold(table.name) in self._known for table in view.tables):
                 self._known[name] = view
                 self._write(Known(name, life_of(view, self._engine)))
@@ -398,20 +399,17 @@ class Warehouse:
         found: tuple[bytes, LargeAnswer | None] = await self._answer(self._numbers, ask._replace(number=self._numbers))
         return found
 
-    async def make_view(self, view: ViewDefinition, owner: str) -> float:
-        """Make the file of a view that is to be created; the shortest response time that can be promised."""
+    async def make_view(self, view: ViewLife, owner: str) -> tuple[int, float]:
+        """Make the file of a view that is to be created: a number for `unmake_view`, and the shortest response time
+        that can be promised."""
         self._numbers += 1
         self.tell_released()
-        making = MakeView(self._numbers, owner, life_of(view, self._engine))
-        made: ViewMade = await self._answer(self._numbers, making)
-        return made.shortest_s
+        made: ViewMade = await self._answer(self._numbers, MakeView(self._numbers, owner, view))
+        return made.number, made.shortest_s
 
-    async def settle_view(self, view: ViewDefinition) -> None:
-        """A view that was made was created, or was not: the process knows when this returns."""
-        if self._engine.views.get(fold(view.name)) == view:
-            await self.start()
-        elif self._end is not None and all(fold(table.name) in self._engine.stores for table in view.tables):
-            self._end.write(ForgetView(life_of(view, self._engine)))
+    def unmake_view(self, number: int) -> None:
+        """There will be no such view: remove the file that was made for it."""
+        self._withdraw(number)
 
     async def _answer(self, number: int, message: Ask | AskTables | MakeView) -> Any:
         owed = self._owed[number] = asyncio.get_running_loop().create_future()

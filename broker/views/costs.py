@@ -210,8 +210,8 @@ class LearnedCost:
 
     Batches are kept by their sizes in powers of two: of each such class the mean size and the mean time, in which a
     batch counts `MEMORY` of what it did after one more of its class. A class that no batch came to for long counts less
-    and less against its neighbours, and is dropped in the end: so costs may drift, upward or downward. The curve
-    through the means is a `CurveCost` (C1 to C3).
+    and less against its neighbours (`LEAST` in the end): so costs may drift, upward or downward, and yet what large
+    batches took is not forgotten where only small ones come. The curve through the means is a `CurveCost` (C1 to C3).
 
     Before the first measurement f is the line given as a guess.
 
@@ -222,7 +222,7 @@ class LearnedCost:
 
     #: What a batch counts after one more of its class, and after one more of another class.
     MEMORY, ELSEWHERE = 0.9, 0.95
-    #: A class that counts less is dropped.
+    #: A class counts at least so much: what large batches took is worth knowing when there were only small ones.
     LEAST = 0.02
     #: Which part of all batches takes no longer than `at_most`; of how many it is learned.
     CERTAINTY, LATEST = 0.999, 1024
@@ -240,6 +240,7 @@ class LearnedCost:
         self._latest: deque[float] = deque()  # measured / expected
         self._ordered: list[float] = []  # the same, sorted
         self._factor = self.FACTOR
+        self._line: tuple[float, float] | None = None  # `fitted`, until something is learned
         self.batches = 0
 
     def learn(self, rows: int, took_s: float) -> None:
@@ -250,11 +251,10 @@ class LearnedCost:
         if self.batches:  # the first has only a guess to be compared with
             self._compare((took_s + self.PAUSE_S) / (self.of(rows) + self.PAUSE_S))
         self.batches += 1
+        self._line = None
         which = rows.bit_length()
         for each, known in list(self._classes.items()):
-            known[0] *= self.MEMORY if each == which else self.ELSEWHERE
-            if known[0] < self.LEAST:
-                del self._classes[each]
+            known[0] = max(self.LEAST, known[0] * (self.MEMORY if each == which else self.ELSEWHERE))
         mine = self._classes.setdefault(which, [0.0, 0.0, 0.0, 0.0])
         mine[0] += 1.0
         mine[1] += (rows - mine[1]) / mine[0]
@@ -290,6 +290,11 @@ class LearnedCost:
     @property
     def fitted(self) -> tuple[float, float]:
         """Seconds per batch, and per change: the line nearest to what was learned, for people; neither is negative."""
+        if self._line is None:
+            self._line = self._fitted()
+        return self._line
+
+    def _fitted(self) -> tuple[float, float]:
         if not self._classes:
             return self._guess.fixed_s, self._guess.row_s
         w, k, s, _ = np.array(list(self._classes.values())).T

@@ -26,6 +26,7 @@ from hullcast.broker.tables.schema import fold
 from hullcast.broker.views import exact
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import FileState, LoadedFile, copied_column, state_of
+from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.warehouse.files import KeptLife
 
+#: Rows that the tables of a view may join to when it is made: more take minutes, and the disk.
+MOST_JOINED = 1 << 25
+#: Bytes of a view's file.
+MOST_BYTES = 16 << 30
+#: Bytes of changes on their way that are in memory; more are in a temporary file.
+_DELTA_BYTES = 32 << 20
 #: How far each base table is propagated.
 TABLES = "hullcast_tables".ljust(MAXIMUM_NAME + 1, "_")
 
@@ -84,6 +91,9 @@ class ViewFile(LoadedFile):
         super().__init__(path, life, identity, database)
         self.view = life
         self._sql = _statements(life.definition)
+        database.execute("PRAGMA temp_store = FILE")  # a delta that joins with very much must not take the memory
+        database.execute(f"PRAGMA temp.cache_size = {-_DELTA_BYTES // 1024}")
+        database.execute(f"PRAGMA max_page_count = {MOST_BYTES // self.PAGE_BYTES}")
         prepare(database, self._sql)
 
     # -- as a whole ----------------------------------------------------------------------------------------
@@ -114,11 +124,15 @@ class ViewFile(LoadedFile):
             self._database.execute(statement)
 
     def compute(self) -> None:
-        """Compute the result from the copies; there is none yet. Begins with the smallest copy."""
+        """Compute the result from the copies; there is none yet. Begins with the smallest copy. SqlError if the copies
+        join to more than `MOST_JOINED` rows."""
         sides = range(len(self.view.definition.sources))
         rows = [self._database.execute(self._sql.count(side)).fetchone()[0] for side in sides]
-        for statement in self._sql.build(rows.index(min(rows))):
+        for statement in self._sql.build(rows.index(min(rows)), MOST_JOINED):
             self._database.execute(statement)
+        if self._database.execute(self._sql.joined).fetchone()[0] > MOST_JOINED:
+            reason = f"what it reads joins to more than {MOST_JOINED:,} rows"
+            raise SqlError(self.view.definition.name, reason, "join on more columns, or narrow it with WHERE")
 
     def tables(self) -> dict[str, FileState]:
         """How far each base table is propagated, by its folded name."""

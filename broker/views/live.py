@@ -55,6 +55,7 @@ class LiveViews:
         self.lives: dict[str, ViewLife] = {}
         self._views: dict[str, LiveView] = {}  # those on the board
         self._readers: dict[str, list[LiveView]] = {}  # by table
+        self._news: dict[str, None] = {}  # views that something may be due of since they were looked at last
         self._measured: dict[str, Mapping[str, Sequence[Spent]]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -73,6 +74,7 @@ class LiveViews:
         """There is no view of this name any more."""
         del self.lives[name]
         self._measured.pop(name, None)
+        self._news.pop(name, None)
         view = self._views.pop(name, None)
         if view is not None:
             for readers in self._readers.values():
@@ -85,6 +87,10 @@ class LiveViews:
             self._measured.pop(name, None)
         else:
             self._measured[name] = costs
+
+    def unmeasured(self, name: str) -> None:
+        """There will be no such view."""
+        self._measured.pop(name, None)
 
     def put_on_board(self) -> None:
         """Let those that are not on the board come there. All tables are known, and all that was released."""
@@ -112,6 +118,7 @@ class LiveViews:
         upkeep = Upkeep(tuple(sources), life.definition.response_time_s, self._measured.get(name))
         view = self._views[name] = LiveView(life, feed, upkeep)
         self._board.add(feed)
+        self._news[name] = None
         horizon = self._board.horizon
         for table, source in sources.items():
             self._readers.setdefault(table, []).append(view)
@@ -128,24 +135,28 @@ class LiveViews:
         for view in self._readers.get(table, ()):
             self._board.release_for(view.feed, table, first, through, rows, at)
             view.upkeep.released(table, rows, at)
+            self._news[view.feed.name] = None
 
     def next(self, now: float) -> Load | None:
         """What the place of views does next: a refresh that a question waits for, or what is due."""
         for question in self._board.waiting:
             for load in self._board.missing_views(question):
                 return load
-        for name, view in self._views.items():
+        for name in list(self._news):
+            view = self._views[name]
             if view.feed.loading is not None or self._board.is_awaited(name):
                 continue  # whoever asks refreshes it, and reads it before it changes again
-            through = self._board.reach(view.feed)
             due = view.upkeep.due(view.feed.behind_rows(), now)
-            if due and through > view.feed.loaded:
+            if not due:
+                del self._news[name]
+            elif (through := self._board.reach(view.feed)) > view.feed.loaded:
                 return Load(name, through, only=due)
         return None
 
     def loaded(self, load: Load, spent: Mapping[str, Spent], now: float) -> None:
         """Changes of a view's tables were propagated."""
         view = self._views[load.table]
+        self._news[load.table] = None
         pending = view.feed.behind_rows()
         view.upkeep.propagated(spent, pending, now)
         if load.question is not None and not any(pending.values()):
@@ -157,6 +168,7 @@ class LiveViews:
     def look(self, name: str) -> None:
         """A worker died while it propagated changes: it may have come to the end of that before."""
         view = self._views[name]
+        self._news[name] = None
         for table, at in (self._position(view.life) or {}).items():
             view.feed.take((table,), at)
             view.feed.loaded = view.feed.version = max(view.feed.loaded, at)
@@ -171,10 +183,11 @@ class LiveViews:
 
     def over(self, question: Question, *, answered: bool) -> None:
         """A question needs its views no longer."""
-        for _, view in self._of(question):
+        for name, view in self._of(question):
             took_s = view.ready_after.pop(question.number, READY_S)
             if answered:
                 view.upkeep.refreshed(took_s)
+                self._news[name] = None  # what may be pending is another time now
 
     def _of(self, question: Question) -> Iterator[tuple[str, LiveView]]:
         for name in question.tables:

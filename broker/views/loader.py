@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 #: How often it is begun again because the log or a checkpoint was cut under its hands.
 _ATTEMPTS = 5
-#: Keys that are propagated at once: what a delta joins with is in memory.
-_KEYS_AT_ONCE = 1 << 15
+#: Keys that are propagated at once: at first, and at most. How much a key joins with shows when it is done.
+_FIRST_KEYS, _MOST_KEYS = 1 << 9, 1 << 15
+#: Seconds that to propagate some keys should take: more are taken at once if it was much less, fewer if it was more.
+_PIECE_S = 0.2
 #: How often a propagation is measured, and for how long.
 _MEASURED, _MEASURED_S = 5, 0.25
 
@@ -183,9 +185,10 @@ class ViewLoader:
                 life, updates, last = file.view.base(table), 0, state.last
                 sources = file.view.definition.sources_of(table)
                 if state.current < seq:
+                    pace = _Pace()
                     for block in self._source.changes(life, state.current, seq, state.position):
                         for source in sources:
-                            for columns, keys_gone in _changes(file, source, block):
+                            for columns, keys_gone in _changes(file, source, block, pace):
                                 file.propagate(source, columns, keys_gone)
                         updates, last = updates + block.updates, block.last
                     states[table] = FileState(seq, last, self._source.position)
@@ -263,7 +266,7 @@ class ViewLoader:
                     updates = sum(file.copy(source, name, base.stored) for source in sources)
                 for block in self._source.changes(life, last, through, None):
                     for source in sources:
-                        for columns, keys_gone in _changes(file, source, block):
+                        for columns, keys_gone in _changes(file, source, block, None):
                             file.fill(source, columns, keys_gone)
                     updates, last = updates + block.updates, block.last
                 state = FileState(through, last, self._source.position)
@@ -308,14 +311,34 @@ class _Bases:
                 self.attached[self.names[life]] = path
 
 
-def _changes(file: ViewFile, source: int, block: ChangeBlock) -> Iterator[Changes]:
+class _Pace:
+    """How many keys are propagated at once: so many that it takes a while, and no more. A key may join with nothing, or
+    with every row of another table."""
+
+    def __init__(self) -> None:
+        self.keys = _FIRST_KEYS
+
+    def took(self, seconds: float) -> None:
+        """What the keys of before have taken."""
+        if seconds > 2 * _PIECE_S:
+            self.keys = max(1, self.keys // 4)
+        elif seconds < _PIECE_S / 4:
+            self.keys = min(_MOST_KEYS, 4 * self.keys)
+
+
+def _changes(file: ViewFile, source: int, block: ChangeBlock, pace: _Pace | None) -> Iterator[Changes]:
     """The last words of a block on the keys of a table, some at a time: columns that the source reads, and keys that
-    are gone."""
+    are gone. Without a pace as many as possible."""
     if is_partial(block):
         raise _PartialRowsError
     table, reads = file.view.definition.sources[source].table, file.reads(source)
     words = last_words_of(table, block)
-    for start in range(0, max(words.rows.shape[1], len(words.gone)), _KEYS_AT_ONCE):
-        at = slice(start, start + _KEYS_AT_ONCE)
+    start, keys = 0, max(words.rows.shape[1], len(words.gone))
+    while start < keys:
+        began = time.perf_counter()
+        at = slice(start, start + (_MOST_KEYS if pace is None else pace.keys))
         some = words.rows[:, at]
         yield [stored_cells(table, column, some[column], block.interner) for column in reads], words.gone[at]
+        start = at.stop
+        if pace is not None:
+            pace.took(time.perf_counter() - began)

@@ -323,18 +323,25 @@ class ViewStatements:
             return [f"INSERT INTO temp.j SELECT * FROM {rows}", *self._grouped("temp.j", delta=True)]
         return self._grouped(rows, delta=True)
 
-    def build(self, start: int) -> list[str]:
-        """Compute the whole result from the copies, beginning with one of them; there is none yet."""
-        joined = self._join(start, f"main.{_copy(start)}")
+    def build(self, start: int, most: int) -> list[str]:
+        """Compute the whole result from the copies, beginning with one of them; there is none yet. Of what they join
+        to, one row more than `most` is enough: it is too much then (`joined`)."""
+        joined = f"{self._join(start, f'main.{_copy(start)}')} LIMIT {most + 1}"
         if self._view.groups is None:
             refs = [Ref(one, source.table.key) for one, source in enumerate(self._view.sources)]
-            cells = [*map(_cell, refs), *(self._cell_of(output) for output in self._view.outputs)]
-            keys = ", ".join(map(_cell, refs))
-            return [f"INSERT INTO main.{RESULT} SELECT {', '.join(cells)} FROM {joined} ORDER BY {keys}"]
+            keys = [f"{_cell(ref)} AS k{side}" for side, ref in enumerate(refs)]
+            cells = [*keys, *(self._cell_of(output) for output in self._view.outputs)]
+            rows = f"(SELECT {', '.join(cells)} FROM {joined})"
+            return [f"INSERT INTO main.{RESULT} SELECT * FROM {rows} ORDER BY {', '.join(self._keys())}"]
         return [
             "DELETE FROM temp.dg",
             *self._grouped(f"(SELECT 1 AS w{self._group_cells()} FROM {joined})", delta=False),
         ]
+
+    @property
+    def joined(self) -> str:
+        """How many rows of the join the result is made of."""
+        return f"SELECT {'COUNT(*)' if self._view.groups is None else 'COALESCE(SUM(n), 0)'} FROM main.{RESULT}"
 
     def _group_cells(self) -> str:
         assert self._view.groups is not None

@@ -16,7 +16,6 @@ what a refresh of all tables at the same limit would have been expected to take 
 
 from __future__ import annotations
 
-from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hullcast.broker.views.costs import LearnedCost
@@ -35,10 +34,10 @@ OVERHEAD_S = 0.002
 SHARE, LEAST_SHARE = 0.5, 0.1
 #: What becomes of the share when a promise was broken, and of what it lacks to `SHARE` when one was kept.
 CUT, GROWTH = 0.7, 0.02
-#: Seconds for which changes come before the next decision can be made: what comes meanwhile counts as pending.
-AHEAD_S = 0.03
-#: What a shortest promise leaves room for: so many changes of each table, and so often what they were measured to take.
-LEAST_CHANGES, ROOM = 8, 2.0
+
+
+#: Changes of each table that may wait in any case.
+FEW = 8
 
 
 def limit_of(response_time_s: float, share: float = SHARE) -> float:
@@ -47,10 +46,9 @@ def limit_of(response_time_s: float, share: float = SHARE) -> float:
 
 
 def shortest_promise(costs: Sequence[LearnedCost]) -> float:
-    """The shortest response time that can be promised where propagating takes so long; two digits of it."""
-    shortest_s = OVERHEAD_S + ROOM * sum(cost.of(LEAST_CHANGES) for cost in costs) / SHARE
-    unit = 10.0 ** (floor(log10(shortest_s)) - 1)
-    return ceil(shortest_s / unit) * unit
+    """The shortest response time that can be promised where propagating takes so long: one change of each table may be
+    pending, whatever is done."""
+    return OVERHEAD_S + sum(cost.of(1) for cost in costs)
 
 
 class Spent(NamedTuple):
@@ -80,9 +78,6 @@ class Upkeep:
         self.planner = planner or Thrifty()
         self._naive = Naive()
         self._naive_pending = dict.fromkeys(self.tables, 0)
-        self._rates = dict.fromkeys(self.tables, 0.0)  # changes a second, of late
-        self._rated_at: float | None = None
-        self._came = dict.fromkeys(self.tables, 0)  # since then
         self.changes = 0
         self.propagations = 0
         self.spent_s = self.expected_s = self.naive_s = 0.0
@@ -93,16 +88,14 @@ class Upkeep:
     def limit_s(self) -> float:
         """What is pending may be expected to take so long. Some changes of each table may always wait, however often
         the promise was broken: to propagate each by itself would take more of a machine that is too busy already."""
-        few_s = sum(cost.of(LEAST_CHANGES) for cost in self.costs.values())
-        return max(limit_of(self.response_time_s, self.share), min(limit_of(self.response_time_s), ROOM * few_s))
+        few_s = sum(cost.of(FEW) for cost in self.costs.values())
+        return max(limit_of(self.response_time_s, self.share), min(limit_of(self.response_time_s), few_s))
 
     # -- what happens --------------------------------------------------------------------------------------
 
     def released(self, table: str, rows: int, now: float) -> None:
         """Changes of a table are pending from now on."""
         self.changes += rows
-        self._came[table] += rows
-        self._see_rates(now)
         self._naive_pending[table] += rows
         costs = self._ordered_costs()
         pending = list(self._naive_pending.values())
@@ -140,23 +133,12 @@ class Upkeep:
         self.naive_s += taken(list(self._naive_pending.values()), self._ordered_costs())
         self._naive_pending = dict.fromkeys(self.tables, 0)
 
-    def _see_rates(self, now: float) -> None:
-        if self._rated_at is None:
-            self._rated_at = now
-        elif now - self._rated_at >= AHEAD_S:
-            passed_s = now - self._rated_at
-            for table, came in self._came.items():
-                self._rates[table] += 0.3 * (came / passed_s - self._rates[table])
-            self._came = dict.fromkeys(self.tables, 0)
-            self._rated_at = now
-
     # -- what is asked -------------------------------------------------------------------------------------
 
     def due(self, pending: Mapping[str, int], now: float) -> tuple[str, ...]:
         """The tables to propagate now; () if all can wait."""
-        ahead = [pending[table] + self._ahead(table) if pending[table] else 0 for table in self.tables]
-        chosen = self.planner.next(ahead, self._ordered_costs(), self.limit_s, now)
-        return tuple(self.tables[number] for number in chosen if ahead[number])
+        chosen = self.planner.next([pending[table] for table in self.tables], self._ordered_costs(), self.limit_s, now)
+        return tuple(self.tables[number] for number in chosen)
 
     def refresh_s(self, pending: Mapping[str, int]) -> float:
         """What a refresh is expected to take now."""
@@ -194,6 +176,3 @@ class Upkeep:
 
     def _ordered_costs(self) -> list[LearnedCost]:
         return [self.costs[table] for table in self.tables]
-
-    def _ahead(self, table: str) -> int:
-        return int(self._rates[table] * AHEAD_S)

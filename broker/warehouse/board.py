@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Releases that wait for one table; beyond, a new one is added to the one before.
 MOST_PENDING = 4096
+#: The same for one table of a view: there may be many views, and each is looked at whenever something happens.
+MOST_BEHIND = 64
 #: How much of the mean period the latest release is.
 PERIOD_SHARE = 0.125
 #: Updates that nobody waits for wait for others: so many times as long as a load would take, at most so many seconds.
@@ -219,6 +221,7 @@ class ViewFeed(Feed):
     """
 
     behind: dict[str, deque[Release]] = field(default_factory=dict)
+    _rows: dict[str, int] = field(default_factory=dict)  # of these releases
 
     @property
     def is_exact(self) -> bool:
@@ -227,20 +230,22 @@ class ViewFeed(Feed):
 
     def behind_rows(self) -> dict[str, int]:
         """Updates not propagated, by table."""
-        return {table: sum(release.rows for release in releases) for table, releases in self.behind.items()}
+        return {table: self._rows.get(table, 0) for table in self.behind}
 
     def put(self, table: str, release: Release) -> None:
         """Updates of a table that it reads were released."""
         releases = self.behind[table]
-        if len(releases) < MOST_PENDING:
-            releases.append(release)
+        self._rows[table] = self._rows.get(table, 0) + release.rows
+        last = releases[-1] if releases else release
+        if len(releases) < MOST_BEHIND or (self.loading is not None and last.through <= self.loading.through):
+            releases.append(release)  # the last one is being propagated: how much of a sum would be left is not known
             self.pending.append(release)  # V1: releases of several tables overlap only where one message told of them
             if len(self.pending) > 1 and self.pending[-2].first > release.first:
                 self._merge()
         else:
-            last = releases[-1]
-            releases[-1] = Release(last.first, release.through, last.rows + release.rows, release.at, last.since)
-            self._merge()
+            more = Release(last.first, release.through, last.rows + release.rows, release.at, last.since)
+            at = next(at for at in range(len(self.pending) - 1, -1, -1) if self.pending[at] is last)  # near the end
+            releases[-1] = self.pending[at] = more
 
     def take(self, tables: Iterable[str], through: int) -> None:
         """Updates of tables were propagated, up to a sequence number."""
@@ -250,13 +255,16 @@ class ViewFeed(Feed):
                 releases.popleft()
             if releases and releases[0].first <= through:  # a part of many that were made one: how much is not known
                 releases[0] = releases[0]._replace(first=through + 1)
+            self._rows[table] = sum(release.rows for release in releases)
         self._merge()
 
     def _merge(self) -> None:
         self.pending = deque(sorted(each for releases in self.behind.values() for each in releases))
 
     def check(self) -> None:
-        """Assert V1."""
+        """Assert V1, and that rows are counted."""
+        for table, releases in self.behind.items():
+            assert self._rows.get(table, 0) == sum(release.rows for release in releases), table
         assert list(self.pending) == sorted(each for releases in self.behind.values() for each in releases)
 
 

@@ -41,7 +41,6 @@ from hullcast.broker.warehouse.messages import (
     FileOf,
     Finished,
     FirstRows,
-    ForgetView,
     Known,
     LoadTable,
     LoadView,
@@ -91,6 +90,8 @@ log = logging.getLogger(__name__)
 SPOOL = "spool"
 #: Seconds after which a load that failed is tried again.
 LOAD_PAUSE_S = 0.5
+#: Seconds after which the making of a view is stopped.
+BUILD_S = 600.0
 #: Seconds in all for which this process counts updates that were released before it began. Meanwhile all others wait.
 COUNTING_S = 1.0
 #: Texts that are remembered as they were read, and how long they took.
@@ -138,6 +139,9 @@ class LiveWarehouse:
         self._places: TaskPlaces[LiveTask] = TaskPlaces(begin.places, self._choose, self._begin)
         self._views = LiveViews(self.board, self._positions, self._missing)
         self._views_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_view, self._begin)  # 1 if there are views
+        self._builds: list[ViewBuilding] = []  # views that wait to be made
+        self._made: dict[int, ViewLife] = {}  # views that are made, and perhaps will never be
+        self._builds_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_build, self._begin)  # 1 from the first on
         self._workers = Workers(self._directory, self._on_worker, self._on_death, self._fill_soon)
         self._lives: dict[str, Life] = {}  # of tables
         self._unseen: dict[str, int] = {}  # updates of tables that are not on the board
@@ -177,11 +181,7 @@ class LiveWarehouse:
             case AskTables():
                 self._turns.texts.append(TextReading(message))
             case MakeView():
-                self._turns.builds.append(ViewBuilding(message))
-            case ForgetView(life):
-                if fold(life.table.name) not in self._views:
-                    self._views.measured(fold(life.table.name), None)
-                    remove(file_of(self._directory, life))
+                self._build(message)
             case Withdraw(number):
                 self._withdraw(number)
             case Known():
@@ -219,11 +219,32 @@ class LiveWarehouse:
             if known.life.table.feed is not None and self._tidied:
                 self._feed(name)
 
+    def _build(self, making: MakeView) -> None:
+        """A view is to be made, which takes as long as reading its tables: no query and no load waits for that. What
+        was made under its name before, and is not known as a view, will never be one."""
+        name = fold(making.life.definition.name)
+        for number in [number for number, made in self._made.items() if fold(made.definition.name) == name]:
+            self._unmake(number)
+        self._builds.append(ViewBuilding(making))
+        self._one_more_for(self._builds_place)
+
+    def _unmake(self, number: int) -> None:
+        """There will be no view that was made."""
+        life = self._made.pop(number)
+        name = fold(life.definition.name)
+        if name not in self._views:
+            self._views.unmeasured(name)
+        remove(file_of(self._directory, life))
+
+    def _one_more_for(self, place: TaskPlaces[LiveTask]) -> None:
+        if not place.places:
+            place.places = 1
+            self._workers.one_more()
+
     def _know_view(self, name: str, life: ViewLife) -> None:
         self._views.know(name, life)
-        if not self._views_place.places:  # no promise shall wait behind queries and loads
-            self._views_place.places = 1
-            self._workers.one_more()
+        self._made = {number: made for number, made in self._made.items() if made != life}
+        self._one_more_for(self._views_place)  # no promise shall wait behind queries and loads
         if self._tidied:
             self._views.put_on_board()
 
@@ -330,7 +351,9 @@ class LiveWarehouse:
             asked.deadline = self._loop.call_at(self._loop.time() + deadline - now, self._miss, asked)
 
     def _withdraw(self, number: int) -> None:
-        self._turns.builds = [build for build in self._turns.builds if build.ask.number != number]
+        self._builds = [build for build in self._builds if build.ask.number != number]
+        if number in self._made:
+            self._unmake(number)
         self._turns.texts = [reading for reading in self._turns.texts if reading.ask.number != number]
         asked = self._asked.get(number)
         if asked is not None:
@@ -388,6 +411,7 @@ class LiveWarehouse:
         gathered = self.board.gather(now)
         self._views_place.fill(now)
         self._places.fill(now)
+        self._builds_place.fill(now)
         if self._gathered is not None:
             self._gathered.cancel()
         self._gathered = self._loop.call_later(gathered - now, self._fill_soon) if gathered < inf else None
@@ -397,6 +421,9 @@ class LiveWarehouse:
 
     def _choose_view(self, now: float) -> Load | None:
         return self._views.next(now) if self._workers.free() is not None else None
+
+    def _choose_build(self, now: float) -> ViewBuilding | None:
+        return self._builds.pop(0) if self._builds and self._workers.free() is not None else None
 
     def _begin(self, task: LiveTask, now: float) -> None:
         hand = self._workers.free()
@@ -412,6 +439,7 @@ class LiveWarehouse:
                 hand.end.write(LoadTable(self._lives[task.table], task.through))
             return
         if isinstance(task, ViewBuilding):
+            hand.limit = self._loop.call_later(BUILD_S, self._stop_running, hand)
             hand.end.write(BuildView(task.ask.life, self.board.horizon))
             return
         hand.limit = self._loop.call_later(self._limits.time_s, self._stop_running, hand)
@@ -554,6 +582,7 @@ class LiveWarehouse:
         view = building.ask.life.definition
         upkeep = Upkeep(tuple(measured), view.response_time_s, measured)
         self._views.measured(fold(view.name), measured)
+        self._made[building.ask.number] = building.ask.life
         self.say(ViewMade(building.ask.number, shortest_promise(list(upkeep.costs.values()))))
 
     def _load_over(self, load: Load, took_s: float, message: Finished | Failure) -> None:
@@ -562,7 +591,7 @@ class LiveWarehouse:
                 self._failing.add(load.table)
                 why = str(from_wire(message.code, message.arguments))
                 log.warning("load failed", extra={"table": load.table, "why": why})
-            self._load_failed(load, message)
+            self._load_failed(load, message, took_s)
             return
         self._failing.discard(load.table)
         if load.table in self._views:
@@ -577,9 +606,9 @@ class LiveWarehouse:
         feed.cost.learn(message.result.rows_read, took_s)
         self.policy.ended(load, took_s, self.board, time.monotonic())
 
-    def _load_failed(self, load: Load, failure: Failure | None) -> None:
-        """A load was in vain. It is tried again after a while; questions that cannot do without it fail, unless it
-        was only a worker that died."""
+    def _load_failed(self, load: Load, failure: Failure | None, took_s: float) -> None:
+        """A load was in vain. It is tried again after a while, later if it took long. Questions that cannot do without
+        it fail, unless it was only a worker that died."""
         feed = self.board.feeds.get(load.table)
         error = None if failure is None else from_wire(failure.code, failure.arguments)
         if isinstance(error, HistoryGone) and load.through < error.first - 1:  # cut meanwhile: load to behind that
@@ -590,7 +619,7 @@ class LiveWarehouse:
         self.counts["load_failures"] += 1
         if feed is not None:
             feed.loading = load  # so that nobody begins another one
-            self._loop.call_later(LOAD_PAUSE_S, self._load_again, feed, load)
+            self._loop.call_later(LOAD_PAUSE_S + took_s, self._load_again, feed, load)
         if failure is not None:
             for asked in list(self._asked.values()):
                 question = asked.question
@@ -649,15 +678,22 @@ class LiveWarehouse:
         self._takes[sql] = 0.7 * self._takes.get(sql, took_s) + 0.3 * took_s
 
     def _stop_running(self, hand: Hand) -> None:
-        """A query, or the reading of a text, takes too long."""
+        """A query, the reading of a text, or the making of a view takes too long."""
         task = hand.doing
-        reason = f"stopped after {self._limits.time_s:g} s"
+        limit_s = BUILD_S if isinstance(task, ViewBuilding) else self._limits.time_s
+        reason = f"stopped after {limit_s:g} s"
         if isinstance(task, Answer):
             asked = self._asked[task.question.number]
             self._fail(asked, SqlError(shorten(asked.ask.sql), reason, "narrow it with WHERE, or join on keys"))
         elif isinstance(task, TextReading):
             refusal = SqlError(shorten(task.ask.sql), reason, "write a simpler statement")
             self.say(QueryRefused(task.ask.number, *to_wire(refusal), ran_s=self._limits.time_s))
+            self._end(hand, done=False)
+            self._workers.replace(hand)
+        elif isinstance(task, ViewBuilding):
+            name = task.ask.life.definition.name
+            refusal = SqlError(name, f"to make it was {reason}", "join on more columns, or narrow it with WHERE")
+            self.say(QueryRefused(task.ask.number, *to_wire(refusal)))
             self._end(hand, done=False)
             self._workers.replace(hand)
         self._fill_soon()
@@ -669,7 +705,8 @@ class LiveWarehouse:
         if hand.limit is not None:
             hand.limit.cancel()
             hand.limit = None
-        (self._views_place if task in self._views_place.busy else self._places).ended(task)
+        places = (self._views_place, self._builds_place, self._places)
+        next(place for place in places if task in place.busy).ended(task)
         if not isinstance(task, Load) or task.question is not None:
             now = time.monotonic()
             self._turns.served(task, now - hand.began, now)
@@ -684,7 +721,7 @@ class LiveWarehouse:
         killed = "its process was killed"
         if isinstance(task, Load):
             self._look(task.table)
-            self._load_failed(task, None)
+            self._load_failed(task, None, 0.0)
         elif isinstance(task, Answer):
             asked = self._asked[task.question.number]
             self._fail(

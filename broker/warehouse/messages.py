@@ -93,12 +93,6 @@ class MakeView(NamedTuple):
     life: ViewLife
 
 
-class ForgetView(NamedTuple):
-    """A view that was made is not created after all: its file is of no use."""
-
-    life: ViewLife
-
-
 class Withdraw(NamedTuple):
     """Nobody waits for that answer any more."""
 

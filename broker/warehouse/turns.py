@@ -40,7 +40,7 @@ class TextReading:
 
 @dataclass(eq=False, slots=True)
 class ViewBuilding:
-    """A view that is to be made: a task that no policy decides on, and as long as a load."""
+    """A view that is to be made: a task that no policy decides on. It takes long, and has a place of its own."""
 
     ask: MakeView
 
@@ -55,7 +55,6 @@ class Turns:
         self._board = board
         self.policy = policy
         self.texts: list[TextReading] = []  # that wait to be read
-        self.builds: list[ViewBuilding] = []  # views that wait to be made
         self._most_answers = self._most_loads = max(1, board.places - 1)
         self._most_of_one = max(1, self._most_answers - 1)
         self._shares = FairShare()
@@ -66,7 +65,7 @@ class Turns:
 
     def next(self, running: Sequence[LiveTask], now: float) -> LiveTask | None:
         """What a free place does next; None: nothing, until something happens."""
-        owners = Counter(_owner(task) for task in running if not isinstance(task, Load | ViewBuilding))
+        owners = Counter(_owner(task) for task in running if not isinstance(task, Load))
         free = self._most_answers - owners.total()
         self._let_tables_go(owners, now)
         last = self._least_served(owners, now) if free == 1 else None
@@ -78,9 +77,7 @@ class Turns:
             if may(reading.ask.owner):
                 self.texts.remove(reading)
                 return reading
-        loads = sum(isinstance(one, Load | ViewBuilding) for one in running)
-        if self.builds and not any(isinstance(one, ViewBuilding) for one in running) and loads < self._most_loads:
-            return self.builds.pop(0)
+        loads = sum(isinstance(one, Load) for one in running)
         task = self._chosen(may, now)
         if isinstance(task, Load) and loads < self._most_loads:
             if loads == self._most_loads - 1:

@@ -7,19 +7,22 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
+
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import readable_from
 from hullcast.broker.warehouse.files import FOLDER, remove
-from hullcast.network.wire.errors import SqlError
-from tests.support.cluster import PATIENCE_S, PATIENT, TaskMember, cluster
+from hullcast.network.wire.errors import PromiseTooShort, SqlError
+from tests.support.cluster import PATIENCE_S, PATIENT, cluster, wait_for
 from tests.system.test_warehouse_answers import workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from hullcast.broker.server.service import Server
     from hullcast.clients.sdk.client import Client
+    from tests.support.cluster import Cluster
 
 TABLE = "CREATE TABLE T (K INTEGER PRIMARY KEY, G INTEGER, V REAL)"
 OTHER = "CREATE TABLE OTHER (K INTEGER PRIMARY KEY, S TEXT)"
@@ -27,10 +30,9 @@ VIEW = "CREATE VIEW SUMS AS SELECT G, COUNT(*) AS N, MIN(V) AS LOW FROM T GROUP 
 
 
 @asynccontextmanager
-async def serving(data: Path, **settings: Any) -> AsyncIterator[tuple[Server, Client]]:
+async def serving(data: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, Client]]:
     async with asyncio.timeout(PATIENCE_S), cluster(0, data, link=PATIENT, **settings) as made, made.client() as hc:
-        assert isinstance(made.server, TaskMember)
-        yield made.server.service, hc  # type: ignore[misc]  # it is the server
+        yield made, hc
 
 
 def view_file(data: Path, name: str = "sums") -> Path:
@@ -89,3 +91,50 @@ async def patiently(hc: Client, sql: str) -> list[tuple[Any, ...]]:
         except SqlError as error:
             if "its process was killed" not in str(error):
                 raise
+
+
+async def test_a_view_that_is_refused_leaves_no_file(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(data) as (_, hc):
+        await hc.execute(TABLE)
+        await hc.publish("T", [{"K": i, "G": i % 3, "V": i / 4} for i in range(30)])
+        with pytest.raises(PromiseTooShort, match=r"promise is [0-9.]+ m?s$"):
+            await hc.execute(VIEW.replace("5s", "0.1ms"))
+        await wait_for(lambda: not list((data / FOLDER).glob("sums-*.sqlite*")), "its file is removed")
+        await hc.execute(VIEW)
+        assert await hc.query("SELECT SUM(N) FROM SUMS") == [(30,)]
+
+
+async def test_a_table_that_is_made_again_under_a_view_that_is_being_made(tmp_path: Path) -> None:
+    """It has other columns then: the view is made of those, and of the rows that are there."""
+    data = tmp_path / "data"
+    async with serving(data) as (made, hc), made.client() as other:
+        await hc.execute(TABLE)
+        await hc.publish("T", {"K": np.arange(60_000), "G": np.arange(60_000) % 3})
+        await hc.query("SELECT 1")
+        making = asyncio.create_task(hc.execute(VIEW))
+        await wait_for(lambda: list((data / FOLDER).glob("sums-*.tmp")), "it is being made")
+        await other.execute("DROP TABLE T")
+        await other.execute("CREATE TABLE T (X TEXT, G INTEGER, V REAL, K INTEGER PRIMARY KEY)")
+        await other.publish("T", [{"K": 7, "G": 5, "V": 1.5}])
+        await making
+        assert await other.query("SELECT * FROM SUMS") == [(5, 1, 1.5)]
+        await other.publish("T", [{"K": 8, "G": 5, "V": 0.5}])
+        assert await other.query("SELECT * FROM SUMS") == [(5, 2, 0.5)]
+        await wait_for(lambda: len(list((data / FOLDER).glob("sums-*.sqlite"))) == 1, "the other file is removed")
+
+
+async def test_a_client_that_leaves_while_its_view_is_made_leaves_nothing_behind(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(data) as (made, hc):
+        await hc.execute(TABLE)
+        await hc.publish("T", {"K": np.arange(100_000), "G": np.arange(100_000)})
+        await hc.query("SELECT 1")
+        async with made.client() as leaving:
+            making = asyncio.create_task(leaving.execute(VIEW))
+            await wait_for(lambda: list((data / FOLDER).glob("sums-*.tmp")), "it is being made")
+            making.cancel()
+        await wait_for(lambda: not list((data / FOLDER).iterdir()), "nothing is left of it")
+        assert await hc.views() == {}
+        await hc.execute(VIEW)
+        assert await hc.query("SELECT COUNT(*) FROM SUMS") == [(100_000,)]

@@ -113,7 +113,7 @@ def screen(now: StatusSample, before: StatusSample | None) -> RenderableType:
     parts: list[RenderableType] = [_tree(now, before), Text()]
     parts.append(_tables(now.status["tables"]))
     parts += _warehouse(now.status["queries"])
-    parts += _conditionals(now.status["conditionals"])
+    parts += _conditionals(now.status.get("conditionals", {}))
     channels = now.status["channels"]
     parts += (
         [Text(), _channels(now, before)]
@@ -311,7 +311,7 @@ def _views(views: Mapping[str, Any]) -> Table:
 
 def _conditionals(known: Mapping[str, Any]) -> list[RenderableType]:
     """Conditional subscriptions, those that took most time first; nothing if there are none."""
-    if not known["each"]:
+    if not known.get("each"):
         return []
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("conditional subscription", overflow="fold", ratio=1)

@@ -29,6 +29,9 @@ def _upkeep(section: ViewUpkeepSection, path: Path) -> Path:
     names = [line.name for line in section.lines]
     for place, (axes, way, colour) in enumerate(zip(grid, WAYS, (GREY, ORANGE, GREEN), strict=True)):
         bars(axes, names, [line.ways[place].us for line in section.lines], colour, way, log=True)
+    every = [way.us for line in section.lines for way in line.ways]
+    for axes in grid:
+        axes.set_xlim(min(every) / 2, max(every) * 4)
     title = f"upkeep of a four-way join: microseconds of CPU a change, {short(section.offers)} offers"
     figure.suptitle(title, fontsize=12, color=INK)
     return save(figure, path)
@@ -45,8 +48,7 @@ def _live(section: LiveViewSection, path: Path) -> Path:
         section.idle.select_p50_ms,
         section.busy.select_p50_ms,
     ]
-    bars(refresh, names, [*times, *[nothing] * 4], BLUE, "refresh, ms (dotted: the promise)")
-    refresh.axvline(1e3 * section.promise_s, color=GREY, ls=":", lw=1.2)
+    bars(refresh, names, [*times, *[nothing] * 4], BLUE, f"refresh, ms ({1e3 * section.promise_s:g} ms promised)")
     bars(compared, names, [*[nothing] * 3, *answers], GREEN, "answer p50, ms")
     figure.suptitle(f"a view under {short(section.changes_s)} changes a second", fontsize=12, color=INK)
     return save(figure, path)

@@ -81,6 +81,7 @@ class LiveViewSection:
     within: int
     beyond: int
     late: int
+    asked_share: float  # of refreshes that, as replies say, were within what was asked for, whatever is promised
     reasons: dict[str, int]
     refresh_p50_ms: float
     refresh_p99_ms: float
@@ -153,6 +154,7 @@ async def live(settings: LiveViewSettings, tick: Tick) -> LiveViewSection:
         grown["within"],
         grown["beyond"],
         len(late),
+        float(np.mean(np.array(refresh_s) <= settings.response_time_s)),
         reasons(late, naps, promise_s),
         *refresh_ms,
         1e3 * max(refresh_s),

@@ -237,7 +237,11 @@ def _show_live(section: LiveViewSection, console: Console) -> None:
     table.add_row("reply", number(section.reply_p50_ms), number(section.reply_p99_ms), "", f"{section.answers:,}", "")
     console.print(table)
     if section.promise_s != section.asked_promise_s:
-        console.print(f"The server refused to promise {1e3 * section.asked_promise_s:g} ms.", style="yellow")
+        console.print(
+            f"The server refused to promise {1e3 * section.asked_promise_s:g} ms; within that were "
+            f"{section.asked_share:.2%} of the refreshes.",
+            style="yellow",
+        )
     if section.late:
         told = "; ".join(f"{reason}: {count}" for reason, count in section.reasons.items() if count)
         console.print(f"Beyond the promise, by reason: {told}.")

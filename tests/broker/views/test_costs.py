@@ -116,12 +116,22 @@ def test_costs_that_drift_are_followed(factor: float) -> None:
     cost.check()
 
 
-def test_sizes_that_never_come_again_are_forgotten() -> None:
+def test_what_large_batches_took_is_remembered_while_only_small_ones_come() -> None:
+    cost = LearnedCost()
+    cost.learn(1_000, 1.0)
+    for _ in range(500):
+        cost.learn(1, 0.5)
+    assert cost.of(1_000) == pytest.approx(1.0, rel=0.01), "not a thousand times as much as one"
+    cost.check()
+
+
+def test_sizes_that_never_come_again_hardly_count_against_what_is_seen_now() -> None:
     cost = LearnedCost()
     cost.learn(1_000, 100.0)
     for _ in range(500):
         cost.learn(10, 0.1)
-    assert cost.of(1_000) == pytest.approx(10.0), "as much for each as in the batches that are known"
+    assert cost.of(10) == pytest.approx(0.1, rel=0.05)
+    cost.check()
 
 
 def test_a_promise_covers_all_but_one_in_a_thousand_and_forgets_the_worst_in_time() -> None:

@@ -445,3 +445,53 @@ def test_what_a_file_belongs_to_is_in_it(base: BaseTables, loader: ViewLoader) -
     (text,) = database.execute(f'SELECT "create" FROM {"hullcast_file".ljust(65, "_")}').fetchone()
     assert text.startswith(create_text(view.definition))
     database.close()
+
+
+SELF_JOIN = "CREATE VIEW V AS SELECT x.K AS P, y.K AS Q FROM A x JOIN A y ON x.R = y.R"
+SELF_GROUPS = "CREATE VIEW V AS SELECT x.R, COUNT(*) AS N, MIN(y.S) AS LOW FROM A x JOIN A y ON x.R = y.R GROUP BY x.R"
+
+
+@pytest.mark.parametrize("sql", [SELF_JOIN, SELF_GROUPS], ids=["rows", "groups"])
+def test_a_view_whose_tables_join_to_too_many_rows_is_refused_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    base = BaseTables(tmp_path / "data", CREATES)
+    base.put("A", [(key, None, 1.0, None, None) for key in range(10)])
+    view, loader = base.view(sql), ViewLoader(base.path)
+    monkeypatch.setattr("hullcast.broker.views.file.MOST_JOINED", 99)
+    with pytest.raises(SqlError, match="joins to more than 99 rows; join on more columns, or narrow it with WHERE"):
+        loader.build(view, base.seq)
+    assert not list((base.path / FOLDER).iterdir())
+    monkeypatch.setattr("hullcast.broker.views.file.MOST_JOINED", 100)
+    loader.build(view, base.seq)
+    assert is_right(base, loader, view)
+    loader.close()
+    base.data.close()
+
+
+@pytest.mark.parametrize("piece_s", [0.0, 1e9], ids=["ever fewer", "ever more"])
+@pytest.mark.parametrize("sql", [SELF_JOIN, SELF_GROUPS], ids=["rows", "groups"])
+def test_changes_that_join_with_very_much_are_propagated_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, piece_s: float
+) -> None:
+    base = BaseTables(tmp_path / "data", CREATES)
+    base.put("A", [(key, None, float(key % 2), None, None) for key in range(12)])
+    view, loader = base.view(sql), ViewLoader(base.path)
+    loader.build(view, base.seq)
+    monkeypatch.setattr("hullcast.broker.views.loader._FIRST_KEYS", 4)
+    monkeypatch.setattr("hullcast.broker.views.loader._PIECE_S", piece_s)
+    pieces: list[int] = []
+    propagate_some = ViewFile.propagate
+
+    def noting(file: ViewFile, source: int, columns: Any, gone: Any) -> bool:
+        pieces.append(max(len(columns[0]), len(gone)))
+        return propagate_some(file, source, columns, gone)
+
+    monkeypatch.setattr(ViewFile, "propagate", noting)
+    base.put("A", [(key, None, 1.0, "x", None) for key in range(6, 24)])
+    base.take("A", list(range(6)))
+    loader.build(view, base.seq)
+    assert is_right(base, loader, view)
+    assert pieces[:3] == ([4, 14, 18] if piece_s else [4, 1, 1])
+    loader.close()
+    base.data.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.planners.online import Online
-from hullcast.broker.views.upkeep import LEAST_SHARE, SHARE, Spent, Upkeep, limit_of, shortest_promise
+from hullcast.broker.views.upkeep import LEAST_SHARE, OVERHEAD_S, SHARE, Spent, Upkeep, limit_of, shortest_promise
 
 TABLES = ("r", "s", "t")
 #: Seconds of a batch and of a row: flat, linear, and both.
@@ -82,8 +83,8 @@ def test_a_broken_promise_leaves_less_to_wait_and_kept_ones_bring_it_back() -> N
     assert SHARE * 0.99 < upkeep.share <= SHARE
 
 
-def test_the_shortest_promise_leaves_room_for_some_changes_of_each_table() -> None:
+def test_the_shortest_promise_is_that_of_one_change_of_each_table() -> None:
     upkeep = Upkeep(TABLES, 1.0, measured())
     shortest_s = shortest_promise(list(upkeep.costs.values()))
-    assert limit_of(shortest_s) >= sum(cost_s(table, 8) for table in TABLES)
-    assert shortest_s < 0.2
+    assert shortest_s == pytest.approx(OVERHEAD_S + sum(cost_s(table, 1) for table in TABLES))
+    assert limit_of(shortest_s) < shortest_s

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question, ViewFeed
+from hullcast.broker.warehouse.board import MOST_BEHIND, Answer, Board, Feed, Load, Question, ViewFeed
 from hullcast.broker.warehouse.policies import POLICIES
 
 TABLES = ("r", "s", "t")
@@ -146,3 +148,24 @@ class ViewOnBoard(RuleBasedStateMachine):
 
 
 TestViewOnBoard = ViewOnBoard.TestCase
+
+
+def test_a_view_that_nobody_asks_for_keeps_few_releases_and_counts_all_of_them() -> None:
+    board, view = Board(2), ViewFeed(VIEW)
+    view.behind = {"r": deque(), "s": deque()}
+    board.add(view)
+    for seq in range(1, 10_001):
+        board.release_for(view, "rs"[seq % 2], seq, seq, 1, float(seq))
+        if seq % 1000 == 0:
+            view.check()
+    assert view.behind_rows() == {"r": 5000, "s": 5000}
+    assert len(view.pending) == 2 * MOST_BEHIND
+    load = Load(VIEW, 10_000)
+    board.begin(load, 0.0)
+    for seq in range(10_001, 10_005):  # not added to what is being propagated
+        board.release_for(view, "rs"[seq % 2], seq, seq, 1, float(seq))
+    view.check()
+    board.end(load, 1.0)
+    view.check()
+    assert view.behind_rows() == {"r": 2, "s": 2}
+    assert board.valid_until(view) == 10_000

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hullcast.broker.queries.view import bind_view
+from hullcast.broker.sql.create import parse_statement
+from hullcast.broker.sql.view import CreateView
+from hullcast.broker.views.file import ViewLife
 from hullcast.broker.warehouse.live import LiveWarehouse
 from hullcast.broker.warehouse.loader import Loaded
 from hullcast.broker.warehouse.messages import (
     AnswerRows,
     Ask,
     Begin,
+    BuildView,
     Finished,
     FirstRows,
     Known,
     LoadTable,
+    MakeView,
     Pinned,
     QueryLimits,
+    QueryRefused,
     Released,
     Select,
 )
 from hullcast.broker.warehouse.workers import Hand
 from hullcast.network.wire.bodies import QueryAnswer, decode, encode
+from hullcast.network.wire.errors import from_wire
 from tests.broker.warehouse.test_files import life_of
 
 
@@ -67,3 +78,33 @@ async def test_an_answer_is_worth_what_its_reader_saw_though_a_load_has_ended_si
     assert answer.worth["seq"] == 3
     assert answer.worth["tables"]["T"]["unapplied"] == 2
     assert answer.worth["tables"]["T"]["staleness_s"] > 0
+
+
+async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hullcast.broker.warehouse.live.BUILD_S", 0.01)
+    said: list[object] = []
+    warehouse = LiveWarehouse(Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo"))
+    warehouse.say = said.append
+    builder, loader = SpokenWorker(), SpokenWorker()
+    warehouse._workers._hands += [builder, loader]
+    table = life_of("T", "K INTEGER PRIMARY KEY")
+    statement = parse_statement("CREATE VIEW V AS SELECT K FROM T WITH (response_time = '1s')")
+    assert isinstance(statement, CreateView)
+    view = ViewLife(bind_view(statement, {"t": table.table}), 0, (table,))
+    monkeypatch.setattr(warehouse._workers, "one_more", lambda: None)
+    monkeypatch.setattr(warehouse._workers, "replace", lambda hand: None)
+    warehouse.on_message(Known("t", table))
+    warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
+    warehouse.on_message(MakeView(1, "me", view))
+    warehouse._fill()
+    assert [type(task) for task in builder.tasks] == [BuildView]
+    warehouse.on_message(Ask(2, "you", "SELECT 1 FROM T", (), ("t",), time.monotonic(), b""))
+    warehouse._fill()
+    assert [type(task) for task in loader.tasks] == [LoadTable], "with two places one is for loads"
+    await asyncio.sleep(0.05)
+    (refused,) = said
+    assert isinstance(refused, QueryRefused)
+    assert "to make it was stopped after 0.01 s" in str(from_wire(refused.code, refused.arguments))
+    assert builder.doing is None

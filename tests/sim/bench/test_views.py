@@ -167,7 +167,7 @@ def test_who_asks_while_a_late_refresh_is_under_way_waits_behind_it() -> None:
 def _live(**figures: object) -> LiveViewSection:
     same = ComparedFigures(1.0, 2.0, 30.0, 40.0)
     section = LiveViewSection(
-        800, 0.05, 0.05, 100.0, 0.2, 0.3, 1.0, 1_000, 1_000, 0, 0, {}, 1.0, 2.0, 3.0, 1.0, 2.0, 9, 1.0, 1.0,
+        800, 0.05, 0.05, 100.0, 0.2, 0.3, 1.0, 1_000, 1_000, 0, 0, 0.75, {}, 1.0, 2.0, 3.0, 1.0, 2.0, 9, 1.0, 1.0,
         same, same, True,
     )  # fmt: skip
     return replace(section, **figures)  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def test_promises_are_judged_as_the_server_counts_and_as_replies_say() -> None:
 def test_a_promise_that_was_refused_is_told() -> None:
     here = {"cpu": "x", "cores": 2, "load": [0.1], "python": "3", "others_cores": 0.0}
     report = ViewReport(here, TINY, None, _live(promise_s=0.4, late=1, reasons={UNKNOWN: 1}), None, None, ())
-    assert "The server refused to promise 50 ms." in shown(report)
+    assert "The server refused to promise 50 ms; within that were 75.00% of the refreshes." in shown(report)
     assert "not explained: 1" in shown(report)
 
 

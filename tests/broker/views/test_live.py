@@ -1,0 +1,83 @@
+"""All views of a warehouse: looked at when something happened to them, and not otherwise."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hullcast.broker.views.live import LiveView, LiveViews
+from hullcast.broker.views.upkeep import Spent, Upkeep
+from hullcast.broker.warehouse.board import Board, Load, Question, ViewFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NO_LIFE: Any = None
+
+
+class CountingUpkeep(Upkeep):
+    """Notes how often it is asked."""
+
+    asked = 0
+
+    def due(self, pending: Mapping[str, int], now: float) -> tuple[str, ...]:
+        self.asked += 1
+        return super().due(pending, now)
+
+
+def views_of(tables: list[tuple[str, ...]], response_time_s: float) -> tuple[Board, LiveViews, list[CountingUpkeep]]:
+    """Views v0, v1, .. of these tables, where a change takes a millisecond."""
+    board, upkeeps = Board(2), []
+    views = LiveViews(board, lambda life: None, lambda life, after, through: None)
+    for number, its in enumerate(tables):
+        feed = ViewFeed(f"v{number}")
+        feed.behind = {table: deque() for table in its}
+        measured = {table: [Spent(1, 1e-3), Spent(100, 1e-1)] for table in its}
+        upkeeps.append(CountingUpkeep(its, response_time_s, measured))
+        board.add(feed)
+        views.lives[feed.name] = NO_LIFE
+        view = views._views[feed.name] = LiveView(NO_LIFE, feed, upkeeps[-1])
+        for table in its:
+            views._readers.setdefault(table, []).append(view)
+    return board, views, upkeeps
+
+
+def test_only_views_that_something_happened_to_are_looked_at() -> None:
+    _, views, (of_r, of_s) = views_of([("r",), ("s",)], 100.0)
+    views.released("r", 1, 3, 3, 1.0)
+    for _ in range(5):
+        assert views.next(1.0) is None
+    assert (of_r.asked, of_s.asked) == (1, 0)
+    views.released("r", 4, 4, 1, 2.0)
+    assert views.next(2.0) is None
+    assert (of_r.asked, of_s.asked) == (2, 0)
+
+
+def test_what_is_due_stays_due_until_it_is_done() -> None:
+    board, views, (upkeep,) = views_of([("r",)], 0.1)
+    views.released("r", 1, 200, 200, 1.0)
+    load = views.next(1.0)
+    assert isinstance(load, Load)
+    board.begin(load, 1.0)
+    assert views.next(1.0) is None, "it is being done"
+    board.end(load, 1.0, done=False)
+    load = views.next(1.0)
+    assert isinstance(load, Load), "it failed, and is due as before"
+    board.begin(load, 1.0)
+    board.end(load, 1.1)
+    views.loaded(load, {"r": Spent(200, 0.1)}, 1.1)
+    assert views.next(1.1) is None
+    asked = upkeep.asked
+    assert views.next(1.2) is None
+    assert upkeep.asked == asked
+
+
+def test_what_is_due_waits_while_somebody_is_about_to_read_and_is_found_again() -> None:
+    board, views, _ = views_of([("r",)], 0.1)
+    question = Question(1, "me", ("v0",), 1.0)
+    board.ask(question)
+    views.released("r", 1, 200, 200, 1.0)
+    assert views.next(1.0) is None, "the question needs nothing of it, and reads before it changes"
+    board.withdraw(question)
+    views.over(question, answered=False)
+    assert isinstance(views.next(1.0), Load)
