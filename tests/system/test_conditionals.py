@@ -198,7 +198,7 @@ async def go_through(tmp_path: Path, faults: list[Callable[[Cluster], Any]], *, 
         await asyncio.gather(*tasks)
     delivered = _delivered(tmp_path / "data")
     for one in heard:
-        one.check(past, delivered[one.name], resyncs=expected)
+        one.check(past, delivered.get(one.name, []), resyncs=expected)
 
 
 def _delivered(data: Path) -> dict[str, list[int]]:
