@@ -49,7 +49,9 @@ class ViewMaking:
         one: then it is executed, or refused, as any other."""
         try:
             statement = parse_statement(body.sql)
-            definition = self._engine.bound(statement) if isinstance(statement, CreateView) else None
+            if not isinstance(statement, CreateView):
+                return False
+            definition = self._engine.bound(statement)
         except HullcastError:
             return False
         if definition is None:

@@ -145,7 +145,7 @@ async def test_a_client_that_leaves_while_its_view_is_made_leaves_nothing_behind
 
 async def test_a_view_is_read_with_the_right_on_it_alone_and_made_by_an_admin(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE_S), secured(tmp_path) as s:
-        granted = {
+        granted: dict[str, dict[str, object]] = {
             "gateway": {"node": True},
             "admin": {"admin": True},
             "ticker": {"publish": ["STOCK"], "query": ["STOCK"]},
