@@ -13,15 +13,18 @@ import pytest
 from hullcast.broker.log.checkpoint import checkpoints
 from hullcast.broker.log.history import readable_from
 from hullcast.broker.warehouse.files import FOLDER, remove
-from hullcast.network.wire.errors import PromiseTooShort, SqlError
+from hullcast.clients.sdk.client import Client
+from hullcast.clients.sdk.connecting import configure
+from hullcast.network.wire.errors import NotPermitted, PromiseTooShort, SqlError, TimedOut
 from tests.support.cluster import PATIENCE_S, PATIENT, cluster, wait_for
+from tests.system.test_full_disk import confined
+from tests.system.test_security import allowed, secured
 from tests.system.test_warehouse_answers import workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from hullcast.clients.sdk.client import Client
     from tests.support.cluster import Cluster
 
 TABLE = "CREATE TABLE T (K INTEGER PRIMARY KEY, G INTEGER, V REAL)"
@@ -138,3 +141,56 @@ async def test_a_client_that_leaves_while_its_view_is_made_leaves_nothing_behind
         assert await hc.views() == {}
         await hc.execute(VIEW)
         assert await hc.query("SELECT COUNT(*) FROM SUMS") == [(100_000,)]
+
+
+async def test_a_view_is_read_with_the_right_on_it_alone_and_made_by_an_admin(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE_S), secured(tmp_path) as s:
+        granted: dict[str, dict[str, object]] = {
+            "gateway": {"node": True},
+            "admin": {"admin": True},
+            "ticker": {"publish": ["STOCK"], "query": ["STOCK"]},
+            "reader": {"query": ["BEST"]},
+        }
+        s.server.take_rights(allowed(s.pairs, granted))
+        s.node.take_rights(allowed(s.pairs, granted))
+        async with s.client("admin") as admin, s.client("ticker") as ticker, s.client("reader") as reader:
+            await admin.execute("CREATE TABLE STOCK (SYMBOL TEXT PRIMARY KEY, PER REAL)")
+            best = "CREATE VIEW BEST AS SELECT MIN(PER) AS PER FROM STOCK WITH (response_time = '5s')"
+            for refused in (ticker, reader):
+                with pytest.raises(NotPermitted, match="`admin`"):
+                    await refused.execute(best)
+            await ticker.publish("STOCK", [{"SYMBOL": "ACME", "PER": 12.5}])  # behind what was refused
+            await admin.execute(best)
+            assert await reader.query("SELECT * FROM BEST") == [(12.5,)]
+            assert list(await reader.views()) == ["BEST"]
+            with pytest.raises(NotPermitted, match="STOCK"):
+                await reader.query("SELECT * FROM BEST, STOCK")
+            with pytest.raises(NotPermitted, match="BEST"):
+                await ticker.query("SELECT * FROM BEST")
+            with pytest.raises(NotPermitted, match="BEST"):
+                await ticker.explain("SELECT * FROM BEST")
+            assert await ticker.views() == {}
+            with pytest.raises(NotPermitted, match="`admin`"):
+                await reader.execute("DROP VIEW BEST")
+
+
+async def test_a_full_disk_is_told_to_who_asks_and_the_view_is_right_when_there_is_room_again(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        confined(tmp_path) as server,
+        Client(configure(server.endpoint, timeout=PATIENCE_S), server.context) as hc,
+    ):
+        await hc.execute(TABLE)
+        await hc.publish("T", {"K": np.arange(3000), "G": np.arange(3000)})
+        await hc.execute(VIEW)
+        server.fill()
+        await hc.publish("T", {"K": np.arange(6000), "G": np.arange(6000) + 10})
+        with pytest.raises(TimedOut, match=r"SUMS cannot be loaded for queries \(.*full"):  # it is tried until then
+            await hc.query("SELECT COUNT(*) FROM SUMS", timeout=3.0)
+        with pytest.raises(TimedOut, match="full"):
+            await hc.execute(VIEW.replace("SUMS", "OTHERS"), timeout=3.0)
+        await hc.publish("T", [{"K": 0, "G": 5}])
+        server.make_room()
+        assert await hc.query("SELECT COUNT(*), SUM(N), MIN(G) FROM SUMS") == [(6000, 6000, 5)]
+        await hc.execute(VIEW.replace("SUMS", "OTHERS").replace("MIN(V) AS LOW", "MAX(V) AS HIGH"))
+        assert await hc.query("SELECT COUNT(*) FROM OTHERS") == [(6000,)]
