@@ -188,7 +188,7 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
         (
             hullcast.Client,
             "change_once changes close connected delete drain execute explain history open policy publish publisher "
-            "query query_portions seq statistics status subscribe subscribe_many sync table_at tables",
+            "query query_portions seq statistics status subscribe subscribe_many sync table_at tables views",
         ),
         (
             hullcast.LiveSubscription,
@@ -198,7 +198,7 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
         (
             hullcast.BlockingClient,
             "change_once changes close connected delete drain execute explain history policy publish publisher query "
-            "query_portions seq statistics status subscribe subscribe_many sync table_at tables",
+            "query_portions seq statistics status subscribe subscribe_many sync table_at tables views",
         ),
         (
             hullcast.BlockingSubscription,

@@ -133,7 +133,7 @@ async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -
     part = readme[readme.index("## A first subscription") : readme.index("## Without a server")]
     first = part[part.index("```python\n") + len("```python\n") : part.index("```\n\nIf no server")]
     commands = re.findall(r"^    \.venv/bin/(hullcast (?!up).*)$", part, re.MULTILINE)
-    assert [command.split()[1] for command in commands] == ["replay", "query", "query", "subscribe"]
+    assert [command.split()[1] for command in commands] == ["replay", "query", "query", "subscribe", "execute", "query"]
     with up() as process:
         hint = await said(process)
         server = next(word for word in hint.split() if word.startswith("tcp://"))
@@ -146,6 +146,9 @@ async def test_the_steps_of_the_readme_follow_each_other_and_can_be_repeated() -
         assert "SPACE" in await shell(commands[1], server)
         assert await shell(commands[2], server)
         assert await shell(commands[3], server)
+        for command in (*commands[4:], *commands[4:]):
+            await shell(command, server)
+        assert "SPACE" in await shell(commands[5], server)
         await python(first)
         for line in (*tried, tried[0]):
             await shell(line + (" --seconds 1" if "subscribe" in line else ""), "tcp://127.0.0.1:1")
