@@ -163,7 +163,8 @@ class _CodeFile(IndexDataCacheFile):
             return None
 
 
-_UNREADABLE = (OSError, EOFError, UnpicklingError)
+#: AttributeError and ImportError: code for arguments of a class (a NamedTuple of arrays) that has been renamed since.
+_UNREADABLE = (OSError, EOFError, UnpicklingError, AttributeError, ImportError)
 
 
 class _Locator(_CacheLocator):

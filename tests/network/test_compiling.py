@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,21 @@ def test_a_broken_cache_is_compiled_anew(tmp_path: Path) -> None:
             file.write_bytes(file.read_bytes()[:7])
         assert run(where)[0] == "compiled"
         assert run(where)[0] == "from disk"
+    for file in (tmp_path / "cache").rglob("walk*.nbi"):
+        file.write_bytes(b"chullcast.network.compiled\nRenamedSince\n.")  # a class of ours that kernels take
+    assert run(where)[0] == "compiled"
+
+
+@pytest.mark.parametrize("module", ["hullcast.network.wire.arrays", "hullcast.network.gone"])
+def test_code_for_arguments_of_a_class_that_is_gone_is_compiled_anew(tmp_path: Path, module: str) -> None:
+    where = {"PYTHONPATH": str(copy_without_code(tmp_path)), "HULLCAST_CACHE": str(tmp_path / "cache")}
+    run(where)
+    for file in (tmp_path / "cache").rglob("walk*.nbi"):
+        held = BytesIO(file.read_bytes())
+        pickle.load(held)  # the version, which stays
+        file.write_bytes(held.getvalue()[: held.tell()] + f"c{module}\nGone\n.".encode())
+    assert run(where)[0] == "compiled"
+    assert run(where)[0] == "from disk"
 
 
 def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> None:
