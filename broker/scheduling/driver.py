@@ -1,10 +1,13 @@
 """The driver: runs work slice by slice, in the order a policy says, by a real or by a simulated clock.
 
-Work is a generator. Each `next` does a slice of a few milliseconds and yields its cost in seconds, as far as the work
-itself can tell; its return value is the result. A step that takes long and needs no shared state is yielded as a
-function (`Elsewhere`). The driver calls it when there is a place elsewhere (a thread): it copies what the step needs,
+Work that ends is a generator. Each `next` does a slice of a few milliseconds and yields its cost in seconds, as far as
+the work itself can tell; its return value is the result. A step that takes long and needs no shared state is yielded as
+a function (`Elsewhere`). The driver calls it when there is a place elsewhere (a thread): it copies what the step needs,
 and returns the function to run there; the result is sent into the generator. So there are never more copies than
 places. Between two slices anything may happen: what a generator read before a `yield` may have changed after it.
+
+Work that never ends, such as an operator of a stream, is a standing item with a function that does one slice. The
+policy picks it, too, from when it is told that there is something to do (`wake`) until there is not (`rest`).
 
 The live server steps the driver on its event loop for a few milliseconds a turn and measures what slices take; a
 simulated clock advances by the costs they yield, and gives the same order.
@@ -15,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hullcast.broker.scheduling.policy import Item
 from hullcast.network.wire.errors import Overloaded
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 Elsewhere = Callable[[], Callable[[], Any]]
 Work = Generator[float | Elsewhere, Any, Any]
 WhenDone = Callable[[Any, BaseException | None], None]
+Slice = Callable[[], float]  # does one slice, and says what it cost in seconds, as far as it can tell
 
 #: Items that may wait; when full, more are refused as Overloaded.
 WAITING, WAITING_PER_OWNER = 4096, 1024
@@ -88,6 +92,14 @@ class DriverStatistics:
     finished: int
 
 
+class Served(NamedTuple):
+    """One slice: of what, how long it took, and when it ended."""
+
+    item: Item
+    seconds: float
+    now: float
+
+
 class Driver:
     """Work items, and the policy that picks which slice is next, and which item goes elsewhere next.
 
@@ -101,11 +113,12 @@ class Driver:
         elsewhere: Callable[[Callable[[], Any], WhenDone], None] = at_once,
         places: int = 1,
     ) -> None:
-        self._policy = policy
         self._clock = clock
         self._elsewhere = elsewhere
         self._places = places
-        self._ready: list[_Running] = []
+        self.policy = policy
+        self._ready: list[Item] = []  # work that may go on, and standing items that are awake
+        self._standing: dict[Item, Slice] = {}  # those that are awake
         self._leaving: list[_Running] = []  # they wait for a place elsewhere
         self._away: list[_Running] = []  # they have one, including those that were withdrawn
         self._finished = 0
@@ -115,7 +128,8 @@ class Driver:
         return len(self._items())
 
     def _items(self) -> list[_Running]:
-        return [*self._ready, *self._leaving, *(item for item in self._away if item.work is not None)]
+        ready = (item for item in self._ready if isinstance(item, _Running))
+        return [*ready, *self._leaving, *(item for item in self._away if item.work is not None)]
 
     @property
     def idle(self) -> bool:
@@ -160,12 +174,42 @@ class Driver:
         for item in self._items():
             self.withdraw(item)
 
-    def step(self) -> None:
+    # -- standing items --------------------------------------------------------------------------------------
+
+    def wake(self, item: Item, one_slice: Slice) -> None:
+        """There is something to do for a standing item, until it rests."""
+        if item not in self._standing:
+            self._standing[item] = one_slice
+            self._ready.append(item)
+
+    def rest(self, item: Item) -> None:
+        """There is nothing to do for a standing item."""
+        if self._standing.pop(item, None) is not None:
+            self._ready.remove(item)
+
+    def is_awake(self, item: Item) -> bool:
+        """Whether a standing item may be picked."""
+        return item in self._standing
+
+    # -- steps -----------------------------------------------------------------------------------------------
+
+    def step(self) -> Served | None:
         """Do one slice, if there is one to do."""
-        if self.idle:
-            return
+        if not self._ready:
+            return None
         began = self._clock.now()
-        item = self._policy.pick(self._ready, began)
+        item = self.policy.pick(self._ready, began)
+        one_slice = self._standing.get(item)
+        if one_slice is None:
+            self._work(item, began)
+            return None
+        self._clock.pass_by(one_slice())
+        now = self._clock.now()
+        self.policy.served(item, now - began, now)
+        return Served(item, now - began, now)
+
+    def _work(self, item: Item, began: float) -> None:
+        """One slice of work that ends."""
         assert isinstance(item, _Running)
         assert item.work is not None
         yielded, result, error, ended = None, None, None, False
@@ -183,7 +227,7 @@ class Driver:
         if isinstance(yielded, float):
             self._clock.pass_by(yielded)
         now = self._clock.now()
-        self._policy.served(item, now - began, now)
+        self.policy.served(item, now - began, now)
         if ended:
             done = item.done
             self._forget(item)
@@ -209,7 +253,7 @@ class Driver:
             if not may:
                 return
             began = self._clock.now()
-            item = self._policy.pick(may, began)
+            item = self.policy.pick(may, began)
             assert isinstance(item, _Running)
             assert item.prepare is not None
             self._leaving.remove(item)
@@ -226,7 +270,7 @@ class Driver:
         """What was done elsewhere is done."""
         self._away.remove(item)
         now = self._clock.now()
-        self._policy.served(item, now - began, now)
+        self.policy.served(item, now - began, now)
         if item.work is not None:
             item.sent, item.error = result, error
             self._ready.append(item)

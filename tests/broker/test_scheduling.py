@@ -262,3 +262,39 @@ def test_work_that_waits_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch
     while len(driver):
         driver.step()
     put("a", 10)
+
+
+def test_standing_items_take_turns_with_work_that_ends_while_they_are_awake() -> None:
+    clock = SimulatedClock()
+    driver = Driver(FairShare(), clock)
+    served: list[str] = []
+    item = Item("standing", 0.0)
+
+    def one_slice() -> float:
+        served.append("standing")
+        return 0.5
+
+    def work() -> Work:
+        for _ in range(2):
+            served.append("work")
+            yield 0.5
+
+    done: list[object] = []
+    driver.wake(item, one_slice)
+    driver.wake(item, one_slice)  # it is awake already
+    driver.put("work", work(), lambda result, error: done.append(error))
+    assert len(driver) == 1
+    for _ in range(3):
+        driver.step()
+    assert sorted(served) == ["standing", "standing", "work"] or sorted(served) == ["standing", "work", "work"]
+    while not done:
+        driver.step()
+    driver.rest(item)
+    assert not driver.is_awake(item)
+    assert driver.idle
+    assert driver.step() is None
+    driver.rest(item)
+    driver.wake(item, one_slice)
+    one = driver.step()
+    assert one is not None
+    assert (one.item, one.seconds) == (item, 0.5)
