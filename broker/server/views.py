@@ -2,16 +2,19 @@
 
 Everything else about views is a statement like others, or a query. To make one takes as long as reading its tables,
 and happens in the warehouse: the request waits, and nobody else does. Only then is the statement executed and logged.
-If the server ends before that, there is a file that nobody knows, which the next start removes.
+A view that nobody waits for any more is given up before that, and nothing is left of it. If the server ends before
+that, there is a file that nobody knows, which the next start removes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
+from hullcast.broker.server.open_requests import ByRoute
 from hullcast.broker.server.warehouse import life_of
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
@@ -19,7 +22,7 @@ from hullcast.broker.tables.schema import fold
 from hullcast.network.wire.errors import HullcastError, Overloaded, PromiseTooShort, SqlError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.server.warehouse import Warehouse
@@ -43,7 +46,9 @@ class ViewMaking:
         """`execute` does the statement and answers; `refuse` answers that it was not done."""
         self._engine, self._warehouse = engine, warehouse
         self._execute, self._refuse = execute, refuse
-        self._making: dict[str, tuple[asyncio.Task[None], int]] = {}  # by folded name, with the link of who asked
+        self._making: dict[str, asyncio.Task[None]] = {}  # by folded name
+        self._open: ByRoute[asyncio.Task[None]] = ByRoute()  # those of them that may be given up, by the request
+        self.given_up = 0
 
     def put(self, request: Request, body: Execute, owner: str) -> bool:
         """Begin to make a view, or refuse it. False if the statement is of another kind, or need not or cannot create
@@ -63,9 +68,14 @@ class ViewMaking:
             self._refuse(request, body, error)
             return True
         task = asyncio.create_task(self._make(request, body, owner, statement), name="server.view")
-        self._making[name] = (task, request.route[-1])
-        task.add_done_callback(lambda _: self._making.pop(name, None))
+        self._making[name] = task
+        self._open.add(request, task)
+        task.add_done_callback(partial(self._ended, request, name))
         return True
+
+    def _ended(self, request: Request, name: str, task: asyncio.Task[None]) -> None:
+        del self._making[name]
+        self._open.discard(request, task)
 
     async def _make(self, request: Request, body: Execute, owner: str, statement: CreateView) -> None:
         try:
@@ -73,6 +83,9 @@ class ViewMaking:
         except HullcastError as error:
             self._refuse(request, body, error)
             return
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.discard(request, task)  # from here on it happens
         self._execute(request, body, owner)
         with contextlib.suppress(HullcastError):  # the next life of the process finds out by itself
             await self._warehouse.start()  # so that it knows of the view
@@ -100,15 +113,25 @@ class ViewMaking:
                 raise
             self._warehouse.unmake_view(number)
 
-    def stay_with(self, links: Container[int]) -> None:
-        """Give up views of clients whose link is gone."""
-        for task, link in list(self._making.values()):
-            if link not in links:
-                task.cancel()
+    # --- what nobody waits for any more -----------------------------------------------------------------------
+
+    def give_up(self, request: Request) -> None:
+        """A client does not wait any more for its statement, which had the same id. There is no reply, and its number
+        is not refused: the client does not name it any more to what it sends later."""
+        self._stop(self._open.of(request))
+
+    def gone(self, links: Sequence[int], route: tuple[int, ...] = ()) -> None:
+        """Nobody takes answers any more by these links of the node at the end of the route (without one: by our own).
+        A client that returns by another link sends its statement again."""
+        self._stop(self._open.below(links, route))
+
+    def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            self.given_up += task.cancel()
 
     async def stop(self) -> None:
         """Give up all."""
-        tasks = [task for task, _ in self._making.values()]
+        tasks = list(self._making.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -122,6 +122,21 @@ class PowerCost:
         return largest_within(self.of, limit_s)
 
 
+@dataclass(frozen=True, slots=True)
+class CheaperCost:
+    """The lesser of two: of a change whose effects can be found in two ways. If f(k) / k falls for both, it does for
+    the lesser."""
+
+    one: CostFunction
+    other: CostFunction
+
+    def of(self, k: int) -> float:
+        return min(self.one.of(k), self.other.of(k))
+
+    def largest_within(self, limit_s: float) -> int:
+        return max(self.one.largest_within(limit_s), self.other.largest_within(limit_s))
+
+
 class CurveCost:
     """Lines between points (k, seconds), with k > 0 and rising.
 
@@ -251,7 +266,6 @@ class LearnedCost:
         if self.batches:  # the first has only a guess to be compared with
             self._compare((took_s + self.PAUSE_S) / (self.of(rows) + self.PAUSE_S))
         self.batches += 1
-        self._line = None
         which = rows.bit_length()
         for each, known in list(self._classes.items()):
             known[0] = max(self.LEAST, known[0] * (self.MEMORY if each == which else self.ELSEWHERE))
@@ -260,8 +274,30 @@ class LearnedCost:
         mine[1] += (rows - mine[1]) / mine[0]
         mine[2] += (took_s - mine[2]) / mine[0]
         mine[3] = max(mine[3], rows)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._line = None
         by_size = [self._classes[each] for each in sorted(self._classes)]
         self._curve = CurveCost([(k, s) for _, k, s, _ in by_size], [each[0] for each in by_size], by_size[-1][3])
+
+    def kept(self) -> list[list[float]]:
+        """What was learned, so that another one can begin with it: by class of sizes its weight, mean size, mean
+        seconds and largest size. What batches differed by is not in it."""
+        return [list(self._classes[each]) for each in sorted(self._classes)]
+
+    def begin_with(self, kept: Sequence[Sequence[float]]) -> None:
+        """Begin with what another one had learned, before anything else is; ValueError if it is not what one keeps."""
+        classes: dict[int, list[float]] = {}
+        for weight, rows, seconds, largest in kept:
+            good = all(isfinite(each) for each in (weight, rows, seconds, largest)) and seconds >= self.SHORTEST_S
+            if not good or not (weight > 0 and 1 <= rows <= largest <= MOST) or int(rows).bit_length() in classes:
+                raise ValueError(f"not what a cost keeps: {[weight, rows, seconds, largest]}")
+            classes[int(rows).bit_length()] = [weight, rows, seconds, largest]
+        if classes:
+            self._classes = classes
+            self.batches = len(classes)
+            self._draw()
 
     def _compare(self, ratio: float) -> None:
         self._latest.append(ratio)

@@ -15,7 +15,11 @@ the other tables as they are in the copies, never rows that are there by now and
 
 from __future__ import annotations
 
+import sqlite3
+import time
+from contextlib import contextmanager
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hullcast.broker.log.changes import LogPosition
@@ -24,13 +28,13 @@ from hullcast.broker.queries.view import create_text
 from hullcast.broker.sql.text import MAXIMUM_NAME
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views import exact
+from hullcast.broker.views.costs import LinearCost
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import FileState, LoadedFile, copied_column, state_of
 from hullcast.network.wire.errors import SqlError
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from hullcast.broker.log.history import Life
@@ -46,6 +50,28 @@ MOST_BYTES = 16 << 30
 _DELTA_BYTES = 32 << 20
 #: How far each base table is propagated.
 TABLES = "hullcast_tables".ljust(MAXIMUM_NAME + 1, "_")
+#: What was learned of its costs: see `ViewFile.learned`.
+COSTS = "hullcast_costs".ljust(MAXIMUM_NAME + 1, "_")
+#: Steps of SQLite, well below a millisecond, after which it is seen whether a delta takes too long.
+_STEPS = 10_000
+#: Changes of which it can be said what one takes to bring a copy up to date, and what is assumed before that.
+_MANY, _ROW_S = 256, 1e-5
+#: What log and commit take besides a delta, or besides computing the result.
+COMMIT_S = 6e-4
+#: No limit on what is joined.
+_ANY = 1 << 62
+
+
+class DeltaTooDearError(Exception):
+    """A delta took longer than it was given: the load is undone."""
+
+
+class LearnedCosts(NamedTuple):
+    """What a file keeps of costs. `deltas`: what propagating takes, as `Upkeep.kept` has it; `computing`: what it takes
+    to compute the result again, per change whose copies are brought up to date first and for the whole join."""
+
+    deltas: str | None = None
+    computing: LinearCost | None = None
 
 
 class ViewLife(NamedTuple):
@@ -64,6 +90,10 @@ class ViewLife(NamedTuple):
     def text(self) -> str:
         """The statement that makes such a view, over these very tables."""
         return _text(self)
+
+    def __hash__(self) -> int:
+        """Without the tables: it is asked for several times for each query."""
+        return hash((self.definition, self.created))
 
     def base(self, table: str) -> Life:
         """The life of a base table."""
@@ -112,6 +142,8 @@ class ViewFile(LoadedFile):
                 f"INSERT INTO {TABLES} VALUES (?, ?, ?, NULL, NULL, NULL, NULL)",
                 (*_key(life), life.created, life.created),
             )
+        run(f"CREATE TABLE {COSTS} (deltas TEXT, row_s REAL, compute_s REAL, pages INTEGER)")
+        run(f"INSERT INTO {COSTS} DEFAULT VALUES")
 
     def index(self) -> None:
         """Make the indexes, when the copies are filled."""
@@ -126,13 +158,47 @@ class ViewFile(LoadedFile):
     def compute(self) -> None:
         """Compute the result from the copies; there is none yet. Begins with the smallest copy. SqlError if the copies
         join to more than `MOST_JOINED` rows."""
-        sides = range(len(self.view.definition.sources))
-        rows = [self._database.execute(self._sql.count(side)).fetchone()[0] for side in sides]
-        for statement in self._sql.build(rows.index(min(rows)), MOST_JOINED):
-            self._database.execute(statement)
+        self._compute(MOST_JOINED)
         if self._database.execute(self._sql.joined).fetchone()[0] > MOST_JOINED:
             reason = f"what it reads joins to more than {MOST_JOINED:,} rows"
             raise SqlError(self.view.definition.name, reason, "join on more columns, or narrow it with WHERE")
+
+    def compute_again(self) -> None:
+        """Compute the result from the copies, without what there is, however much they join to by now: deltas would
+        come to the same."""
+        for statement in self._sql.clear_result():
+            self._database.execute(statement)
+        self._compute(_ANY)
+
+    def _compute(self, most: int) -> None:
+        sides = range(len(self.view.definition.sources))
+        rows = [self._database.execute(self._sql.count(side)).fetchone()[0] for side in sides]
+        for statement in self._sql.build(rows.index(min(rows)), most):
+            self._database.execute(statement)
+
+    # -- costs ---------------------------------------------------------------------------------------------
+
+    def learned(self) -> LearnedCosts:
+        """What is known of costs. To compute the result is taken to cost more as the file grows, in proportion."""
+        deltas, row_s, compute_s, pages = self._database.execute(f"SELECT * FROM {COSTS}").fetchone()
+        if compute_s is None:
+            return LearnedCosts(deltas)
+        grown = max(1.0, self._pages() / max(1, pages))
+        return LearnedCosts(deltas, LinearCost(row_s, compute_s * grown + COMMIT_S))
+
+    def keep_deltas(self, deltas: str) -> None:
+        """Within a load: what propagating takes, by all that is known."""
+        self._database.execute(f"UPDATE {COSTS} SET deltas = ?", (deltas,))
+
+    def learn_computing(self, changes: int, filled_s: float, compute_s: float) -> None:
+        """Within a load: the copies were brought up to date with so many changes, and then the result was computed."""
+        row_s = filled_s / changes if changes >= _MANY else None  # of few it is what comes before the first
+        statement = f"UPDATE {COSTS} SET row_s = COALESCE(?, row_s, {_ROW_S}), compute_s = ?, pages = ?"
+        self._database.execute(statement, (row_s, compute_s, self._pages()))
+
+    def _pages(self) -> int:
+        pages: int = self._database.execute("PRAGMA main.page_count").fetchone()[0]
+        return pages
 
     def tables(self) -> dict[str, FileState]:
         """How far each base table is propagated, by its folded name."""
@@ -175,14 +241,37 @@ class ViewFile(LoadedFile):
 
     # -- deltas --------------------------------------------------------------------------------------------
 
-    def propagate(self, source: int, columns: Sequence[Sequence[Any]], gone: Iterable[Any]) -> bool:
+    def propagate(
+        self, source: int, columns: Sequence[Sequence[Any]], gone: Iterable[Any], within_s: float = inf
+    ) -> bool:
         """Bring copy and result up to date with the last words on some keys of a table: columns of the rows that are
         there (`reads`), as SQLite keeps them, and keys of those that are gone. Gives whether it concerned the view.
+        DeltaTooDearError if it takes longer than that: then the load is undone.
 
         Costs a look-up for each key; for those that concern the view as much as the join finds.
         """
-        self._put(source, columns, gone)
-        return self._propagate(source)
+        with self._within(within_s):
+            self._put(source, columns, gone)
+            return self._propagate(source)
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """Interrupt statements after so long."""
+        if seconds == inf:
+            yield
+            return
+        until = time.perf_counter() + seconds
+        self._database.set_progress_handler(lambda: time.perf_counter() > until, _STEPS)
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            self._database.set_progress_handler(None, 0)  # it would interrupt this, too
+            self.undo()
+            raise DeltaTooDearError from error
+        finally:
+            self._database.set_progress_handler(None, 0)
 
     def _put(self, source: int, columns: Sequence[Sequence[Any]], gone: Iterable[Any]) -> None:
         sql, database = self._sql.sources[source], self._database

@@ -2,7 +2,7 @@
 
     no file, or not usable      copies from the newest checkpoint and the log behind it, then the result from the copies
     a file                      for each table that is asked for: the log behind its own position, coalesced by key, as
-                                a delta through the joins
+                                a delta through the joins; or only into its copy, and then the result from the copies
     the log is cut behind it    all rows are removed, and come again from the newest checkpoint and the log behind it
 
 Each of these is one transaction, with the tables' positions in it: whoever is killed, nothing is lost or done twice.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hullcast.broker.log.directory import read_identity
 from hullcast.broker.log.history import gone, readable_from
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewFile, overall
+from hullcast.broker.views.file import DeltaTooDearError, LearnedCosts, ViewFile, overall
 from hullcast.broker.warehouse.files import FileState, NewFile, OpenFiles, file_of, is_transient
 from hullcast.broker.warehouse.loader import Loader, count_updates, failing, is_partial, last_words_of, stored_cells
 from hullcast.broker.warehouse.source import TableSource
@@ -41,6 +41,9 @@ _ATTEMPTS = 5
 _FIRST_KEYS, _MOST_KEYS = 1 << 9, 1 << 15
 #: Seconds that to propagate some keys should take: more are taken at once if it was much less, fewer if it was more.
 _PIECE_S = 0.2
+#: Deltas may take so many times as long as computing the result again, and so long in any case. When they are given up,
+#: the whole has taken little more than one plus that many times what it would have taken to do the better at once.
+PATIENCE, LEAST_PATIENCE_S = 2.0, 0.05
 #: How often a propagation is measured, and for how long.
 _MEASURED, _MEASURED_S = 5, 0.25
 
@@ -55,12 +58,18 @@ class TablePropagated(NamedTuple):
 
 
 class Propagated(NamedTuple):
-    """How it went. Tables are those that were asked for, by folded name; all of them if the file was `built`."""
+    """How it went. Tables are those that were asked for, by folded name; all of them if the file was `built`.
+
+    `recomputed_s`: the result was computed from the copies, in so many seconds; None: it was changed by deltas.
+    `given_up`: the table whose deltas took so many seconds that they were given up for that.
+    """
 
     tables: dict[str, TablePropagated]
     built: bool
     took_s: float
     commit_s: float
+    recomputed_s: float | None = None
+    given_up: tuple[str, float] | None = None
 
 
 class ViewLoader:
@@ -76,7 +85,7 @@ class ViewLoader:
     def state(self, view: ViewLife, newest: int | None = None) -> dict[str, FileState] | None:
         """How far each base table is propagated; None if there is no file that can be used. One that has updates behind
         `newest`, the last there is, is of another course of events, and is removed."""
-        with failing(self._directory, view):
+        with failing(self._directory, view, "view"):
             file = self._files.get(view)
             if file is None:
                 return None
@@ -92,27 +101,55 @@ class ViewLoader:
                 return None
             return states
 
+    def learned(self, view: ViewLife) -> LearnedCosts:
+        """What the file of a view keeps of costs; nothing if there is no file."""
+        with failing(self._directory, view, "view"):
+            file = self._files.get(view)
+            return LearnedCosts() if file is None else file.learned()
+
+    def keep_deltas(self, view: ViewLife, deltas: str) -> None:
+        """Keep what is known of the costs of deltas. The view has a file."""
+        with failing(self._directory, view, "view"):
+            file = self._files.get(view)
+            assert file is not None
+            file.keep_deltas(deltas)
+
     def build(self, view: ViewLife, through: int) -> Propagated:
         """Bring all tables of a view to `through`; a file that is not there is made."""
         return self.propagate(view, {fold(table.name): through for table in view.definition.tables})
 
-    def propagate(self, view: ViewLife, through: Mapping[str, int], *, tidy: bool = True) -> Propagated:
+    def propagate(
+        self,
+        view: ViewLife,
+        through: Mapping[str, int],
+        *,
+        since: Mapping[str, int] | None = None,
+        recompute: bool = False,
+        deltas: str | None = None,
+        tidy: bool = True,
+    ) -> Propagated:
         """Propagate the changes of these tables (by name) up to a sequence number each, which is on disk in the log;
         one that is further stays as it is. Without a usable file, all tables are brought to the largest number.
+
+        `since`: by folded name, up to where a table is known to have no changes that are not propagated. The log is
+        read behind that, and need not reach back any further.
+
+        By deltas, unless these take longer than `PATIENCE` times what it takes to compute the result again; `recompute`
+        does that at once, where deltas are known to be dear. `deltas` is what is known of their costs, to be kept.
 
         LoadFailed if the disk refuses; HistoryGone if neither the log nor a checkpoint has what is needed. Now and then
         what was written must be moved into the file, and synced: without `tidy` that is left to `tidy()`.
         """
         began = time.perf_counter()
         wanted = {fold(table): seq for table, seq in through.items()}
-        with failing(self._directory, view):
+        with failing(self._directory, view, "view"):
             try:
-                done = self._propagate(view, wanted)
+                done = self._propagate(view, wanted, since or {}, recompute, deltas)
             except sqlite3.DatabaseError as error:
                 if is_transient(error):
                     raise
                 self.discard(view)  # damaged: once more, from the beginning
-                done = self._propagate(view, wanted)
+                done = self._propagate(view, wanted, since or {}, recompute, deltas)
             done = done._replace(took_s=time.perf_counter() - began)
             if tidy:
                 self.tidy(view)
@@ -139,7 +176,7 @@ class ViewLoader:
 
         If a table has fewer rows, what they take counts for more, in proportion. The view has a file.
         """
-        with failing(self._directory, view):
+        with failing(self._directory, view, "view"):
             file = self._files.get(view)
             if file is None:
                 raise FileNotFoundError(f"{view.table.name} has no file yet")
@@ -159,7 +196,9 @@ class ViewLoader:
 
     # -- a load --------------------------------------------------------------------------------------------
 
-    def _propagate(self, view: ViewLife, through: dict[str, int]) -> Propagated:
+    def _propagate(
+        self, view: ViewLife, through: dict[str, int], since: Mapping[str, int], recompute: bool, deltas: str | None
+    ) -> Propagated:
         whole = False
         for attempt in range(_ATTEMPTS):
             file = self._files.get(view)
@@ -168,38 +207,68 @@ class ViewLoader:
                     return self._make(view, max(through.values()), whole=whole)
                 if attempt:
                     return self._renew(file, max(through.values()), whole=whole)
-                return self._go_on(file, through)
+                return self._go_on(file, through, since, recompute, deltas)
             except FileNotFoundError:  # the log or a checkpoint was cut, before or under way
                 continue
             except _PartialRowsError:
                 whole = True
         raise gone(view.bases[0], view.bases[0].created + 1, readable_from(self._directory))
 
-    def _go_on(self, file: ViewFile, through: dict[str, int]) -> Propagated:
+    def _go_on(
+        self, file: ViewFile, through: dict[str, int], since: Mapping[str, int], recompute: bool, deltas: str | None
+    ) -> Propagated:
         """A file that is there, from what it has."""
+        if recompute:
+            return self._load(file, through, since, None, deltas)
+        computing = file.learned().computing
+        budget = _Budget(inf if computing is None else max(LEAST_PATIENCE_S, PATIENCE * computing.fixed_s))
+        try:
+            return self._load(file, through, since, budget, deltas)
+        except DeltaTooDearError:
+            done = self._load(file, through, since, None, deltas)
+            return done._replace(given_up=(budget.table, budget.spent_s))
+
+    def _load(
+        self,
+        file: ViewFile,
+        through: dict[str, int],
+        since: Mapping[str, int],
+        budget: _Budget | None,
+        deltas: str | None,
+    ) -> Propagated:
+        """The changes of tables into a file, by deltas within a budget; without one into the copies, and the result is
+        computed from these."""
         file.begin()
         try:
-            states, done = file.tables(), {}
+            states, done, recomputed_s = file.tables(), {}, None
             for table, seq in through.items():
                 began, state = time.perf_counter(), states[table]
                 life, updates, last = file.view.base(table), 0, state.last
                 sources = file.view.definition.sources_of(table)
                 if state.current < seq:
-                    pace = _Pace()
-                    for block in self._source.changes(life, state.current, seq, state.position):
+                    pace = None if budget is None else _Pace()
+                    after = min(seq, max(state.current, since.get(table, 0)))
+                    for block in self._source.changes(life, after, seq, state.position):
                         for source in sources:
                             for columns, keys_gone in _changes(file, source, block, pace):
-                                file.propagate(source, columns, keys_gone)
+                                if budget is None:
+                                    file.fill(source, columns, keys_gone)
+                                else:
+                                    budget.propagate(file, table, source, columns, keys_gone)
                         updates, last = updates + block.updates, block.last
                     states[table] = FileState(seq, last, self._source.position)
                     file.note(life, states[table])
                 done[table] = TablePropagated(max(seq, state.current), last, updates, time.perf_counter() - began)
+            if budget is None:
+                recomputed_s = _compute(file.compute_again, file, done)
+            if deltas is not None:
+                file.keep_deltas(deltas)
             ended = time.perf_counter()
             file.end(overall(states))
         except BaseException:
             file.undo()
             raise
-        return Propagated(done, False, 0.0, time.perf_counter() - ended)
+        return Propagated(done, False, 0.0, time.perf_counter() - ended, recomputed_s)
 
     def _make(self, view: ViewLife, through: int, *, whole: bool) -> Propagated:
         """A file that is not there."""
@@ -274,8 +343,18 @@ class ViewLoader:
             took_s = time.perf_counter() - began
             done[fold(life.table.name)] = TablePropagated(state.current, state.last, updates, took_s)
         index()
-        file.compute()
+        _compute(file.compute, file, done)
         return done
+
+
+def _compute(compute: Callable[[], None], file: ViewFile, filled: Mapping[str, TablePropagated]) -> float:
+    """Compute the result when the copies are filled, and learn what it takes; gives the seconds."""
+    began = time.perf_counter()
+    compute()
+    took_s = time.perf_counter() - began
+    tables = filled.values()
+    file.learn_computing(sum(table.updates for table in tables), sum(table.took_s for table in tables), took_s)
+    return took_s
 
 
 def _exchanging(file: ViewFile, source: int, changes: int) -> float:
@@ -309,6 +388,28 @@ class _Bases:
                 known = {path: name for name, path in self.attached.items()}
                 self.names[life] = known.get(path, f"base{len(known)}")
                 self.attached[self.names[life]] = path
+
+
+class _Budget:
+    """Seconds that deltas of a load may take."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left_s = seconds
+        self.spent_s = 0.0
+        self.table = ""  # the one that they are of now
+
+    def propagate(
+        self, file: ViewFile, table: str, source: int, columns: Sequence[Sequence[Any]], gone: list[Any]
+    ) -> None:
+        """Propagate some changes; DeltaTooDearError if that is too much."""
+        self.table, began = table, time.perf_counter()
+        try:
+            if self._left_s <= 0:
+                raise DeltaTooDearError
+            file.propagate(source, columns, gone, self._left_s)
+        finally:
+            took_s = time.perf_counter() - began
+            self._left_s, self.spent_s = self._left_s - took_s, self.spent_s + took_s
 
 
 class _Pace:

@@ -145,8 +145,11 @@ class ViewStatements:
 
     def clear(self) -> list[str]:
         """Remove all rows of the file."""
-        cleared = [f"DELETE FROM main.{_copy(side)}" for side in range(len(self._view.sources))]
-        cleared += [f"DELETE FROM main.{_values(number)}" for number in self._extremes]
+        return [*(f"DELETE FROM main.{_copy(side)}" for side in range(len(self._view.sources))), *self.clear_result()]
+
+    def clear_result(self) -> list[str]:
+        """Remove the result, and leave the copies."""
+        cleared = [f"DELETE FROM main.{_values(number)}" for number in self._extremes]
         if self._view.groups == ():
             zeros = [f"{name} = {zero}" for name, zero in self._counter_zeros()]
             for number in self._functions:

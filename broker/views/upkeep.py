@@ -3,6 +3,7 @@
     changes are released   `due`: does what is pending still take at most `limit_s`? If not, the planner says which
                            tables are propagated now
     tables were propagated `propagated`: what it took teaches the cost functions, and the planner
+    before that            `recomputes`: would it take less to compute the whole result again?
     somebody asked         `refreshed`: how long they waited until the view was up to date, within the promise or not
 
 What the planner keeps within its limit is what a refresh is *expected* to take. The promise is kept by the rest: a part
@@ -16,9 +17,11 @@ what a refresh of all tables at the same limit would have been expected to take 
 
 from __future__ import annotations
 
+import json
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hullcast.broker.views.costs import LearnedCost
+from hullcast.broker.views.costs import CheaperCost, LearnedCost, LinearCost
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.planners.planner import emptied, taken
 from hullcast.broker.views.planners.thrifty import Thrifty
@@ -26,6 +29,7 @@ from hullcast.broker.views.planners.thrifty import Thrifty
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hullcast.broker.views.costs import CostFunction
     from hullcast.broker.views.planners.planner import ViewPlanner
 
 #: What a refresh takes besides propagating, whatever is pending: messages between processes, and a place for it.
@@ -34,8 +38,11 @@ OVERHEAD_S = 0.002
 SHARE, LEAST_SHARE = 0.5, 0.1
 #: What becomes of the share when a promise was broken, and of what it lacks to `SHARE` when one was kept.
 CUT, GROWTH = 0.7, 0.02
-
-
+#: The result is computed again where that is expected to take less than this part of what deltas take: what either
+#: takes is not known exactly, and deltas are written to the disk as they are.
+RECOMPUTED_BELOW = 0.8
+#: Seconds after which what was learned is kept again.
+KEPT_S = 1.0
 #: Changes of each table that may wait in any case.
 FEW = 8
 
@@ -58,6 +65,17 @@ class Spent(NamedTuple):
     took_s: float
 
 
+class Propagation(NamedTuple):
+    """What became of a propagation. `spent`: by table, with what it took to bring the copies up to date only, if the
+    result was `recomputed`. `given_up`: the table whose deltas were given up for that, and what they had taken.
+    `computing`: what it takes by now to compute the result again, if that is known."""
+
+    spent: Mapping[str, Spent]
+    recomputed_s: float | None = None
+    given_up: tuple[str, float] | None = None
+    computing: LinearCost | None = None
+
+
 class Upkeep:
     """Decides for one view, and counts. `tables` are the folded names of those it reads."""
 
@@ -75,11 +93,14 @@ class Upkeep:
         for table, some in (measured or {}).items():
             for each in some:
                 self.costs[table].learn(*each)
+        self._computing: LinearCost | None = None
+        self._cheaper: list[CostFunction] = list(self.costs.values())
+        self._kept_at = -inf
         self.planner = planner or Thrifty()
         self._naive = Naive()
         self._naive_pending = dict.fromkeys(self.tables, 0)
         self.changes = 0
-        self.propagations = 0
+        self.propagations = self.recomputations = 0
         self.spent_s = self.expected_s = self.naive_s = 0.0
         self.within = self.beyond = 0
         self.longest_s = 0.0
@@ -88,7 +109,7 @@ class Upkeep:
     def limit_s(self) -> float:
         """What is pending may be expected to take so long. Some changes of each table may always wait, however often
         the promise was broken: to propagate each by itself would take more of a machine that is too busy already."""
-        few_s = sum(cost.of(FEW) for cost in self.costs.values())
+        few_s = sum(cost.of(FEW) for cost in self._cheaper)
         return max(limit_of(self.response_time_s, self.share), min(limit_of(self.response_time_s), few_s))
 
     # -- what happens --------------------------------------------------------------------------------------
@@ -102,14 +123,24 @@ class Upkeep:
         if self._naive.next(pending, costs, self.limit_s, now):
             self._refresh_naively()
 
-    def propagated(self, spent: Mapping[str, Spent], pending: Mapping[str, int], now: float) -> None:
-        """Changes were propagated; this is pending now."""
+    def propagated(self, done: Propagation, pending: Mapping[str, int], now: float) -> None:
+        """Changes were propagated; this is pending now. What recomputing takes teaches nothing of deltas; but if deltas
+        were given up for it, it is known that they take that long at least."""
+        spent = done.spent
         self.propagations += 1
-        took_s = 0.0
-        for table, (rows, each_s) in spent.items():
-            self.expected_s += self.costs[table].of(rows)
-            self.costs[table].learn(rows, each_s)
-            took_s += each_s
+        self.expected_s += self._expected({table: rows for table, (rows, _) in spent.items()})
+        took_s = sum(each_s for _, each_s in spent.values())
+        if done.recomputed_s is None:
+            for table, (rows, each_s) in spent.items():
+                self.costs[table].learn(rows, each_s)
+        else:
+            self.recomputations += 1
+            took_s += done.recomputed_s
+            if done.given_up is not None:
+                table, each_s = done.given_up
+                self.costs[table].learn(spent[table].rows, each_s)
+                took_s += each_s
+        self.computing = done.computing
         self.spent_s += took_s
         numbers = [place for place, table in enumerate(self.tables) if table in spent]
         self.planner.acted(numbers, [pending[table] for table in self.tables], took_s, now)
@@ -132,6 +163,57 @@ class Upkeep:
     def _refresh_naively(self) -> None:
         self.naive_s += taken(list(self._naive_pending.values()), self._ordered_costs())
         self._naive_pending = dict.fromkeys(self.tables, 0)
+
+    # -- deltas, or all again ------------------------------------------------------------------------------
+
+    @property
+    def computing(self) -> LinearCost | None:
+        """What it takes to bring the copies up to date with k changes and to compute the result from them."""
+        return self._computing
+
+    @computing.setter
+    def computing(self, computing: LinearCost | None) -> None:
+        self._computing = computing
+        deltas = self.costs.values()
+        self._cheaper = [each if computing is None else CheaperCost(each, computing) for each in deltas]
+
+    def recomputes(self, rows: Mapping[str, int]) -> bool:
+        """Whether the result should be computed again for so many changes of tables."""
+        if self._computing is None:
+            return False
+        deltas_s = sum(self.costs[table].of(k) for table, k in rows.items())
+        return self._computing.of(sum(rows.values())) < RECOMPUTED_BELOW * deltas_s
+
+    def _expected(self, rows: Mapping[str, int]) -> float:
+        """Seconds to propagate so many changes, the one way or the other."""
+        if self.recomputes(rows) and self._computing is not None:
+            return self._computing.of(sum(rows.values()))
+        return sum(self.costs[table].of(k) for table, k in rows.items())
+
+    # -- what outlives this object -------------------------------------------------------------------------
+
+    def to_keep(self, now: float) -> str | None:
+        """`kept`, if it is time to keep it again."""
+        if now - self._kept_at < KEPT_S:
+            return None
+        self._kept_at = now
+        return self.kept()
+
+    def kept(self) -> str:
+        """What was learned of deltas, and how much of the promise may be pending; for the file of the view."""
+        costs = {table: cost.kept() for table, cost in self.costs.items()}
+        return json.dumps({"share": self.share, "costs": costs})
+
+    def begin_with(self, kept: str) -> None:
+        """Begin with what was learned before; ValueError if that is not what is kept of this view."""
+        try:
+            found = json.loads(kept)
+            share, costs = float(found["share"]), found["costs"]
+            for table in self.tables:
+                self.costs[table].begin_with(costs[table])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not what a view keeps of its costs: {kept[:100]}") from error
+        self.share = min(SHARE, max(LEAST_SHARE, share))
 
     # -- what is asked -------------------------------------------------------------------------------------
 
@@ -166,6 +248,8 @@ class Upkeep:
             "longest_refresh_s": self.longest_s,
             "changes": self.changes,
             "propagations": self.propagations,
+            "recomputations": self.recomputations,
+            "recompute_s": None if self._computing is None else self._computing.fixed_s,
             "spent_s": self.spent_s,
             "expected_s": self.expected_s,
             "naive_s": self.naive_s,
@@ -174,5 +258,5 @@ class Upkeep:
             },
         }
 
-    def _ordered_costs(self) -> list[LearnedCost]:
-        return [self.costs[table] for table in self.tables]
+    def _ordered_costs(self) -> list[CostFunction]:
+        return self._cheaper

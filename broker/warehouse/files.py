@@ -238,7 +238,12 @@ File = TypeVar("File", bound=LoadedFile)
 
 def file_of(directory: Path, life: KeptLife) -> Path:
     """The file of a table in a data directory, there or not."""
-    return directory / FOLDER / f"{_stem(life)}.sqlite"
+    return directory / FOLDER / file_name(life)
+
+
+def file_name(life: KeptLife) -> str:
+    """The name of a table's file in its folder."""
+    return f"{_stem(life)}.sqlite"
 
 
 def open_for_load(directory: Path, identity: bytes, life: KeptLife, kind: type[File]) -> File | None:

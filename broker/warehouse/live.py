@@ -12,7 +12,6 @@ import logging
 import os
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -23,12 +22,12 @@ from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
 from hullcast.broker.views.file import ViewLife
 from hullcast.broker.views.live import LiveViews
-from hullcast.broker.views.loader import ViewLoader
+from hullcast.broker.views.making import ViewBuilds
 from hullcast.broker.views.upkeep import Upkeep, shortest_promise
 from hullcast.broker.warehouse.answering import with_worth
 from hullcast.broker.warehouse.board import Answer, Board, Feed, Load, Question
-from hullcast.broker.warehouse.files import file_of, remove, remove_others
-from hullcast.broker.warehouse.loader import Loader
+from hullcast.broker.warehouse.files import FOLDER, file_name, file_of, remove, remove_others
+from hullcast.broker.warehouse.looks import FileLooks
 from hullcast.broker.warehouse.messages import (
     AnswerEnded,
     AnswerRows,
@@ -43,7 +42,6 @@ from hullcast.broker.warehouse.messages import (
     FirstRows,
     Known,
     LoadTable,
-    LoadView,
     MakeView,
     NextRows,
     Pinned,
@@ -80,7 +78,6 @@ if TYPE_CHECKING:
     from hullcast.broker.queries.reading import Plan
     from hullcast.broker.views.upkeep import Spent
     from hullcast.broker.warehouse.board import Release
-    from hullcast.broker.warehouse.files import FileState
     from hullcast.broker.warehouse.policies.policy import WarehousePolicy
     from hullcast.broker.warehouse.turns import LiveTask
 
@@ -90,10 +87,10 @@ log = logging.getLogger(__name__)
 SPOOL = "spool"
 #: Seconds after which a load that failed is tried again.
 LOAD_PAUSE_S = 0.5
+#: Seconds after which the propagation of changes into a view makes way for other views, and how many go on beside them.
+LONG_S, MOST_LONG = 0.2, 2
 #: Seconds after which the making of a view is stopped.
 BUILD_S = 600.0
-#: Seconds in all for which this process counts updates that were released before it began. Meanwhile all others wait.
-COUNTING_S = 1.0
 #: Texts that are remembered as they were read, and how long they took.
 REMEMBERED = 1024
 #: What a query is expected to take, as long as nothing is known of its text.
@@ -133,16 +130,18 @@ class LiveWarehouse:
 
     def __init__(self, begin: Begin) -> None:
         self._directory, self._limits = Path(begin.directory), begin.limits
+        self._folder, self._spools = f"{self._directory / FOLDER}", f"{self._directory / SPOOL}/{os.getpid()}-"
         self._loop = asyncio.get_running_loop()
         self.board = Board(begin.places)
         self._turns = Turns(self.board, POLICIES[begin.policy]())
         self._places: TaskPlaces[LiveTask] = TaskPlaces(begin.places, self._choose, self._begin)
-        self._views = LiveViews(self.board, self._positions, self._missing)
+        self._looks = FileLooks(self._directory, lambda: self.board.horizon)
+        self._views = LiveViews(self.board, self._looks.view, self._looks.missing)
         self._views_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_view, self._begin)  # 1 if there are views
-        self._builds: list[ViewBuilding] = []  # views that wait to be made
-        self._made: dict[int, ViewLife] = {}  # views that are made, and perhaps will never be
+        self._long_places: TaskPlaces[LiveTask] = TaskPlaces(0, lambda now: None, self._begin)  # see `_make_way`
+        self._builds = ViewBuilds(self._directory)
         self._builds_place: TaskPlaces[LiveTask] = TaskPlaces(0, self._choose_build, self._begin)  # 1 from the first on
-        self._workers = Workers(self._directory, self._on_worker, self._on_death, self._fill_soon)
+        self._workers = Workers(self._directory, self._on_worker, self.on_quiet, self._on_death, self._fill_soon)
         self._lives: dict[str, Life] = {}  # of tables
         self._unseen: dict[str, int] = {}  # updates of tables that are not on the board
         self._rows: dict[str, int] = {}  # of tables, when they became known
@@ -151,8 +150,8 @@ class LiveWarehouse:
         self._asked: dict[int, _Asked] = {}
         self._plans: dict[str, Plan] = {}
         self._takes: dict[str, float] = {}  # seconds, by text
-        self._filling = self._tidied = False
-        self._counting_s = COUNTING_S  # left
+        self._filling: asyncio.Handle | None = None  # about to
+        self._tidied = False
         self._gathered: asyncio.TimerHandle | None = None  # when there is something to load, if nothing happens before
         self.counts: Counter[str] = Counter()
 
@@ -181,7 +180,8 @@ class LiveWarehouse:
             case AskTables():
                 self._turns.texts.append(TextReading(message))
             case MakeView():
-                self._build(message)
+                self._builds.put(message)
+                self._one_more_for(self._builds_place)  # it takes as long as reading its tables: nobody waits for that
             case Withdraw(number):
                 self._withdraw(number)
             case Known():
@@ -203,8 +203,7 @@ class LiveWarehouse:
             if name in self.board.feeds:
                 for hand in self._workers.busy():
                     if isinstance(hand.doing, Load) and hand.doing.table == name:
-                        self._end(hand, done=False)
-                        self._workers.replace(hand)
+                        self._stop_doing(hand)
                 self.board.remove(name)
             if name in self._views:
                 self._views.forget(name)
@@ -219,31 +218,15 @@ class LiveWarehouse:
             if known.life.table.feed is not None and self._tidied:
                 self._feed(name)
 
-    def _build(self, making: MakeView) -> None:
-        """A view is to be made, which takes as long as reading its tables: no query and no load waits for that. What
-        was made under its name before, and is not known as a view, will never be one."""
-        name = fold(making.life.definition.name)
-        for number in [number for number, made in self._made.items() if fold(made.definition.name) == name]:
-            self._unmake(number)
-        self._builds.append(ViewBuilding(making))
-        self._one_more_for(self._builds_place)
-
-    def _unmake(self, number: int) -> None:
-        """There will be no view that was made."""
-        life = self._made.pop(number)
-        name = fold(life.definition.name)
-        if name not in self._views:
-            self._views.unmeasured(name)
-        remove(file_of(self._directory, life))
-
-    def _one_more_for(self, place: TaskPlaces[LiveTask]) -> None:
-        if not place.places:
-            place.places = 1
+    def _one_more_for(self, place: TaskPlaces[LiveTask], places: int = 1) -> None:
+        """So many places at least, with a worker for each."""
+        while place.places < places:
+            place.places += 1
             self._workers.one_more()
 
     def _know_view(self, name: str, life: ViewLife) -> None:
         self._views.know(name, life)
-        self._made = {number: made for number, made in self._made.items() if made != life}
+        self._builds.known(life)
         self._one_more_for(self._views_place)  # no promise shall wait behind queries and loads
         if self._tidied:
             self._views.put_on_board()
@@ -272,7 +255,7 @@ class LiveWarehouse:
         feed = self.board.feeds.get(name)
         if feed is None:
             life, now = self._lives[name], time.monotonic()
-            state = self._state(life)
+            state = self._looks.table(life)
             if state is not None:
                 self._loaded.add(name)
             terms = life.table.feed
@@ -283,7 +266,7 @@ class LiveWarehouse:
                 feed.period_s, feed.weight = terms.period_s, terms.weight
             self.board.add(feed)
             unseen = self._unseen.pop(name, 0)
-            missing = self._missing(life, feed.loaded, self.board.horizon) if state is not None else None
+            missing = self._looks.missing(life, feed.loaded, self.board.horizon) if state is not None else None
             if missing is None:  # at least
                 missing = max(1, unseen + (self._rows[name] if state is None else 0))
             if missing and self.board.horizon > feed.loaded:
@@ -291,43 +274,12 @@ class LiveWarehouse:
                 self.policy.released(feed, release, self.board, now)
         return feed
 
-    def _state(self, life: Life) -> FileState | None:
-        """How far a table is loaded. No connection stays open: a fork would share it."""
-        with closing(Loader(self._directory)) as loader:
-            try:
-                return loader.state(life, self.board.horizon)
-            except HullcastError as error:  # a load will say it
-                log.warning("file of a table cannot be read", extra={"table": life.table.name, "why": str(error)})
-                return None
-
-    def _positions(self, life: ViewLife) -> Mapping[str, int] | None:
-        """How far the file of a view has each of its tables; None if there is none that can be used."""
-        with closing(ViewLoader(self._directory)) as loader:
-            try:
-                states = loader.state(life, self.board.horizon)
-                return None if states is None else {name: state.current for name, state in states.items()}
-            except HullcastError as error:  # a refresh will say it
-                log.warning("file of a view cannot be read", extra={"view": life.table.name, "why": str(error)})
-                return None
-
     def _left(self, name: str, release: Release, seq: int) -> Release | None:
         """What a release of a table has behind a sequence number; None if there is no update."""
         if release.first > seq or name in self._views:
             return release
-        rows = self._missing(self._lives[name], seq, release.through)
+        rows = self._looks.missing(self._lives[name], seq, release.through)
         return None if rows == 0 else release._replace(first=seq + 1, rows=release.rows if rows is None else rows)
-
-    def _missing(self, life: Life, after: int, through: int) -> int | None:
-        """How many updates a table has behind a sequence number; None if the log cannot tell, or not soon."""
-        began = time.monotonic()
-        with closing(Loader(self._directory)) as loader:
-            try:
-                return loader.count(life, after, through, within_s=self._counting_s)
-            except HullcastError as error:
-                log.warning("updates cannot be counted", extra={"table": life.table.name, "why": str(error)})
-                return None
-            finally:
-                self._counting_s = max(0.0, self._counting_s - (time.monotonic() - began))
 
     def _ask(self, ask: Ask) -> None:
         now = time.monotonic()
@@ -351,9 +303,7 @@ class LiveWarehouse:
             asked.deadline = self._loop.call_at(self._loop.time() + deadline - now, self._miss, asked)
 
     def _withdraw(self, number: int) -> None:
-        self._builds = [build for build in self._builds if build.ask.number != number]
-        if number in self._made:
-            self._unmake(number)
+        self._builds.withdraw(number)
         self._turns.texts = [reading for reading in self._turns.texts if reading.ask.number != number]
         asked = self._asked.get(number)
         if asked is not None:
@@ -362,8 +312,7 @@ class LiveWarehouse:
         self._spool(number).unlink(missing_ok=True)  # it was answered before this was known, and the file may be left
         for hand in self._workers.busy():
             if isinstance(hand.doing, TextReading | ViewBuilding) and hand.doing.ask.number == number:
-                self._end(hand, done=False)
-                self._workers.replace(hand)
+                self._stop_doing(hand)
 
     def _miss(self, asked: _Asked) -> None:
         """A query is past its deadline."""
@@ -381,8 +330,7 @@ class LiveWarehouse:
         question = asked.question
         hand = next((hand for hand in self._workers.busy() if _question(hand.doing) is question), None)
         if hand is not None:
-            self._end(hand, done=False)
-            self._workers.replace(hand)
+            self._stop_doing(hand)
             self._spool(asked.ask.number).unlink(missing_ok=True)
         self.board.withdraw(question)
         self._views.over(question, answered=False)
@@ -402,12 +350,18 @@ class LiveWarehouse:
 
     def _fill_soon(self) -> None:
         """Give free places something to do, when all that has arrived by now is known."""
-        if not self._filling:
-            self._filling = True
-            self._loop.call_soon(self._fill)
+        if self._filling is None:
+            self._filling = self._loop.call_soon(self._fill)
+
+    def on_quiet(self) -> None:
+        """All that had arrived from the server, or from a worker, was read: do now what is to be done soon."""
+        if self._filling is not None:
+            self._fill()
 
     def _fill(self) -> None:
-        self._filling, now = False, time.monotonic()
+        if self._filling is not None:
+            self._filling.cancel()
+        self._filling, now = None, time.monotonic()
         gathered = self.board.gather(now)
         self._views_place.fill(now)
         self._places.fill(now)
@@ -423,7 +377,7 @@ class LiveWarehouse:
         return self._views.next(now) if self._workers.free() is not None else None
 
     def _choose_build(self, now: float) -> ViewBuilding | None:
-        return self._builds.pop(0) if self._builds and self._workers.free() is not None else None
+        return self._builds.next() if self._workers.free() is not None else None
 
     def _begin(self, task: LiveTask, now: float) -> None:
         hand = self._workers.free()
@@ -432,9 +386,8 @@ class LiveWarehouse:
         if isinstance(task, Load):
             self.board.begin(task, now)
             if task.table in self._views:
-                life = self._views.lives[task.table]
-                tables = task.only or tuple(fold(base.table.name) for base in life.bases)
-                hand.end.write(LoadView(life, dict.fromkeys(tables, task.through)))
+                hand.limit = self._loop.call_later(LONG_S, self._make_way, hand)
+                hand.end.write(self._views.message(task, now))
             else:
                 hand.end.write(LoadTable(self._lives[task.table], task.through))
             return
@@ -453,7 +406,7 @@ class LiveWarehouse:
         self.board.begin(task, now)
         asked.began, ask = now, asked.ask
         files = tuple(self._file(name, task.question) for name in ask.tables)
-        spool, plan = str(self._spool(ask.number)), self._plans.get(ask.sql)
+        spool, plan = f"{self._spools}{ask.number}", self._plans.get(ask.sql)
         hand.end.write(Select(ask.sql, plan, ask.parameters, files, ask.ticket, spool, self._limits))
 
     def _named_in(self, sql: str) -> dict[str, Any]:
@@ -471,7 +424,7 @@ class LiveWarehouse:
         from its last update to the table's next one."""
         feed, life = self.board.feeds[name], self._life(name)
         most = self.board.valid_until(feed) if question.needs_common else inf
-        return FileOf(life, str(file_of(self._directory, life)), feed.version, most)
+        return FileOf(life, f"{self._folder}/{file_name(life)}", feed.version, most)
 
     # -- what workers do -------------------------------------------------------------------------------------
 
@@ -544,7 +497,7 @@ class LiveWarehouse:
         return {**asked.worth, "ran_s": time.monotonic() - asked.began}
 
     def _spool(self, number: int) -> Path:
-        return self._directory / SPOOL / f"{os.getpid()}-{number}"
+        return Path(f"{self._spools}{number}")
 
     def _moved(self, asked: _Asked, lost: bool) -> None:
         """A file was loaded further than it should be; or it is lost, and cannot be made again as it was."""
@@ -553,9 +506,9 @@ class LiveWarehouse:
             if self.board.feeds[name].loading is not None:
                 continue
             if name in self._views:
-                if self._positions(self._views.lives[name]) is None:
+                if self._looks.view(self._views.lives[name]) is None:
                     self._views.put_again(name)
-            elif self._state(self._lives[name]) is None:
+            elif self._looks.table(self._lives[name]) is None:
                 self._loaded.discard(name)
                 self.board.remove(name)
                 self._feed(name)
@@ -574,6 +527,8 @@ class LiveWarehouse:
             self._built(task, message.result)  # type: ignore[union-attr]  # it is Finished
         elif failure is not None:
             self.say(QueryRefused(task.ask.number, failure.code, failure.arguments, took_s))
+            if isinstance(task, ViewBuilding):
+                self._builds.failed(task, self._views.lives.values())
         if message.spent:
             self._workers.replace(hand)
 
@@ -581,8 +536,7 @@ class LiveWarehouse:
         """The file of a view is made; the server decides whether there will be such a view."""
         view = building.ask.life.definition
         upkeep = Upkeep(tuple(measured), view.response_time_s, measured)
-        self._views.measured(fold(view.name), measured)
-        self._made[building.ask.number] = building.ask.life
+        self._builds.made(building)
         self.say(ViewMade(building.ask.number, shortest_promise(list(upkeep.costs.values()))))
 
     def _load_over(self, load: Load, took_s: float, message: Finished | Failure) -> None:
@@ -632,7 +586,7 @@ class LiveWarehouse:
         if table in self._views:
             self._views.look(table)
             return
-        state = self._state(self._lives[table]) if table in self.board.feeds else None
+        state = self._looks.table(self._lives[table]) if table in self.board.feeds else None
         if state is not None:
             self._loaded.add(table)
             self.board.found(table, state.current, state.last, time.monotonic())
@@ -688,15 +642,33 @@ class LiveWarehouse:
         elif isinstance(task, TextReading):
             refusal = SqlError(shorten(task.ask.sql), reason, "write a simpler statement")
             self.say(QueryRefused(task.ask.number, *to_wire(refusal), ran_s=self._limits.time_s))
-            self._end(hand, done=False)
-            self._workers.replace(hand)
+            self._stop_doing(hand)
         elif isinstance(task, ViewBuilding):
             name = task.ask.life.definition.name
             refusal = SqlError(name, f"to make it was {reason}", "join on more columns, or narrow it with WHERE")
             self.say(QueryRefused(task.ask.number, *to_wire(refusal)))
-            self._end(hand, done=False)
-            self._workers.replace(hand)
+            self._stop_doing(hand)
         self._fill_soon()
+
+    def _make_way(self, hand: Hand) -> None:
+        """A propagation takes long, because its changes join with very much, or the file is made again. It goes on, and
+        another worker serves the other views. If several do already, it keeps the place of views until one ends."""
+        assert hand.doing is not None
+        hand.limit = None
+        if len(self._long_places.busy) >= MOST_LONG:
+            hand.limit = self._loop.call_later(LONG_S, self._make_way, hand)
+            return
+        self._views_place.move(hand.doing, self._long_places)
+        self.counts["long_propagations"] += 1
+        self._one_more_for(self._long_places, len(self._long_places.busy))
+        self._fill_soon()
+
+    def _stop_doing(self, hand: Hand) -> None:
+        """Kill a worker: nobody needs what it does."""
+        if isinstance(hand.doing, ViewBuilding):
+            self._builds.stopped(hand.doing, hand.process)
+        self._end(hand, done=False)
+        self._workers.replace(hand)
 
     def _end(self, hand: Hand, *, done: bool) -> None:
         """The task of a worker is over, one way or another."""
@@ -705,7 +677,7 @@ class LiveWarehouse:
         if hand.limit is not None:
             hand.limit.cancel()
             hand.limit = None
-        places = (self._views_place, self._builds_place, self._places)
+        places = (self._views_place, self._long_places, self._builds_place, self._places)
         next(place for place in places if task in place.busy).ended(task)
         if not isinstance(task, Load) or task.question is not None:
             now = time.monotonic()
@@ -731,6 +703,7 @@ class LiveWarehouse:
             refusal = SqlError(shorten(task.ask.sql), killed, "write a simpler statement")
             self.say(QueryRefused(task.ask.number, *to_wire(refusal)))
         elif isinstance(task, ViewBuilding):
+            self._builds.stopped(task, hand.process)
             self.say(
                 QueryRefused(task.ask.number, *to_wire(ConnectionLost("the process that made the view was killed")))
             )
@@ -740,9 +713,11 @@ class LiveWarehouse:
 
     def report(self) -> Report:
         """How things are."""
-        self._workers.look_after()
-        self._fill_soon()  # time has passed: see `Turns._let_tables_go`
+        for process in self._workers.look_after():
+            self._builds.gone(process, self._views.lives.values())
         now = time.monotonic()
+        self._views.look_at_age(now)
+        self._fill_soon()  # time has passed: see `Turns._let_tables_go`
         tables = {
             self._lives[name].table.name: {
                 "loaded": feed.loaded,
@@ -768,6 +743,7 @@ class LiveWarehouse:
                 "loading": sum(isinstance(task, Load) for task in self._places.busy),
                 "missed": self.counts["missed"],
                 "load_failures": self.counts["load_failures"],
+                "long_propagations": self.counts["long_propagations"],
                 "worker_restarts": self._workers.restarts,
             }
         )

@@ -254,7 +254,7 @@ def _silent(rows: int) -> None:
 
 
 @contextmanager
-def failing(directory: Path, life: KeptLife) -> Iterator[None]:
+def failing(directory: Path, life: KeptLife, kind: str = "table") -> Iterator[None]:
     """Errors of the disk as our own."""
     try:
         yield
@@ -265,7 +265,7 @@ def failing(directory: Path, life: KeptLife) -> Iterator[None]:
             space = os.statvfs(folder if folder.exists() else directory)
             if space.f_bavail * space.f_frsize < _NO_SPACE_BYTES:  # SQLite may say no more than "disk I/O error"
                 reason = f"the disk is full: {reason}"
-        raise LoadFailed(life.table.name, reason) from error
+        raise LoadFailed(life.table.name, reason, kind) from error
 
 
 # -- rows --------------------------------------------------------------------------------------------------

@@ -196,10 +196,15 @@ class LoadTable(NamedTuple):
 
 
 class LoadView(NamedTuple):
-    """Propagate changes of tables (folded names) into a view, up to these sequence numbers."""
+    """Propagate changes of tables (folded names) into a view, up to these sequence numbers; `recompute`: into its
+    copies, from which its result is computed then. `since`: up to where each table has no changes that are pending.
+    `deltas`: what is known of the costs of deltas, to be kept."""
 
     life: ViewLife
     through: dict[str, int]
+    since: dict[str, int]
+    recompute: bool = False
+    deltas: str | None = None
 
 
 class BuildView(NamedTuple):
@@ -378,9 +383,13 @@ class MessageEnd(asyncio.Protocol):
     """An end on an event loop: hands over each message as it comes, and says when there are no more."""
 
     def __init__(
-        self, on_message: Callable[[Any], None], on_end: Callable[[], None], shared: SharedOut | None = None
+        self,
+        on_message: Callable[[Any], None],
+        on_end: Callable[[], None],
+        shared: SharedOut | None = None,
+        on_quiet: Callable[[], None] | None = None,
     ) -> None:
-        self._on_message, self._on_end, self._shared = on_message, on_end, shared
+        self._on_message, self._on_end, self._shared, self._on_quiet = on_message, on_end, shared, on_quiet
         self._came = bytearray()
         self._transport: asyncio.Transport | None = None
 
@@ -391,10 +400,12 @@ class MessageEnd(asyncio.Protocol):
         on_message: Callable[[Any], None],
         on_end: Callable[[], None],
         shared: SharedOut | None = None,
+        on_quiet: Callable[[], None] | None = None,
     ) -> MessageEnd:
-        """The end of a connected socket, which it owns from now on; with `shared`, the other one is a BlockingEnd."""
+        """The end of a connected socket, which it owns from now on; with `shared`, the other one is a BlockingEnd.
+        `on_quiet` is called when all messages that came together were handed over."""
         loop = asyncio.get_running_loop()
-        _, end = await loop.create_connection(lambda: cls(on_message, on_end, shared), sock=connection)
+        _, end = await loop.create_connection(lambda: cls(on_message, on_end, shared, on_quiet), sock=connection)
         return end
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -414,6 +425,8 @@ class MessageEnd(asyncio.Protocol):
             self._on_message(message)
         if start:
             del self._came[:start]
+            if self._on_quiet is not None:
+                self._on_quiet()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._on_end()

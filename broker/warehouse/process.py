@@ -58,9 +58,9 @@ async def _serve(begin: Begin, connection: socket.socket) -> None:
     gone = asyncio.Event()
     warehouse = LiveWarehouse(begin)
     await warehouse.start()
-    end = await MessageEnd.over(connection, warehouse.on_message, gone.set)
+    end = await MessageEnd.over(connection, warehouse.on_message, gone.set, on_quiet=warehouse.on_quiet)
     warehouse.say = end.write
-    logging.basicConfig(handlers=[_ServersLog(end.write)], force=True)
+    logging.basicConfig(handlers=[ServersLog(end.write)], force=True)
     try:
         while not gone.is_set():
             end.write(warehouse.report())
@@ -79,7 +79,7 @@ def _empty(folder: Path) -> None:
     make_private(folder)
 
 
-class _ServersLog(logging.Handler):
+class ServersLog(logging.Handler):
     """Hands what is logged to the server, which has the form and the place that the operator has chosen."""
 
     def __init__(self, say: Callable[[object], None]) -> None:

@@ -23,9 +23,9 @@ from hullcast.broker.queries.reading import read_query
 from hullcast.broker.scheduling.background import step_back
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewLife
+from hullcast.broker.views.file import COMMIT_S, ViewLife
 from hullcast.broker.views.loader import ViewLoader
-from hullcast.broker.views.upkeep import Spent
+from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.answering import Answering
 from hullcast.broker.warehouse.loader import Loader
 from hullcast.broker.warehouse.messages import (
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hullcast.broker.log.history import Life
+    from hullcast.broker.views.costs import LinearCost
     from hullcast.broker.views.loader import Propagated
 
 #: How likely the kernel is to end a worker if the machine runs out of memory.
@@ -54,8 +55,8 @@ OOM_SCORE = 1000
 SPENT, SPENT_BYTES = 0.25, 256 << 20
 #: What SQLite may take at least: its limit cannot be raised again, and loads in this process need some, too.
 LEAST_HEAP_BYTES = 512 << 20
-#: Changes of a table that are propagated on trial when a view is made, and what log and commit take besides.
-MEASURED, COMMIT_S = (1, 8, 64, 512), 6e-4
+#: Changes of a table that are propagated on trial when a view is made.
+MEASURED = (1, 8, 64, 512)
 #: Seconds of a trial after which no larger one is tried.
 LONG_S = 0.25
 #: Seconds after which a worker ends by itself, when the process that should have stopped it is gone.
@@ -103,7 +104,7 @@ class WarehouseWorker:
                 case LoadTable():
                     return self._loaded(self._loader.load(task.life, task.through))
                 case LoadView():
-                    return self._loaded(spent(self._views.propagate(task.life, task.through, tidy=False)))
+                    return self._loaded(self._propagate(task))
                 case BuildView():
                     return self._loaded(self._build(task))
                 case ReadText():
@@ -129,11 +130,19 @@ class WarehouseWorker:
     def _loaded(self, result: object) -> Finished:
         return Finished(self._memory.reserved_bytes() > self._base_bytes + SPENT_BYTES, result)
 
+    def _propagate(self, task: LoadView) -> Propagation:
+        life, through, since, recompute, deltas = task
+        done = self._views.propagate(life, through, since=since, recompute=recompute, deltas=deltas, tidy=False)
+        return propagation(done, self._views.learned(life).computing)
+
     def _build(self, task: BuildView) -> dict[str, list[Spent]]:
-        """Make the file of a view; what it takes to propagate few and many changes of each of its tables."""
-        self._views.build(task.life, task.through)
-        tables = [fold(table.name) for table in task.life.definition.tables]
-        return {table: self._measured(task.life, table) for table in tables}
+        """Make the file of a view; what it takes to propagate few and many changes of each of its tables, which the
+        file keeps."""
+        life = task.life
+        self._views.build(life, task.through)
+        measured = {fold(table.name): self._measured(life, fold(table.name)) for table in life.definition.tables}
+        self._views.keep_deltas(life, Upkeep(tuple(measured), life.definition.response_time_s, measured).kept())
+        return measured
 
     def _measured(self, life: ViewLife, table: str) -> list[Spent]:
         """The better of two times each: the first one may find a cold cache. Where changes take long, more of them are
@@ -203,12 +212,14 @@ class WarehouseWorker:
         return self._memory.reserved_bytes() > self._base_bytes + SPENT * memory_bytes
 
 
-def spent(propagated: Propagated) -> dict[str, Spent]:
-    """What it took by table; each has its part of the commit. To make the file again tells nothing of changes."""
-    if propagated.built:
-        return {name: Spent(0, table.took_s) for name, table in propagated.tables.items()}
-    each_s = propagated.commit_s / max(1, len(propagated.tables))
-    return {name: Spent(table.updates, table.took_s + each_s) for name, table in propagated.tables.items()}
+def propagation(done: Propagated, computing: LinearCost | None) -> Propagation:
+    """What a propagation took; each table has its part of the commit. To make the file again tells nothing of
+    changes."""
+    if done.built:
+        return Propagation({name: Spent(0, table.took_s) for name, table in done.tables.items()}, computing=computing)
+    each_s = done.commit_s / max(1, len(done.tables))
+    spent = {name: Spent(table.updates, table.took_s + each_s) for name, table in done.tables.items()}
+    return Propagation(spent, done.recomputed_s, done.given_up, computing)
 
 
 @contextlib.contextmanager

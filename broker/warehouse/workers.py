@@ -45,11 +45,13 @@ class Workers:
         self,
         directory: Path,
         on_message: Callable[[Hand, object], None],
+        on_quiet: Callable[[], None],
         on_death: Callable[[Hand], None],
         on_ready: Callable[[], None],
     ) -> None:
         self._directory = directory
-        self._on_message, self._on_death, self._on_ready = on_message, on_death, on_ready
+        self._on_message, self._on_quiet = on_message, on_quiet
+        self._on_death, self._on_ready = on_death, on_ready
         self._hands: list[Hand] = []
         self._hiring: set[asyncio.Task[None]] = set()
         self._dying: list[int] = []
@@ -90,15 +92,17 @@ class Workers:
         self.restarts += 1
         self._hire_soon()
 
-    def look_after(self) -> None:
+    def look_after(self) -> list[int]:
         """Remove what killed ones left of new files, and replace those that somebody has stopped (SIGSTOP): they would
-        keep their places, and what they load, for ever."""
-        for process in [process for process in self._dying if _is_reaped(process)]:
+        keep their places, and what they load, for ever. Gives the processes that are gone now."""
+        gone = [process for process in self._dying if _is_reaped(process)]
+        for process in gone:
             self._dying.remove(process)
             remove_unfinished_of(self._directory, process)
         for hand in list(self._hands):
             if _is_stopped(hand.process):
                 self._ended(hand)
+        return gone
 
     async def _hire(self) -> None:
         """Fork one more worker."""
@@ -118,7 +122,11 @@ class Workers:
         theirs.close()
         hand = Hand(process)
         hand.end = await MessageEnd.over(
-            ours, lambda message: self._on_message(hand, message), lambda: self._ended(hand), SharedOut()
+            ours,
+            lambda message: self._on_message(hand, message),
+            lambda: self._ended(hand),
+            SharedOut(),
+            self._on_quiet,
         )
         self._hands.append(hand)
         self._on_ready()

@@ -185,7 +185,9 @@ async def test_a_full_disk_is_told_to_who_asks_and_the_view_is_right_when_there_
         await hc.execute(VIEW)
         server.fill()
         await hc.publish("T", {"K": np.arange(6000), "G": np.arange(6000) + 10})
-        with pytest.raises(TimedOut, match=r"SUMS cannot be loaded for queries \(.*full"):  # it is tried until then
+        with pytest.raises(
+            TimedOut, match=r"view SUMS cannot be loaded for queries \(.*full"
+        ):  # it is tried until then
             await hc.query("SELECT COUNT(*) FROM SUMS", timeout=3.0)
         with pytest.raises(TimedOut, match="full"):
             await hc.execute(VIEW.replace("SUMS", "OTHERS"), timeout=3.0)
@@ -194,3 +196,77 @@ async def test_a_full_disk_is_told_to_who_asks_and_the_view_is_right_when_there_
         assert await hc.query("SELECT COUNT(*), SUM(N), MIN(G) FROM SUMS") == [(6000, 6000, 5)]
         await hc.execute(VIEW.replace("SUMS", "OTHERS").replace("MIN(V) AS LOW", "MAX(V) AS HIGH"))
         assert await hc.query("SELECT COUNT(*) FROM OTHERS") == [(6000,)]
+
+
+async def facts(hc: Client, propagations: int = 0) -> dict[str, Any]:
+    """What the server says of the view, when it has heard of so many propagations."""
+    while True:
+        found: dict[str, Any] = (await hc.status())["queries"]["views"].get("SUMS", {})
+        if found and found["propagations"] >= propagations:
+            return found
+        await asyncio.sleep(0.05)
+
+
+async def test_a_table_that_changes_after_the_log_was_cut_does_not_cost_a_whole_view(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(data, segment_bytes=64 << 10, checkpoint_updates=100) as (_, hc):
+        await hc.execute(TABLE)
+        await hc.publish("T", [{"K": i, "G": i % 3, "V": i / 4} for i in range(30_000)])
+        await hc.execute(VIEW)
+        made = await facts(hc)
+        await cut_the_log(hc, data)
+        await hc.publish("T", [{"K": 0, "G": 0, "V": -1.0}])
+        assert await hc.query("SELECT * FROM SUMS ORDER BY G") == [
+            (0, 10_000, -1.0),
+            (1, 10_000, 0.25),
+            (2, 10_000, 0.5),
+        ]
+        now = await facts(hc, 1)
+        assert now["recomputations"] == 0
+        assert now["recompute_s"] == made["recompute_s"], "measured when it was made, and not since"
+
+
+async def test_a_row_that_joins_with_millions_delays_no_other_view(tmp_path: Path) -> None:
+    """It takes seconds, and its own view is late; others are refreshed meanwhile."""
+    async with serving(tmp_path / "data", warehouse_processes=2) as (_, hc):
+        for name in "ABR":
+            await hc.execute(f"CREATE TABLE {name} (K INTEGER PRIMARY KEY, G INTEGER)")
+        for name in "AB":
+            await hc.publish(name, {"K": np.arange(2500), "G": np.ones(2500, dtype=int)})
+        pairs = "SELECT r.G, COUNT(*) AS N, MAX(a.K) AS HIGH FROM R r JOIN A a ON a.G = r.K JOIN B b ON b.G = r.K"
+        await hc.execute(f"CREATE VIEW PAIRS AS {pairs} GROUP BY r.G WITH (response_time = '1s')")
+        await hc.execute("CREATE VIEW PLAIN AS SELECT COUNT(*) AS N FROM R WITH (response_time = '1s')")
+        assert await hc.query("SELECT * FROM PAIRS") == []
+        await hc.publish("R", [{"K": 1, "G": 5}])
+        late = asyncio.create_task(hc.query("SELECT * FROM PAIRS"))
+        while not (await hc.status())["queries"]["long_propagations"]:  # noqa: ASYNC110  it is reported
+            await asyncio.sleep(0.05)
+        await hc.publish("R", [{"K": 2, "G": 5}])
+        rows = await hc.query("SELECT * FROM PLAIN")
+        assert rows == [(2,)]
+        assert not late.done()
+        assert await late == [(5, 2500 * 2500, 2499)]
+
+
+async def test_what_was_learned_of_costs_survives_a_restart(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+
+    async with serving(data) as (_, hc):
+        await hc.execute(TABLE)
+        await hc.publish("T", [{"K": i, "G": i % 3, "V": i / 4} for i in range(3000)])
+        await hc.execute(VIEW)
+        made = await facts(hc)
+        assert made["recompute_s"] is not None
+    async with serving(data) as (_, hc):
+        found = await facts(hc)
+        assert found["propagations"] == 0
+        assert found["costs"] == made["costs"], "measured when it was created"
+        assert found["recompute_s"] == made["recompute_s"]
+        for round_ in range(2):  # what the first one took is known to the second
+            await hc.publish("T", [{"K": i, "G": i % 3, "V": i / 8 + round_} for i in range(700)])
+            await hc.query("SELECT * FROM SUMS")
+            await asyncio.sleep(1.1)
+    async with serving(data) as (_, hc):
+        again = await facts(hc)
+        assert again["propagations"] == 0
+        assert again["costs"] != made["costs"], "learned since"

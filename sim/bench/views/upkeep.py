@@ -23,12 +23,12 @@ from time import process_time
 from typing import Any
 
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewLife
+from hullcast.broker.views.file import COMMIT_S, COSTS, ViewLife
 from hullcast.broker.views.loader import ViewLoader
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.upkeep import OVERHEAD_S, SHARE, Spent, Upkeep
 from hullcast.broker.warehouse.files import file_of, open_for_reading
-from hullcast.broker.warehouse.worker import COMMIT_S, MEASURED, spent
+from hullcast.broker.warehouse.worker import MEASURED, propagation
 from hullcast.sim.bench.timing import MeasurementFailed
 from hullcast.sim.bench.views.log import OfferLog
 from hullcast.sim.bench.views.workload import CREATE_TABLES, OFFERS_EACH, SELECT, SUPPLIERS, OfferChanges
@@ -142,12 +142,15 @@ class ReplayedView:
             self.upkeep.up_to_date(now)
 
     def _propagate(self, tables: Iterable[str], seq: int, now: float) -> None:
-        done = self._loader.propagate(self.life, dict.fromkeys(tables, seq))
+        upkeep, rows = self.upkeep, {table: self._pending[table] for table in tables}
+        recompute = upkeep is not None and upkeep.recomputes(rows)
+        done = self._loader.propagate(self.life, dict.fromkeys(rows, seq), recompute=recompute)
         for table in done.tables:
             self._pending[table] = 0
-        if self.upkeep is not None:
-            took = {table: each for table, each in spent(done).items() if each.rows}
-            self.upkeep.propagated(took, self._pending, now)
+        if upkeep is not None:
+            took = propagation(done, self._loader.learned(self.life).computing)
+            some = {table: each for table, each in took.spent.items() if each.rows}
+            upkeep.propagated(took._replace(spent=some), self._pending, now)
 
     def rows(self, directory: Path) -> list[tuple[Any, ...]]:
         """What is in the view's file."""
@@ -222,7 +225,7 @@ def _made(case: UpkeepCase, log: OfferLog, loader: ViewLoader) -> dict[str, Repl
     for life in lives.values():
         loader.build(life, log.seq)
         if not case.indexed:
-            drop_index(log.path, life)
+            drop_index(log.path, life, loader)
     life = lives[OURS]
     tables = [fold(table.name) for table in life.definition.tables]
     measured = {
@@ -239,8 +242,10 @@ def _made(case: UpkeepCase, log: OfferLog, loader: ViewLoader) -> dict[str, Repl
     }
 
 
-def drop_index(directory: Path, life: ViewLife) -> None:
-    """Take away the index by which the view's copy of offers is looked up."""
+def drop_index(directory: Path, life: ViewLife, loader: ViewLoader) -> None:
+    """Take away the index by which the view's copy of offers is looked up, and what computing took with it. The loader
+    may make one for each batch of suppliers then, from all offers: a high cost for a batch, however few they are. (If
+    it may not, as in a server, it goes through all offers for each supplier, which is no cost of a batch.)"""
     with closing(sqlite3.connect(file_of(directory, life), isolation_level=None)) as database:
         found = database.execute(
             "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '%copy0%'"
@@ -248,6 +253,10 @@ def drop_index(directory: Path, life: ViewLife) -> None:
         if len(found) != 1:
             raise MeasurementFailed(f"the copy of offers has {len(found)} indexes instead of one")
         database.execute(f'DROP INDEX "{found[0][0]}"')
+        database.execute(f"UPDATE {COSTS} SET compute_s = NULL")
+    file = loader._files.get(life)
+    assert file is not None
+    file._database.execute("PRAGMA automatic_index = ON")
 
 
 def answer(source: OfferChanges) -> list[tuple[Any, ...]]:

@@ -286,7 +286,9 @@ class PushSection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pushed:
+class Pushed:
+    """What came of one phase of pushes."""
+
     ms: list[float]
     answers: int
     seconds: float
@@ -319,7 +321,7 @@ async def push_beside(
     some = feeds(settings.rows_s, settings.keys)
     clients = ["loader", "pusher", "listener", "grinder"]
     spinners = ["spinner-1", "spinner-2"]
-    found: dict[str, list[_Pushed]] = {IDLE: [], BUSY: [], CONTENDED: []}
+    found: dict[str, list[Pushed]] = {IDLE: [], BUSY: [], CONTENDED: []}
     async with AsyncExitStack() as stack:
         tick("push path, filling tables")
         quiet = await stack.enter_async_context(staged([*clients, *spinners], clients=module))
@@ -342,7 +344,7 @@ async def push_beside(
                 found[name].append(replace(pushed, warehouse_s=pushed.warehouse_s + sum(spun)))
     for of in found.values():
         del of[0]  # the first round only warms up
-    phases = tuple(_push_phase(name, of, found[IDLE]) for name, of in found.items())
+    phases = tuple(push_phase(name, of, found[IDLE]) for name, of in found.items())
     busy = found[BUSY]
     answers_s = sum(one.answers for one in busy) / sum(one.seconds for one in busy)
     return PushSection(settings.rows_s, answers_s, nice, os.cpu_count() or 1, phases)
@@ -355,7 +357,7 @@ async def _pushed(
     some: Sequence[BusyFeed],
     clients: Sequence[str],
     beside: Mapping[str, Any] | None,
-) -> _Pushed:
+) -> Pushed:
     await asyncio.gather(*(workers[name].ask("open", url=stage.server, name=name) for name in clients))
     await workers["listener"].ask("hear")
     await workers["loader"].ask("load", feeds=[asdict(feed) for feed in some], seed=settings.seed)
@@ -370,10 +372,11 @@ async def _pushed(
     if not heard["ms"]:
         raise MeasurementFailed("no event came of all that was published")
     used = (after[0] - cpu[0], after[1] - cpu[1], machine_after - machine)
-    return _Pushed(heard["ms"], ground["answers"], seconds, *used)
+    return Pushed(heard["ms"], ground["answers"], seconds, *used)
 
 
-def _push_phase(name: str, of: Sequence[_Pushed], idle: Sequence[_Pushed]) -> PushPhase:
+def push_phase(name: str, of: Sequence[Pushed], idle: Sequence[Pushed]) -> PushPhase:
+    """All rounds of one way, beside those of the idle one."""
     p50, p99 = p50_and_p99([ms for one in of for ms in one.ms])
     by_round = [p50_and_p99(one.ms) for one in of]
     idle_by_round = [p50_and_p99(one.ms) for one in idle]
@@ -428,7 +431,7 @@ async def points(settings: LiveWarehouseSettings, tick: Tick) -> PointSection:
     asked: dict[tuple[str, float], list[float]] = {way: [] for way in POINT_WAYS}
     bare: dict[tuple[str, float], list[float]] = {way: [] for way in POINT_WAYS}
     table, keys = "POINTS", settings.point_rows
-    async with staged(["direct", "gateway"], gateway=True) as stage:
+    async with staged(["direct", "gateway"], nodes=1) as stage:
         tick("point queries, filling the table")
         await stage.workers["gateway"].ask("open", url=stage.cluster.gateways[0].endpoint, name="gateway")
         await stage.control.execute(create(table))

@@ -67,12 +67,12 @@ def busy_cores_s() -> float:
 
 @asynccontextmanager
 async def staged(
-    names: Sequence[str], *, gateway: bool = False, options: tuple[str, ...] = (), clients: str = WORKERS
+    names: Sequence[str], *, nodes: int = 0, options: tuple[str, ...] = (), clients: str = WORKERS
 ) -> AsyncIterator[WarehouseStage]:
     """Start all, with the clients (of this module) connected to the server; at the end no process and no file is
     left."""
     with tempfile.TemporaryDirectory(prefix="hullcast-bench-", ignore_cleanup_errors=True) as folder:
-        cluster = Cluster(Layout(nodes=int(gateway), data=str(Path(folder) / "data"), server_options=options))
+        cluster = Cluster(Layout(nodes=nodes, data=str(Path(folder) / "data"), server_options=options))
         workers: dict[str, Worker] = {}
         try:
             await cluster.start()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hullcast.broker.views.costs import (
     MOST,
+    CheaperCost,
     CostFunction,
     CurveCost,
     LearnedCost,
@@ -67,6 +68,49 @@ def test_given_costs_are_monotone_and_subadditive(cost: CostFunction) -> None:
     for limit_s in (0.0, 0.1, 0.5, 1.0, 3.5, 40.0):
         largest_is_largest(cost, limit_s)
     assert tabulated(cost, 9).tolist() == [cost.of(k) for k in range(10)]
+
+
+@given(measured, st.sampled_from([0.0, 0.01, 0.1]), st.sampled_from([0.0, 0.02, 1.0]))
+def test_the_cheaper_of_two_costs_is_one(batches: list[tuple[int, float]], row_s: float, fixed_s: float) -> None:
+    cost = LearnedCost()
+    for rows, took_s in batches:
+        cost.learn(rows, took_s)
+    cheaper = CheaperCost(cost, LinearCost(row_s, fixed_s))
+    is_a_cost(cheaper)
+    for limit_s in (0.0, 0.01, 0.5, 3.0):
+        largest_is_largest(cheaper, limit_s)
+
+
+@given(measured, st.lists(st.tuples(st.integers(1, 60), st.sampled_from([0.001, 1.0])), max_size=5))
+def test_what_was_learned_can_be_begun_with(batches: list[tuple[int, float]], later: list[tuple[int, float]]) -> None:
+    cost, again = LearnedCost(), LearnedCost()
+    for rows, took_s in batches:
+        cost.learn(rows, took_s)
+    again.begin_with(cost.kept())
+    for rows, took_s in [(0, 0.0), *later]:
+        cost.learn(rows, took_s)
+        again.learn(rows, took_s)
+        again.check()
+        assert [again.of(k) for k in range(UPTO)] == [cost.of(k) for k in range(UPTO)]
+        assert again.fitted == pytest.approx(cost.fitted)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [[1.0, 2.0, 3.0]],
+        [[1.0, 2.0, nan, 2.0]],
+        [[1.0, 0.0, 1.0, 2.0]],
+        [[0.0, 2.0, 1.0, 2.0]],
+        [[1.0, 3.0, 1.0, 2.0]],
+        [[1.0, 2.0, 1.0, 2.0], [1.0, 3.0, 1.0, 3.0]],
+    ],
+)
+def test_what_is_not_kept_by_a_cost_is_refused(kept: list[list[float]]) -> None:
+    cost = LearnedCost()
+    with pytest.raises(ValueError, match=r"."):
+        cost.begin_with(kept)
+    assert cost.batches == 0
 
 
 @given(

@@ -6,10 +6,15 @@ import random
 import re
 import shutil
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import event, given, settings
@@ -19,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hullcast.broker.log.history import Life
 from hullcast.broker.queries.view import ViewDefinition
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewFile, ViewLife, overall, prepare
+from hullcast.broker.views.file import DeltaTooDearError, ViewFile, ViewLife, overall, prepare
 from hullcast.broker.views.statements import ViewStatements
 from hullcast.broker.warehouse.files import NewFile, open_for_load, open_for_reading, pin
 from tests.broker.views.strategies import TABLES, VALUES, keys_of, rows_of, views
@@ -45,18 +50,30 @@ def made(directory: Path, life: ViewLife) -> ViewFile:
     return file
 
 
-def propagate(file: ViewFile, table: str, changes: Last) -> None:
+def propagate(file: ViewFile, table: str, changes: Last, within_s: float = inf) -> None:
     """Within a load: the last words on some keys."""
     for source in file.view.definition.sources_of(table):
         there = [as_stored(row) for row in changes.values() if row is not None]
         columns = [[row[column] for row in there] for column in file.reads(source)]
         gone = [as_stored((key,))[0] for key, row in changes.items() if row is None]
-        file.propagate(source, columns, gone)
+        file.propagate(source, columns, gone, within_s)
 
 
-def load(file: ViewFile, table: str, changes: Last) -> None:
+def fill(file: ViewFile, table: str, changes: Last) -> None:
+    """Within a load: the last words on some keys, into the copies only."""
+    for source in file.view.definition.sources_of(table):
+        there = [as_stored(row) for row in changes.values() if row is not None]
+        columns = [[row[column] for row in there] for column in file.reads(source)]
+        file.fill(source, columns, [as_stored((key,))[0] for key, row in changes.items() if row is None])
+
+
+def load(file: ViewFile, table: str, changes: Last, *, recompute: bool = False) -> None:
     file.begin()
-    propagate(file, table, changes)
+    if recompute:
+        fill(file, table, changes)
+        file.compute_again()
+    else:
+        propagate(file, table, changes)
     file.end(overall(file.tables()))
 
 
@@ -68,6 +85,16 @@ def shown(directory: Path, life: ViewLife) -> list[Row]:
         return ordered(database.execute(f'SELECT * FROM "{life.table.name}"'))
     finally:
         database.close()
+
+
+@contextmanager
+def counted_steps() -> Iterator[None]:
+    """Let a second be a step of SQLite, where it is seen whether deltas take too long."""
+    with (
+        patch("hullcast.broker.views.file._STEPS", 1),
+        patch("hullcast.broker.views.file.time", SimpleNamespace(perf_counter=count().__next__)),
+    ):
+        yield
 
 
 class ViewMachine(RuleBasedStateMachine):
@@ -119,18 +146,36 @@ class ViewMachine(RuleBasedStateMachine):
         number = self.number(which)
         self.pending[number].update(dict.fromkeys({**self.propagated[number], **self.pending[number]}))
 
-    @rule(which=tables)
-    def propagate(self, which: int) -> None:
+    @rule(which=tables, recompute=st.booleans())
+    def propagate(self, which: int, recompute: bool) -> None:
         number = self.number(which)
-        load(self.file, TABLES[number].name, self.pending[number])
+        load(self.file, TABLES[number].name, self.pending[number], recompute=recompute)
         self._settle(number)
 
-    @rule()
-    def refresh(self) -> None:
+    @rule(which=tables, steps=st.sampled_from([0, 3, 20, 100, 400, 1000, 10_000]))
+    def give_up_what_is_too_dear(self, which: int, steps: int) -> None:
+        """Deltas are interrupted, and the result is computed instead; or they are done in time."""
+        number = self.number(which)
+        name, changes = TABLES[number].name, self.pending[number]
+        with counted_steps():
+            self.file.begin()
+            try:
+                propagate(self.file, name, changes, steps)
+                self.file.end(overall(self.file.tables()))
+                event("in time")
+            except DeltaTooDearError:
+                event("too dear")
+                load(self.file, name, changes, recompute=True)
+        self._settle(number)
+
+    @rule(recompute=st.booleans())
+    def refresh(self, recompute: bool = False) -> None:
         self.file.begin()
         for number in self.used:
-            propagate(self.file, TABLES[number].name, self.pending[number])
+            (fill if recompute else propagate)(self.file, TABLES[number].name, self.pending[number])
             self._settle(number)
+        if recompute:
+            self.file.compute_again()
         self.file.end(overall(self.file.tables()))
 
     @rule(which=tables, data=st.data())
@@ -264,7 +309,7 @@ def walk_at_random(sql: str, chance: random.Random, steps: int) -> None:
         if chance.random() < 0.1:
             pending[number] = dict.fromkeys(propagated[number])
         number = chance.choice(used) if step >= len(used) else number
-        load(file, TABLES[number].name, pending[number])
+        load(file, TABLES[number].name, pending[number], recompute=chance.random() < 0.2)
         propagated[number].update((key, row) for key, row in pending[number].items() if row is not None)
         for key in [key for key, row in pending[number].items() if row is None]:
             propagated[number].pop(key, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from hullcast.broker.views.live import LiveView, LiveViews
-from hullcast.broker.views.upkeep import Spent, Upkeep
+from hullcast.broker.views.live import MOST_WAIT_S, LiveView, LiveViews
+from hullcast.broker.views.upkeep import Propagation, Spent, Upkeep
 from hullcast.broker.warehouse.board import Board, Load, Question, ViewFeed
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_what_is_due_stays_due_until_it_is_done() -> None:
     assert isinstance(load, Load), "it failed, and is due as before"
     board.begin(load, 1.0)
     board.end(load, 1.1)
-    views.loaded(load, {"r": Spent(200, 0.1)}, 1.1)
+    views.loaded(load, Propagation({"r": Spent(200, 0.1)}), 1.1)
     assert views.next(1.1) is None
     asked = upkeep.asked
     assert views.next(1.2) is None
@@ -81,3 +81,29 @@ def test_what_is_due_waits_while_somebody_is_about_to_read_and_is_found_again() 
     board.withdraw(question)
     views.over(question, answered=False)
     assert isinstance(views.next(1.0), Load)
+
+
+def test_changes_that_nobody_asks_for_do_not_wait_for_ever() -> None:
+    board, views, _ = views_of([("r", "s"), ("s",)], 100.0)
+    views.released("r", 1, 3, 3, 1.0)
+    views.look_at_age(1.0 + MOST_WAIT_S)
+    assert views.next(1.0 + MOST_WAIT_S) is None
+    views.look_at_age(1.1 + MOST_WAIT_S)
+    load = views.next(1.1 + MOST_WAIT_S)
+    assert isinstance(load, Load)
+    assert (load.table, load.only) == ("v0", ("r",))
+    board.begin(load, 20.0)
+    board.end(load, 20.0)
+    views.loaded(load, Propagation({"r": Spent(3, 0.003)}), 20.0)
+    views.look_at_age(30.0)
+    assert views.next(30.0) is None
+
+
+def test_a_worker_is_told_where_the_changes_of_each_table_begin() -> None:
+    board, views, _ = views_of([("r", "s", "t")], 100.0)
+    views.released("r", 4, 6, 3, 1.0)
+    views.released("s", 2, 2, 1, 1.0)
+    board.advance(9)
+    message = views.message(Load("v0", 9), 2.0)
+    assert message.through == {"r": 9, "s": 9, "t": 9}
+    assert message.since == {"r": 3, "s": 1, "t": 9}

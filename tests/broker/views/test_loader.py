@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from hullcast.broker.log.record import RecordKind
@@ -24,13 +26,14 @@ from hullcast.broker.queries.reading import read_query
 from hullcast.broker.queries.sqlite_copy import RESULT, Guard
 from hullcast.broker.queries.view import create_text
 from hullcast.broker.tables.schema import fold
-from hullcast.broker.views.file import ViewFile, ViewLife
+from hullcast.broker.views.file import COMMIT_S, ViewFile, ViewLife
 from hullcast.broker.views.loader import ViewLoader
-from hullcast.broker.warehouse.files import FOLDER, file_of, open_for_reading, pin, remove_others
+from hullcast.broker.warehouse.files import FOLDER, FileState, file_of, open_for_reading, pin, remove_others
 from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import HistoryGone, LoadFailed, SqlError, UnknownTable
 from hullcast.network.wire.values import rows_to_columns
 from tests.broker.views.strategies import CREATES, NOON, TABLES, keys_of, rows_of, views
+from tests.broker.views.test_file import counted_steps
 from tests.support.base_tables import BaseTables, Row, answer, ordered
 
 GROUPS = (
@@ -61,7 +64,14 @@ steps = st.one_of(
     tables.flatmap(lambda n: st.tuples(st.just("put"), st.just(n), st.lists(rows_of(n), min_size=1, max_size=5))),
     tables.flatmap(lambda n: st.tuples(st.just("take"), st.just(n), st.lists(keys_of(n), min_size=1, unique=True))),
     st.tuples(st.sampled_from(["checkpoint", "reopen"])),
-    st.tuples(st.just("propagate"), st.dictionaries(tables, st.floats(0, 1), min_size=1), st.booleans()),
+    st.tuples(
+        st.just("propagate"),
+        st.dictionaries(tables, st.floats(0, 1), min_size=1),
+        st.booleans(),
+        st.sampled_from(["deltas", "recompute", "given up"]),
+        st.sampled_from([0, 20, 200, 1000]),
+        st.booleans(),
+    ),
 )
 
 
@@ -74,17 +84,17 @@ def test_after_any_propagations_a_view_is_its_select_over_what_was_propagated(
         base = BaseTables(Path(folder) / "data", CREATES, segment_bytes=400, history_bytes=history_bytes)
         view, loader = base.view(sql), ViewLoader(base.path)
         everything = dict.fromkeys(tables_of(view), 1.0)
-        for step, *arguments in (*history, ("propagate", everything, True)):
+        for step, *arguments in (*history, ("propagate", everything, True, "deltas", 0, False)):
             match step:
                 case "put" | "take":
                     number, values = arguments
                     getattr(base, step)(TABLES[number].name, values)
                 case "propagate":
-                    shares, fresh = arguments
+                    shares, fresh, way, patience, told = arguments
                     if fresh:
                         loader.close()
                         loader = ViewLoader(base.path)
-                    propagate(base, loader, view, shares)
+                    propagate(base, loader, view, shares, way, patience, told)
                 case _:
                     getattr(base, step)()
         now = {table: base.now[table].values() for table in map(fold, base.tables)}
@@ -99,8 +109,11 @@ def tables_of(view: ViewLife) -> list[int]:
     return [TABLES.index(table) for table in view.definition.tables]
 
 
-def propagate(base: BaseTables, loader: ViewLoader, view: ViewLife, shares: dict[int, float]) -> None:
-    """Propagate a share of what is pending of some tables."""
+def propagate(
+    base: BaseTables, loader: ViewLoader, view: ViewLife, shares: dict[int, float], way: str, steps: int, told: bool
+) -> None:
+    """Propagate a share of what is pending of some tables: by deltas, by computing the result again, or by deltas that
+    are given up after some steps. Perhaps the loader is told where changes begin."""
     states, through = loader.state(view), {}
     for number, share in shares.items():
         if number in tables_of(view):
@@ -110,7 +123,15 @@ def propagate(base: BaseTables, loader: ViewLoader, view: ViewLife, shares: dict
     if not through:
         return
     counted = {fold(table): loader.count(view, table, seq) for table, seq in through.items()}
-    done = loader.propagate(view, through)
+    with ExitStack() as patience:
+        if way == "given up":
+            patience.enter_context(counted_steps())
+            patience.enter_context(patch("hullcast.broker.views.loader.LEAST_PATIENCE_S", steps))
+        since = first_changes(base, states) if told and states is not None else None
+        done = loader.propagate(view, through, since=since, recompute=way == "recompute")
+    assert done.built or (done.recomputed_s is not None) >= (way == "recompute")
+    assert done.given_up is None or done.recomputed_s is not None
+    event(f"{way}, {'built' if done.built else 'recomputed' if done.recomputed_s is not None else 'deltas'}")
     after = loader.state(view)
     assert after is not None
     for table, seq in through.items():
@@ -123,6 +144,14 @@ def propagate(base: BaseTables, loader: ViewLoader, view: ViewLife, shares: dict
             assert table not in done.tables or done.tables[table].updates == counted[table] == len(pending)
             assert after[table].last == max(pending, default=state.last)
     assert is_right(base, loader, view)
+
+
+def first_changes(base: BaseTables, states: dict[str, FileState]) -> dict[str, int]:
+    """By table, up to where it has no change that is not propagated."""
+    changed = {
+        table: [seq for seq, *_ in base.history[table] if seq > state.current] for table, state in states.items()
+    }
+    return {table: min(seqs) - 1 if seqs else base.seq for table, seqs in changed.items()}
 
 
 @pytest.fixture
@@ -237,7 +266,7 @@ def test_a_damaged_file_is_made_again(base: BaseTables, loader: ViewLoader, dama
 def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_view(base: BaseTables, loader: ViewLoader) -> None:
     (base.path / FOLDER).write_text("a file")
     view = base.view(GROUPS)
-    with pytest.raises(LoadFailed, match="V cannot be loaded"):
+    with pytest.raises(LoadFailed, match="view V cannot be loaded"):
         loader.build(view, base.seq)
     (base.path / FOLDER).unlink()
     loader.build(view, base.seq)
@@ -483,9 +512,9 @@ def test_changes_that_join_with_very_much_are_propagated_some_at_a_time(
     pieces: list[int] = []
     propagate_some = ViewFile.propagate
 
-    def noting(file: ViewFile, source: int, columns: Any, gone: Any) -> bool:
+    def noting(file: ViewFile, source: int, columns: Any, gone: Any, within_s: float) -> bool:
         pieces.append(max(len(columns[0]), len(gone)))
-        return propagate_some(file, source, columns, gone)
+        return propagate_some(file, source, columns, gone, within_s)
 
     monkeypatch.setattr(ViewFile, "propagate", noting)
     base.put("A", [(key, None, 1.0, "x", None) for key in range(6, 24)])
@@ -495,3 +524,89 @@ def test_changes_that_join_with_very_much_are_propagated_some_at_a_time(
     assert pieces[:3] == ([4, 14, 18] if piece_s else [4, 1, 1])
     loader.close()
     base.data.close()
+
+
+@pytest.mark.parametrize("sql", [SELF_JOIN, SELF_GROUPS, GROUPS], ids=["rows", "groups", "a join"])
+def test_deltas_that_take_longer_than_the_whole_are_given_up_for_it(
+    base: BaseTables, loader: ViewLoader, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    fill(base)
+    view = base.view(sql)
+    loader.build(view, base.seq)
+    base.put("A", [(key, None, 0.1, "a", None) for key in range(50)])
+    monkeypatch.setattr("hullcast.broker.views.loader.LEAST_PATIENCE_S", 0.0)
+    monkeypatch.setattr("hullcast.broker.views.loader.PATIENCE", 0.0)
+    done = loader.propagate(view, {"A": base.seq})
+    assert done.recomputed_s is not None
+    assert done.given_up is not None
+    assert (done.given_up[0], done.tables["a"].updates) == ("a", 50)
+    assert is_right(base, loader, view)
+    monkeypatch.setattr("hullcast.broker.views.loader.LEAST_PATIENCE_S", 60.0)
+    base.take("A", [3])
+    assert loader.propagate(view, {"A": base.seq}).recomputed_s is None
+    assert is_right(base, loader, view)
+
+
+def test_to_compute_a_view_again_has_no_limit_where_deltas_have_none(
+    base: BaseTables, loader: ViewLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = base.view(SELF_GROUPS)
+    loader.build(view, base.seq)
+    base.put("A", [(key, None, 1.0, None, None) for key in range(10)])
+    monkeypatch.setattr("hullcast.broker.views.file.MOST_JOINED", 99)
+    loader.propagate(view, {"A": base.seq}, recompute=True)
+    assert is_right(base, loader, view)
+
+
+def test_what_a_view_costs_is_kept_in_its_file(base: BaseTables, loader: ViewLoader) -> None:
+    fill(base)
+    view = base.view(GROUPS)
+    assert loader.learned(view) == (None, None)
+    loader.build(view, base.seq)
+    built = loader.learned(view)
+    assert built.deltas is None
+    assert built.computing is not None
+    assert built.computing.fixed_s > 0
+    fill(base)
+    loader.propagate(view, {"A": base.seq}, deltas="what was learned")
+    fill(base)
+    loader.propagate(view, {"A": base.seq})
+    loader.close()
+    again = ViewLoader(base.path)
+    assert again.learned(view) == ("what was learned", built.computing)
+    again.close()
+
+
+def test_what_computing_takes_grows_with_the_file(base: BaseTables, loader: ViewLoader) -> None:
+    fill(base)
+    view = base.view(GROUPS)
+    loader.build(view, base.seq)
+    before = loader.learned(view).computing
+    for start in range(0, 5000, 1000):
+        base.put("A", [(key, key, float(key), "a", None) for key in range(start, start + 1000)])
+    loader.propagate(view, {"A": base.seq})
+    after = loader.learned(view).computing
+    assert before is not None
+    assert after is not None
+    assert after.fixed_s - COMMIT_S > 3 * (before.fixed_s - COMMIT_S)
+
+
+def test_a_log_that_was_cut_before_a_table_changed_is_enough_for_who_knows_that(
+    base: BaseTables, loader: ViewLoader
+) -> None:
+    fill(base)
+    view = base.view(GROUPS)
+    loader.build(view, base.seq)
+    behind = base.seq
+    for _ in range(3):
+        for number in range(5):
+            base.put("C", [(1.0, float(number), "c")])
+        base.checkpoint()
+    base.take("A", [2])
+    assert base.data.readable_from > behind
+    states = loader.state(view)
+    assert states is not None
+    done = loader.propagate(view, {"A": base.seq, "B": base.seq}, since=first_changes(base, states))
+    assert not done.built
+    assert done.tables["a"].updates == 1
+    assert is_right(base, loader, view)

@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hullcast.broker.views.costs import LinearCost
 from hullcast.broker.views.planners.naive import Naive
 from hullcast.broker.views.planners.online import Online
-from hullcast.broker.views.upkeep import LEAST_SHARE, OVERHEAD_S, SHARE, Spent, Upkeep, limit_of, shortest_promise
+from hullcast.broker.views.upkeep import (
+    LEAST_SHARE,
+    OVERHEAD_S,
+    SHARE,
+    Propagation,
+    Spent,
+    Upkeep,
+    limit_of,
+    shortest_promise,
+)
 
 TABLES = ("r", "s", "t")
 #: Seconds of a batch and of a row: flat, linear, and both.
@@ -45,7 +55,7 @@ def test_what_is_pending_takes_at_most_the_limit_whenever_nothing_is_due(
             assert upkeep.left_after(pending, due) <= upkeep.limit_s
             spent = {one: Spent(pending[one], cost_s(one, pending[one])) for one in due}
             pending |= dict.fromkeys(due, 0)
-            upkeep.propagated(spent, pending, now)
+            upkeep.propagated(Propagation(spent), pending, now)
         upkeep.check(pending)
     facts = upkeep.facts(pending)
     assert facts["changes"] == sum(rows for _, rows in releases)
@@ -64,7 +74,7 @@ def test_only_what_gains_from_waiting_waits() -> None:
             if due := upkeep.due(pending, step * 0.1):
                 spent = {one: Spent(pending[one], cost_s(one, pending[one])) for one in due}
                 pending |= dict.fromkeys(due, 0)
-                upkeep.propagated(spent, pending, step * 0.1)
+                upkeep.propagated(Propagation(spent), pending, step * 0.1)
     assert online.spent_s < 0.98 * naive.spent_s
     assert abs(naive.naive_s - naive.spent_s) < 0.05 * naive.spent_s  # what it says of naive is what naive takes
 
@@ -88,3 +98,64 @@ def test_the_shortest_promise_is_that_of_one_change_of_each_table() -> None:
     shortest_s = shortest_promise(list(upkeep.costs.values()))
     assert shortest_s == pytest.approx(OVERHEAD_S + sum(cost_s(table, 1) for table in TABLES))
     assert limit_of(shortest_s) < shortest_s
+
+
+def test_the_result_is_computed_again_where_that_takes_less() -> None:
+    upkeep = Upkeep(TABLES, 1.0, measured())
+    many, few = {"s": 500, "t": 20}, {"s": 5, "t": 20}
+    assert not upkeep.recomputes(many), "what it would take is not known"
+    upkeep.computing = LinearCost(1e-5, 0.05)
+    assert (upkeep.recomputes(many), upkeep.recomputes(few)) == (True, False)
+    assert upkeep.refresh_s({"r": 0, **many}) == pytest.approx(0.05 + 500e-5 + cost_s("t", 20))
+
+
+def test_more_may_be_pending_where_the_result_can_be_computed_in_time() -> None:
+    upkeep = Upkeep(("s",), 0.2, {"s": measured()["s"]})
+    pending = {"s": 10_000}
+    upkeep.released("s", 10_000, 1.0)
+    assert upkeep.due(pending, 1.0) == ("s",)
+    upkeep.computing = LinearCost(1e-6, 0.05)
+    assert upkeep.due(pending, 1.0) == ()
+    upkeep.check(pending)
+
+
+def test_recomputing_teaches_nothing_of_deltas_but_what_was_given_up_does() -> None:
+    upkeep = Upkeep(TABLES, 1.0, measured())
+    before, nothing = upkeep.costs["s"].of(64), dict.fromkeys(TABLES, 0)
+    done = Propagation({"s": Spent(64, 0.001)}, 0.05, computing=LinearCost(1e-5, 0.05))
+    upkeep.propagated(done, nothing, 1.0)
+    assert upkeep.costs["s"].of(64) == before
+    upkeep.propagated(done._replace(given_up=("s", 10.0)), nothing, 2.0)
+    assert upkeep.costs["s"].of(64) > 5 * before
+    assert upkeep.recomputes({"s": 64})
+    facts = upkeep.facts(nothing)
+    assert (facts["propagations"], facts["recomputations"], facts["recompute_s"]) == (2, 2, 0.05)
+    assert facts["spent_s"] == pytest.approx(2 * 0.051 + 10.0)
+
+
+def test_what_was_learned_outlives_the_upkeep() -> None:
+    upkeep, again = Upkeep(TABLES, 0.1, measured()), Upkeep(TABLES, 0.1)
+    upkeep.refreshed(1.0)
+    assert again.costs["r"].of(64) != upkeep.costs["r"].of(64)
+    again.begin_with(upkeep.kept())
+    pending = {"r": 7, "s": 64, "t": 100}
+    assert again.refresh_s(pending) == upkeep.refresh_s(pending)
+    assert again.share == upkeep.share < SHARE
+
+
+@pytest.mark.parametrize("kept", ["", "[]", "{}", '{"share": 1, "costs": {"r": [], "s": []}}', '{"share": "x"}'])
+def test_what_is_not_kept_by_a_view_is_refused(kept: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Upkeep(TABLES, 0.1).begin_with(kept)
+
+
+def test_what_was_learned_is_kept_now_and_then() -> None:
+    upkeep = Upkeep(TABLES, 0.1, measured())
+    assert [upkeep.to_keep(now) is not None for now in (0.0, 0.5, 0.9, 1.1, 1.2, 5.0)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]

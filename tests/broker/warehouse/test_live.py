@@ -13,6 +13,8 @@ from hullcast.broker.queries.view import bind_view
 from hullcast.broker.sql.create import parse_statement
 from hullcast.broker.sql.view import CreateView
 from hullcast.broker.views.file import ViewLife
+from hullcast.broker.views.upkeep import Propagation, Spent
+from hullcast.broker.warehouse.board import Load
 from hullcast.broker.warehouse.live import LiveWarehouse
 from hullcast.broker.warehouse.loader import Loaded
 from hullcast.broker.warehouse.messages import (
@@ -108,3 +110,51 @@ async def test_a_view_that_is_being_made_holds_up_no_load_and_is_given_up_in_the
     assert isinstance(refused, QueryRefused)
     assert "to make it was stopped after 0.01 s" in str(from_wire(refused.code, refused.arguments))
     assert builder.doing is None
+
+
+async def test_a_propagation_that_takes_long_makes_way_for_other_views(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on; and the others are served one after the other, by another worker. Of three that take long, the last
+    keeps the place of views."""
+    monkeypatch.setattr("hullcast.broker.warehouse.live.LONG_S", 0.01)
+    warehouse = LiveWarehouse(Begin(str(tmp_path), 2, QueryLimits(10.0, 1 << 30, 100, 1 << 30), "fifo"))
+    warehouse.say = lambda message: None
+    hands = [SpokenWorker() for _ in range(3)]
+    warehouse._workers._hands += hands
+    hired: list[SpokenWorker] = []
+
+    def one_more() -> None:
+        hired.append(SpokenWorker())
+        warehouse._workers._hands.append(hired[-1])
+
+    monkeypatch.setattr(warehouse._workers, "one_more", one_more)
+    names = [f"v{number}" for number in range(5)]
+    table = life_of("T", "K INTEGER PRIMARY KEY")
+    warehouse.on_message(Known("t", table))
+    for name in names:
+        statement = parse_statement(f"CREATE VIEW {name} AS SELECT K FROM T WITH (response_time = '1s')")
+        assert isinstance(statement, CreateView)
+        warehouse.on_message(Known(name, ViewLife(bind_view(statement, {"t": table.table}), 0, (table,))))
+    warehouse.on_message(Released(3, time.monotonic(), {"t": (1, 3, 3)}))
+    for number, name in enumerate(names):
+        warehouse.on_message(Ask(number, "me", f"SELECT 1 FROM {name}", (), (name,), time.monotonic(), b""))
+
+    def propagating() -> list[str]:
+        doing = [hand.doing for hand in warehouse._workers.busy()]
+        return [task.table for task in doing if isinstance(task, Load) and task.table in names]
+
+    begun = len(hired)
+    warehouse._fill()
+    assert propagating() == ["v0"], "one place for all"
+    await asyncio.sleep(0.1)
+    assert sorted(propagating()) == ["v0", "v1", "v2"]
+    assert len(hired) == begun + 2
+    await asyncio.sleep(0.1)
+    assert sorted(propagating()) == ["v0", "v1", "v2"], "that is enough at once"
+    longest = next(hand for hand in warehouse._workers.busy() if getattr(hand.doing, "table", "") == "v1")
+    warehouse._on_worker(longest, Finished(result=Propagation({"t": Spent(3, 1.0)})))
+    await asyncio.sleep(0.1)
+    assert sorted(propagating()) == ["v0", "v2", "v3"]
+    assert len(hired) == begun + 2
+    assert warehouse.report().counters["long_propagations"] == 3

@@ -97,7 +97,7 @@ def test_a_view_without_an_index_is_right_as_well(tmp_path: Path, indexed: bool)
         life = log.view("CHEAPEST", 0.05)
         loader.build(life, log.seq)
         if not indexed:
-            drop_index(log.path, life)
+            drop_index(log.path, life, loader)
         view = ReplayedView(loader, life, None)
         assert view.rows(log.path) == answer(source)
         changes = [(table.lower(), log.append(source.of(table, 1))) for table in source.which(50, 0.5)]
