@@ -1,0 +1,1 @@
+"""Streams: operators over append-only tuples, what they keep in memory, and which of them runs next."""

@@ -1,0 +1,292 @@
+"""Which model fits what a stream showed lately, and its curves for a running join (worth.py).
+
+Four models are fitted to the first half of the last values, and judged by the second half: by the mean logarithm of the
+chance that they had given to each next value. Stationary is the rule; a trend must be better by MARGIN, and a walk or
+an AR(1) must be better than both. The winner is fitted again, to all of them.
+
+    stationary   how often each value was shown, and for values not seen before a normal density, as heavy as values
+                 seen once are frequent (Good and Turing); or the normal density alone, if that is better
+    trend        a line by least squares over the arrivals, normal residuals; once chosen, residuals as they were
+    walk         each value around a level, which follows them: level += smooth (value - level). In pure walks smooth is
+                 1, and the level is the last value; with less (the best of SMOOTHS) it is a walk seen through noise
+    AR(1)        a line by least squares from each value to the next
+
+All is bounded: at most RECENT values of a stream, and fits of a millisecond or so, every few thousand arrivals.
+Values far out (more than OUTLIER deviations by quartiles) are set to the edge, so that one of them cannot bend a line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from hullcast.broker.streams.memory.worth import (
+    ALPHA,
+    BASE,
+    BIN,
+    KIND,
+    LEVELS,
+    LOW,
+    RELATIVE,
+    SLOPE,
+    SMOOTH,
+    STATIONARY,
+    SURFACE,
+    TREND,
+    X_BIN,
+    X_LOW,
+)
+from hullcast.network.compiled import kernel
+from hullcast.network.wire.arrays import Floats
+
+#: How many values of a stream are remembered, and how few are enough to fit.
+RECENT, FEWEST = 1_024, 64
+#: By how much (natural logarithm, mean of a value) a model must be better than stationary.
+MARGIN = 0.1
+SMOOTHS = (1.0, 0.5, 0.25, 0.12, 0.06)
+OUTLIER = 12.0
+#: AR(1) with a factor outside is taken for a walk, or for stationary.
+FACTORS = (0.1, 0.98)
+_TINY = 1e-9
+
+
+class Fits(Enum):
+    """The models."""
+
+    STATIONARY = "stationary"
+    TREND = "trend"
+    WALK = "walk"
+    AR1 = "AR(1)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedStream:
+    """A model with its numbers, declared or fitted. `unit` is the distance of values that can be told apart."""
+
+    model: Fits
+    unit: float = 1.0
+    slope: float = 0.0  # of a trend, or the drift of a walk, for an arrival of this stream
+    base: float = 0.0  # of a trend: its value at arrival 0
+    noise: Floats | None = None  # of a trend: a sample of its residuals, sorted
+    factor: float = 0.0  # of AR(1), with `base` as its constant
+    deviation: float = 1.0  # of the next value from what is expected: of steps of a walk, of the noise of AR(1)
+    smooth: float = 1.0  # of a walk: how far its level follows a new value
+    better: float = 0.0  # than stationary, as MARGIN
+
+    def again(self, values: Floats, first: int) -> FittedStream:
+        """The same model, fitted to other values: far cheaper than to choose one."""
+        places = (first + np.flatnonzero(~np.isnan(values))).astype(np.float64)
+        values = values[~np.isnan(values)]
+        if self.model is Fits.STATIONARY or len(values) < FEWEST:
+            return self
+        fit = {Fits.TREND: _trend, Fits.WALK: _walk, Fits.AR1: _ar1}[self.model]
+        found = fit(places, values, self.unit)
+        return self if found is None else replace(found, better=self.better)
+
+
+def fitted(values: Floats, first: int = 0) -> FittedStream:
+    """The model that fits best; `values` are the last ones, oldest first, the first of them arrival number `first`.
+
+    NaN is skipped.
+    """
+    places = (first + np.flatnonzero(~np.isnan(values))).astype(np.float64)
+    values = values[~np.isnan(values)]
+    if len(values) < FEWEST:
+        return FittedStream(Fits.STATIONARY)
+    distances = np.diff(np.unique(values))
+    unit = float(distances.min()) if len(distances) else 1.0
+    half = len(values) // 2
+    steady = _steady_score(values, half, unit)
+    best, found = MARGIN, FittedStream(Fits.STATIONARY, unit)
+    for fit in (_trend, _walk, _ar1):
+        model = fit(places[:half], values[:half], unit)
+        if model is None:
+            continue
+        better = _score(model, places, values, half) - steady
+        if better > best:
+            again = fit(places, values, unit)
+            if again is None:
+                continue
+            best, found = better, replace(again, better=better)
+        if model.model is Fits.TREND:
+            best += MARGIN  # a level that follows slowly is nearly a trend
+    return found
+
+
+def _trend(places: Floats, values: Floats, unit: float) -> FittedStream | None:
+    slope, base = _line(places, values)
+    if abs(slope) < _TINY * unit:
+        return None
+    noise = np.sort(values - (slope * places + base))
+    return FittedStream(Fits.TREND, unit, slope, base, noise, deviation=float(noise.std()))
+
+
+def _walk(places: Floats, values: Floats, unit: float) -> FittedStream | None:
+    best: FittedStream | None = None
+    for smooth in SMOOTHS:
+        off = _clipped(values[1:] - levels_before(values, smooth)[1:])
+        # behind a level that follows slowly values are by drift / smooth ahead
+        fit = FittedStream(Fits.WALK, unit, smooth * float(off.mean()), deviation=float(off.std()), smooth=smooth)
+        if best is None or fit.deviation < best.deviation:
+            best = fit
+    return best
+
+
+@kernel
+def levels_before(values: Floats, smooth: float) -> Floats:
+    """The level that each value meets; the first one meets itself."""
+    levels = np.empty(len(values))
+    level = values[0]
+    for at in range(len(values)):
+        levels[at] = level
+        level += smooth * (values[at] - level)
+    return levels
+
+
+def level_of(values: Floats, smooth: float) -> float:
+    """The level after these values; NaN is skipped."""
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return 0.0
+    before = float(levels_before(values, smooth)[-1])
+    return before + smooth * (float(values[-1]) - before)
+
+
+def _ar1(places: Floats, values: Floats, unit: float) -> FittedStream | None:
+    factor, constant = _line(values[:-1], values[1:])
+    if not FACTORS[0] <= abs(factor) <= FACTORS[1]:
+        return None
+    noise = _clipped(values[1:] - constant - factor * values[:-1])
+    return FittedStream(Fits.AR1, unit, base=constant, factor=factor, deviation=float(noise.std()))
+
+
+def _line(x: Floats, y: Floats) -> tuple[float, float]:
+    """Slope and base of the line of least squares, residuals far out set to the edge once."""
+    for _ in range(2):
+        centre = x.mean()
+        spread = float(((x - centre) ** 2).sum())
+        slope = float(((x - centre) * (y - y.mean())).sum()) / spread if spread > 0 else 0.0
+        base = float(y.mean()) - slope * float(centre)
+        y = slope * x + base + _clipped(y - (slope * x + base))
+    return slope, base
+
+
+def _clipped(values: Floats) -> Floats:
+    low, middle, high = quartiles(values)
+    reach = OUTLIER * max(high - low, _TINY)
+    if not high > low or abs(values - middle).max() <= reach:
+        return values
+    return np.clip(values, middle - reach, middle + reach)
+
+
+def quartiles(values: Floats) -> tuple[float, float, float]:
+    """Values with a quarter, half and three quarters below, between neighbours along a line; np.percentile gives the
+    same, in four times the time."""
+    places = [(len(values) - 1) * quarter / 4.0 for quarter in (1, 2, 3)]
+    around = [min(int(place) + more, len(values) - 1) for place in places for more in (0, 1)]
+    ordered = np.partition(values, around)
+    low, middle, high = (
+        float(ordered[int(place)] + (place % 1.0) * (ordered[after] - ordered[int(place)]))
+        for place, after in zip(places, around[1::2], strict=True)
+    )
+    return low, middle, high
+
+
+def _score(model: FittedStream, places: Floats, values: Floats, half: int) -> float:
+    later = values[half:]
+    before = levels_before(values, model.smooth)[half:]  # of all but walks: the value before
+    if model.model is Fits.TREND:
+        expected = model.slope * places[half:] + model.base
+    elif model.model is Fits.WALK:
+        expected = before + model.slope / model.smooth
+    else:
+        expected = model.base + model.factor * before
+    return float(np.log(_density(later - expected, model.deviation, model.unit) + 1e-6).mean())
+
+
+def _steady_score(values: Floats, half: int, unit: float) -> float:
+    seen, counts = np.unique(values[:half], return_counts=True)
+    once = (np.count_nonzero(counts == 1) + 1.0) / (half + 1.0)
+    place = np.minimum(np.searchsorted(seen, values[half:]), len(seen) - 1)
+    known = np.where(seen[place] == values[half:], counts[place], 0) / half
+    base = _density(values[half:] - values[:half].mean(), float(values[:half].std()), unit)
+    counted = float(np.log((1.0 - once) * known + once * base + 1e-6).mean())
+    return max(counted, float(np.log(base + 1e-6).mean()))
+
+
+def _density(off: Floats, deviation: float, unit: float) -> Floats:
+    """About the chance to be within half a unit of a normal variate: the unit's own width makes narrow ones wider."""
+    variance = deviation * deviation + unit * unit / 12.0
+    highest = min(1.0, unit / float(np.sqrt(2.0 * np.pi * variance)))
+    return highest * np.asarray(np.exp(-0.5 * off * off / variance))
+
+
+def write_curves(fit: FittedStream, alpha: float, terms: Floats, curves: Floats) -> None:
+    """Set what is believed of a stream: its row of `terms`, and its `curves` (row, level, offset), for this alpha."""
+    terms[ALPHA], terms[RELATIVE], terms[SMOOTH] = alpha, 0.0, fit.smooth
+    if fit.model is Fits.TREND:
+        _write_trend(fit, alpha, terms, curves)
+    elif fit.model is Fits.STATIONARY:
+        terms[KIND] = STATIONARY
+    else:
+        _write_surface(fit, alpha, terms, curves)
+
+
+def _write_trend(fit: FittedStream, alpha: float, terms: Floats, curves: Floats) -> None:
+    """H over the distance from the trend, within its noise; in the direction in which the trend goes.
+
+    A distance o is where the noise would have to be now; j arrivals later it would have to be at o - slope j. So each
+    bin of the noise is passed between two times, and the sum over this time is an integral of exp(-j / alpha).
+    """
+    assert fit.noise is not None
+    up, slope = (1.0 if fit.slope > 0 else -1.0), abs(fit.slope)
+    noise = up * fit.noise
+    bins = curves.shape[2]
+    low, high = float(noise.min()) - fit.unit, float(noise.max()) + fit.unit
+    counts, edges = np.histogram(noise, min(64, max(4, len(noise) // 16)), (low, high))
+    chance = counts / len(noise) / np.diff(edges) * fit.unit
+    offsets = np.linspace(low, high, bins)[:, None]
+    begin = np.maximum(0.5, (offsets - edges[1:]) / slope)
+    end = np.maximum(0.5, (offsets - edges[:-1]) / slope)
+    curves[0, 0] = (chance * alpha * (np.exp(-begin / alpha) - np.exp(-end / alpha))).sum(axis=1)
+    terms[KIND], terms[LOW], terms[BIN] = TREND, low, (high - low) / (bins - 1)
+    terms[SLOPE], terms[BASE] = fit.slope, fit.base
+
+
+def _write_surface(fit: FittedStream, alpha: float, terms: Floats, curves: Floats) -> None:
+    """H over the last value, the level of arrivals left, and the value: sums over stretches of arrivals, each by the
+    chances in its middle."""
+    knots, _, bins = curves.shape
+    walk = fit.model is Fits.WALK
+    # four stretches from a power of two to the next, where there are so many arrivals; a level ends at each power
+    edges = [1] + [(1 << level) * part // 4 for level in range(LEVELS - 1) for part in (5, 6, 7, 8)]
+    edges = list(dict.fromkeys(edges))
+    if walk:
+        reach = 10.0 * fit.deviation * max(1.0, fit.smooth * np.sqrt(alpha / 2.0)) + fit.unit
+        low, high = -reach + min(0.0, 6.0 * alpha * fit.slope), reach + max(0.0, 6.0 * alpha * fit.slope)
+        lasts = np.zeros(1)
+    else:
+        mean, spread = fit.base / (1.0 - fit.factor), fit.deviation / np.sqrt(1.0 - fit.factor**2)
+        low, high = mean - 5.0 * spread - fit.unit, mean + 5.0 * spread + fit.unit
+        lasts = np.linspace(mean - 3.0 * spread, mean + 3.0 * spread, knots)
+        terms[X_LOW], terms[X_BIN] = lasts[0], max(lasts[1] - lasts[0], _TINY)
+    values = np.linspace(low, high, bins)
+    keep = np.exp(-1.0 / alpha)
+    total = np.zeros((len(lasts), bins))
+    begin = 0
+    for edge in edges:
+        middle = (begin + 1 + edge) / 2.0
+        weight = (keep ** (begin + 1) - keep ** (edge + 1)) / (1.0 - keep)
+        if walk:
+            expected = lasts + fit.slope * (middle - 1.0 + 1.0 / fit.smooth)
+            deviation = fit.deviation * np.sqrt(1.0 + (middle - 1.0) * fit.smooth**2)
+        else:
+            far = np.sign(fit.factor) ** round(middle) * abs(fit.factor) ** middle
+            expected, deviation = mean + far * (lasts - mean), spread * np.sqrt(max(0.0, 1.0 - far * far))
+        total += weight * _density(values - expected[:, None], float(deviation), fit.unit)
+        if edge & (edge - 1) == 0:
+            curves[: len(lasts), edge.bit_length() - 1] = total
+        begin = edge
+    terms[KIND], terms[LOW], terms[BIN], terms[RELATIVE] = SURFACE, low, (high - low) / (bins - 1), float(walk)

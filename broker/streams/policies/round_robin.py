@@ -1,0 +1,60 @@
+"""Round-Robin: every operator in turn, each for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from hullcast.broker.streams.policies.policy import OperatorQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hullcast.broker.scheduling.policy import Item
+    from hullcast.broker.streams.chart import Chart
+
+#: Seconds that an operator may run before it is the next one's turn.
+QUANTUM_S = 0.01
+
+
+class RoundRobinPolicy:
+    """The operators in a circle, by path and place. One that has work keeps its turn until its quantum is used up or
+    nothing waits for it any more. Nothing starves, and nothing is learned from selectivities."""
+
+    name: ClassVar[str] = "round-robin"
+    about: ClassVar[str] = "every operator in turn, each for a fixed time"
+
+    def __init__(self, quantum_s: float = QUANTUM_S) -> None:
+        if not quantum_s > 0:
+            raise ValueError(f"the quantum of round-robin must be positive, got {quantum_s} s")
+        self.quantum_s = quantum_s
+        self._turn, self._left = (-1, -1), 0.0
+
+    def measured(self, charts: Sequence[Chart | None], now: float) -> None:
+        pass
+
+    def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
+        turn, has_time = self._turn, self._left > 0
+        first: OperatorQueue | None = None
+        following: OperatorQueue | None = None
+        first_at = following_at = turn
+        for queue in cast("Iterable[OperatorQueue]", items):
+            at = queue.path, queue.place
+            if at > turn:
+                if following is None or at < following_at:
+                    following, following_at = queue, at
+            elif at == turn and has_time:
+                return queue
+            elif first is None or at < first_at:
+                first, first_at = queue, at
+        chosen = first if following is None else following  # a queue without tuples is false, and may have work
+        assert chosen is not None, "a policy is asked only if something waits"
+        self._turn, self._left = _where(chosen), self.quantum_s
+        return chosen
+
+    def served(self, item: Item, seconds: float, now: float) -> None:
+        if isinstance(item, OperatorQueue) and _where(item) == self._turn:
+            self._left -= seconds
+
+
+def _where(queue: OperatorQueue) -> tuple[int, int]:
+    return queue.path, queue.place
