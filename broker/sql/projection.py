@@ -46,11 +46,36 @@ def read_output(select: exp.Select, scope: Scope) -> Output:
         if len(items) > 1:
             hint = "make one subscription for each aggregate; GROUP BY is not supported"
             refuse(select, "an aggregate or DISTINCT must be the only item after SELECT", hint)
+        _check_window(items[0], scope)
     if distinct:
         return _distinct(distinct, items[0], scope)
     if functions:
         return _call(functions[0], items[0], scope)
     return _columns(items, scope)
+
+
+def _check_window(item: exp.Expr, scope: Scope) -> None:
+    """Refuse an aggregate over a whole stream, which never ends."""
+    if scope.tables[0].stream is not None and scope.windows[0] is None:
+        name = scope.tables[0].name
+        hint = f"name one: FROM {name} [ROWS 1000]"
+        hint += f" or FROM {name} [RANGE '10s']" if scope.tables[0].time is not None else ""
+        refuse(item, "an aggregate or DISTINCT over a stream needs a window", hint)
+
+
+def _check_tuples(item: exp.Expr, scope: Scope) -> None:
+    """Refuse windows where they have no meaning, and joins of streams without them."""
+    streams = [table.stream is not None for table in scope.tables]
+    windowed = [window is not None for window in scope.windows]
+    if len(streams) == 1 and any(windowed):
+        hint = "leave the window out to get each tuple once, or use COUNT, SUM, AVG, MIN, MAX or DISTINCT"
+        refuse(item, "columns of a window are not delivered", hint)
+    if sum(streams) == 2 and not all(windowed):
+        name = scope.names[windowed.index(False)]
+        hint = f"accepted: .. {name} [ROWS 1000] .. or .. {name} [RANGE '10s'] .."
+        refuse(item, "both streams of a join need a window", hint)
+    if sum(streams) == 1 and any(windowed):
+        refuse(item, "a stream joined with a table has no window", "leave the window out: each tuple is joined once")
 
 
 def _accepted() -> str:
@@ -113,6 +138,9 @@ def _columns(items: list[exp.Expr], scope: Scope) -> Output:
         names += [item.alias] if isinstance(item, exp.Alias) else [scope.column(ref).name for ref in refs]
         if len(projection) > MAXIMUM_PROJECTION:
             raise SqlError("SELECT", f"more than {MAXIMUM_PROJECTION} columns are selected", "name fewer columns")
+    if any(table.stream is not None for table in scope.tables):
+        _check_tuples(items[0], scope)
+        return Output(KINDS["TUPLES"], tuple(names), projection=tuple(projection))
     kind = KINDS["JOIN" if len(scope.tables) > 1 else "SELECT"]
     return Output(kind, tuple(names), projection=tuple(projection))
 

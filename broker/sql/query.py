@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from hullcast.network.wire.durations import duration_text
+
 if TYPE_CHECKING:
     from hullcast.network.answers.kinds import SubscriptionKind
     from hullcast.network.wire.arrays import Booleans, Floats
@@ -32,6 +34,25 @@ class JoinOn:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """The latest tuples of a stream: so many (ROWS), or those not older than that behind its time (RANGE)."""
+
+    rows: int | None = None
+    range_s: float | None = None
+
+    @property
+    def declared(self) -> str:
+        """The window as SQL writes it, behind the stream's name."""
+        return f"[ROWS {self.rows}]" if self.range_s is None else f"[RANGE '{duration_text(self.range_s)}']"
+
+    @property
+    def range_us(self) -> float:
+        """The length of a RANGE window in microseconds, as TIMESTAMPs are coded."""
+        assert self.range_s is not None, "ROWS"
+        return float(round(self.range_s * 1e6))
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """The identity of a channel.
 
@@ -39,6 +60,10 @@ class Shape:
     S2  `y` is set for DISTINCT and functions of a column; None for COUNT(*), SELECT, JOIN.
     S3  `projection` is set for SELECT and JOIN only; `on` for JOIN only.
     S4  `result` is set for RESULT only, which has nothing else: what is run when, in words that no other has.
+    S5  `windows` has one entry for each table if some stream is read through a window; else it is empty. Kinds that
+        read one table have a window exactly if it is a stream, except for TUPLES, which then has none.
+    S6  TUPLES with two tables is a join that reads a stream: of a stream and a table (no window), or of two streams
+        (two windows). `memory` is set there only: how many tuples it may keep in both windows together.
     """
 
     kind: SubscriptionKind
@@ -49,6 +74,16 @@ class Shape:
     projection: tuple[Ref, ...] = ()
     on: JoinOn | None = None
     result: str = ""
+    windows: tuple[Window | None, ...] = ()
+    memory: int | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What is read: the tables, or windows of them, which are called as no table can be: with quotes."""
+        if not self.windows:
+            return self.tables
+        named = zip(self.tables, self.windows, strict=True)
+        return tuple(table if window is None else f'"{table}" {window.declared}' for table, window in named)
 
     @property
     def dimensions(self) -> int:

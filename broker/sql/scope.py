@@ -1,4 +1,4 @@
-"""What names mean inside one query: its tables, their aliases, and how a column is found."""
+"""What names mean inside one query: its tables, their aliases, windows over streams, and how a column is found."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hullcast.broker.sql.query import Ref
-from hullcast.broker.sql.text import check_only, describe, refuse
+from hullcast.broker.sql.query import Ref, Window
+from hullcast.broker.sql.text import Statement, check_only, describe, refuse
 from hullcast.broker.tables.schema import Column, Table, fold
+from hullcast.network.wire.durations import seconds_of
 from hullcast.network.wire.errors import SqlError, UnknownColumn, UnknownTable
 
 _TABLE_HINT = "accepted: FROM table [alias], or FROM r [alias] JOIN s [alias] USING (c) | ON .."
+_WINDOW_HINT = "accepted: FROM stream [ROWS 1000] or FROM stream [RANGE '10s']"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Scope:
     tables: tuple[Table, ...]
     names: tuple[str, ...]  # alias or table name as written
     using: str | None = None
+    windows: tuple[Window | None, ...] = (None,)  # one a table
 
     def column(self, ref: Ref) -> Column:
         """The declaration behind a reference."""
@@ -85,8 +88,8 @@ class Scope:
         return found[0]
 
 
-def read_scope(select: exp.Select, catalog: Mapping[str, Table]) -> Scope:
-    """The tables of FROM and JOIN. How they meet is read with the conditions, except for USING."""
+def read_scope(select: exp.Select, catalog: Mapping[str, Table], statement: Statement) -> Scope:
+    """The tables of FROM and JOIN, with their windows. How they meet is read with the conditions, except for USING."""
     from_clause = select.args.get("from_")
     if not isinstance(from_clause, exp.From):
         refuse(select, "the query reads no table", _TABLE_HINT)
@@ -94,11 +97,13 @@ def read_scope(select: exp.Select, catalog: Mapping[str, Table]) -> Scope:
     joins = select.args.get("joins") or []
     if len(joins) > 1:
         refuse(joins[1], "a query joins at most two tables", "split it into several subscriptions")
-    sources = [_source(from_clause.this, catalog)] + [_source(_joined(join), catalog) for join in joins]
+    nodes = [from_clause.this, *(_joined(join) for join in joins)]
+    sources = [_source(node, catalog) for node in nodes]
     names, tables = tuple(name for name, _ in sources), tuple(table for _, table in sources)
+    windows = tuple(_window(node, table, statement) for node, table in zip(nodes, tables, strict=True))
     if len({fold(name) for name in names}) < len(names):
         refuse(joins[0], f"both tables are called {names[0]}", "give each its own alias")
-    return Scope(tables, names, _using(joins[0], tables) if joins else None)
+    return Scope(tables, names, _using(joins[0], tables) if joins else None, windows)
 
 
 def _source(node: object, catalog: Mapping[str, Table]) -> tuple[str, Table]:
@@ -113,6 +118,41 @@ def _source(node: object, catalog: Mapping[str, Table]) -> tuple[str, Table]:
     if table is None:
         raise UnknownTable(node.name, tuple(known.name for known in catalog.values()))
     return node.alias or table.name, table
+
+
+def _window(node: exp.Table, table: Table, statement: Statement) -> Window | None:
+    """The window behind a table's name, if there is one; it must fit into what the stream keeps."""
+    text = statement.windows.get(node.this.meta.get("start", -1))
+    if text is None:
+        return None
+    shown = f"{table.name} [{text}]"
+    if table.stream is None:
+        raise SqlError(shown, "a table has no windows: it is not a stream", "leave the window out, or CREATE STREAM")
+    unit, *rest = text.split(maxsplit=1)
+    size = rest[0].strip() if rest else ""
+    try:
+        if unit.upper() == "ROWS":
+            window = Window(rows=int(size))
+            fits, most = 0 < int(size) <= table.stream.rows, f"retain_rows = {table.stream.rows}"
+        else:
+            if not (len(size) > 2 and size[0] == size[-1] == "'"):
+                raise ValueError
+            window = Window(range_s=seconds_of(size[1:-1]))
+            kept = table.stream.declared or "all"
+            fits = window.range_us > 0 and seconds_of(size[1:-1]) <= (table.stream.retain_s or LONGEST_RANGE_S)
+            most = f"WITH {kept}"
+    except ValueError:
+        raise SqlError(shown, "the window cannot be read", _WINDOW_HINT) from None
+    if window.range_s is not None and table.time is None:
+        raise SqlError(shown, "RANGE needs a stream with a TIMESTAMP column", "use [ROWS n]")
+    if not fits:
+        reason = f"a window holds at least something, and at most what the stream retains ({most})"
+        raise SqlError(shown, reason, "use a smaller window, or create the stream with more retention")
+    return window
+
+
+#: The longest window of a stream that is not limited by time.
+LONGEST_RANGE_S = 36_600 * 86_400.0
 
 
 def _joined(join: exp.Join) -> object:

@@ -16,13 +16,14 @@ from hullcast.broker.sql.projection import read_output
 from hullcast.broker.sql.query import Predicates, Ref, Shape
 from hullcast.broker.sql.scope import Scope, read_scope
 from hullcast.broker.sql.terms import Given, Operand
-from hullcast.broker.sql.text import check_only, read_statement, refuse
+from hullcast.broker.sql.text import Statement, check_only, read_statement, refuse
 from hullcast.broker.tables.schema import ColumnType, Table, fold
 from hullcast.network.answers.kinds import SubscriptionKind
 from hullcast.network.matching.messages import RECTANGLES
 from hullcast.network.wire.errors import InvariantBroken, Remedy, SqlError
 
 MAXIMUM_RANGES: Final = 8
+MOST_MEMORY: Final = 100_000_000
 
 _GRAMMAR = "accepted: SELECT .. FROM table [JOIN table USING (c) | ON ..] [WHERE conditions joined by AND]"
 _WORDS: Final = ("SELECT", "WITH")
@@ -41,7 +42,7 @@ _CLAUSES: Final = {
     ),
     "limit": ("LIMIT is not supported in a subscription", "limit the rows with WHERE, or use MIN or MAX"),
     "offset": ("OFFSET is not supported in a subscription", "limit the rows with WHERE"),
-    "windows": ("windows are not supported in a subscription", "aggregate a range with WHERE"),
+    "windows": ("WINDOW is not supported in a subscription", "aggregate a range with WHERE"),
     "with_": ("WITH is not supported in a subscription", "make one subscription for each query"),
 }
 
@@ -78,7 +79,7 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
     if not isinstance(select, exp.Select):
         refuse(select, "it is not one SELECT", "make one subscription for each SELECT")
     _check_clauses(select)
-    scope = read_scope(select, catalog)
+    scope = read_scope(select, catalog, statement)
     output = read_output(select, scope)
     reader = read_conditions(select, scope)
     ranges, partition = _arrange(output.kind, reader, scope)
@@ -90,11 +91,27 @@ def parse_subscription(sql: str, catalog: Mapping[str, Table]) -> ParsedQuery:
         y=output.y,
         projection=output.projection,
         on=reader.on,
+        windows=scope.windows if any(scope.windows) else (),
+        memory=_memory(statement, scope),
     )
     binder = _binder(shape, reader)
     if len(binder.slots) != statement.placeholders:
         raise SqlError("?", "a parameter must be compared with a column", "use ? in ON and WHERE only")
     return ParsedQuery(sql, shape, output.names, scope.tables, binder)
+
+
+def _memory(statement: Statement, scope: Scope) -> int | None:
+    """How many tuples a window join may keep: WITH (memory = n)."""
+    if not statement.terms:
+        return None
+    (name, text), *others = statement.terms
+    if others or name != "memory" or not text.isascii() or not text.isdigit() or not 0 < int(text) <= MOST_MEMORY:
+        shown = ", ".join(f"{name} = {text}" for name, text in statement.terms)
+        reason = f"WITH (..) takes memory, a whole number of tuples from 1 to {MOST_MEMORY:,}"
+        raise SqlError(shown, reason, "accepted: WITH (memory = 10000)")
+    if len(scope.tables) < 2 or not all(scope.windows):
+        raise SqlError(f"memory = {text}", "only a join of two windows has a memory", "leave WITH (..) out")
+    return int(text)
 
 
 def names_in(sql: str) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ statement that starts with a word we know. Whatever it still raises becomes a `S
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, NoReturn
 
@@ -42,11 +42,19 @@ logging.getLogger("sqlglot").addFilter(lambda record: False)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One parsed statement, how many `?` its text holds, and its words and signs as they were parsed."""
+    """One parsed statement, how many `?` its text holds, and its words and signs as they were parsed.
+
+    What only streams have, the parser does not know, and is taken out before: `is_stream` (CREATE and DROP of one), the
+    `windows` by where the name before each begins (the text between the brackets), and the `terms` of WITH (..) at the
+    end of a SELECT, as they are written.
+    """
 
     tree: exp.Expr
     placeholders: int
     tokens: list[Token]
+    is_stream: bool = False
+    windows: Mapping[int, str] = field(default_factory=dict)
+    terms: tuple[tuple[str, str], ...] = ()
 
 
 class _Parser(SQLiteParser):
@@ -68,6 +76,7 @@ _INSTEAD: Final = {
     **dict.fromkeys(("CREATE", "DROP"), _TABLES),
     **dict.fromkeys(("SELECT", "WITH", "VALUES", "FROM"), _READ),
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT"), _TOGETHER),
+    "ADVANCE": _TABLES,
     "ALTER": "DROP TABLE and CREATE TABLE again, then write the rows again",
 }
 
@@ -82,8 +91,70 @@ def read_statement(
         _refuse_statement(tokens[0], grammar)
     _check_placeholders(tokens)
     placeholders = sum(token.token_type is TokenType.PLACEHOLDER for token in tokens)
-    tokens = _terms_first(tokens)
-    return Statement(_parse(tokens, sql, grammar), placeholders, tokens)
+    tokens, is_stream = _stream_as_table(_terms_first(tokens))
+    tokens, windows = _without_windows(tokens, sql)
+    tokens, terms = _without_terms(tokens)
+    return Statement(_parse(tokens, sql, grammar), placeholders, tokens, is_stream, windows, terms)
+
+
+def read_words(sql: str) -> list[Token]:
+    """The words and signs of one statement, for those that no parser knows."""
+    return _single_statement(_tokens(sql, MAXIMUM_TOKENS))
+
+
+def _stream_as_table(tokens: list[Token]) -> tuple[list[Token], bool]:
+    """CREATE STREAM .. and DROP STREAM .. as of a table, and whether it is of a stream."""
+    if len(tokens) < 2 or tokens[1].text.upper() != "STREAM" or tokens[0].text.upper() not in ("CREATE", "DROP"):
+        return tokens, False
+    word = tokens[1]
+    table = Token(TokenType.TABLE, "TABLE", word.line, word.col, word.start, word.end, [])
+    return [tokens[0], table, *tokens[2:]], True
+
+
+def _without_windows(tokens: list[Token], sql: str) -> tuple[list[Token], dict[int, str]]:
+    """A SELECT without [ROWS ..] and [RANGE ..], which SQLite would read as names, and these."""
+    kept: list[Token] = []
+    windows: dict[int, str] = {}
+    if tokens[0].token_type is not TokenType.SELECT:
+        return tokens, windows
+    for token in tokens:
+        is_window = (
+            len(kept) > 1
+            and sql[token.start : token.start + 1] == "["
+            and token.text.upper().split()[:1] in (["ROWS"], ["RANGE"])
+            and kept[-1].token_type in _NAMES
+            and kept[-2].token_type in _BEFORE_TABLES
+        )
+        if is_window:
+            windows[kept[-1].start] = token.text
+        else:
+            kept.append(token)
+    return kept, windows
+
+
+_NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
+_BEFORE_TABLES = {TokenType.FROM, TokenType.JOIN, TokenType.COMMA}
+_TERMS_HINT = "accepted: WITH (memory = 10000)"
+
+
+def _without_terms(tokens: list[Token]) -> tuple[list[Token], tuple[tuple[str, str], ...]]:
+    """SELECT .. without WITH (name = value, ..) at its end, and these. (A WITH of SQL has a name before its (.)"""
+    kinds = [token.token_type for token in tokens]
+    if kinds[0] is not TokenType.SELECT or kinds[-1] is not TokenType.R_PAREN or TokenType.WITH not in kinds:
+        return tokens, ()
+    start = len(kinds) - 1 - kinds[::-1].index(TokenType.WITH)
+    if kinds[start + 1] is not TokenType.L_PAREN:
+        return tokens, ()
+    terms: list[tuple[str, str]] = []
+    for at in range(start + 2, len(tokens), 4):  # name = value ,
+        name, sign, value, after = (tokens[at : at + 4] + [tokens[-1]] * 4)[:4]
+        last = at + 3 == len(tokens) - 1
+        if sign.token_type is not TokenType.EQ or after.token_type is not (
+            TokenType.R_PAREN if last else TokenType.COMMA
+        ):
+            raise SqlError(shorten(" ".join(token.text for token in tokens[start:])), "it cannot be read", _TERMS_HINT)
+        terms.append((fold(name.text), value.text))
+    return tokens[:start], tuple(terms)
 
 
 def _terms_first(tokens: list[Token]) -> list[Token]:

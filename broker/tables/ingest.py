@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hullcast.broker.tables.interning import UNKNOWN
-from hullcast.broker.tables.schema import Column, ColumnType, Table
+from hullcast.broker.tables.schema import POSITION, Column, ColumnType, Table
 from hullcast.broker.tables.values import (
     EXACT,
     LARGEST,
@@ -60,6 +60,27 @@ def ingest(table: Table, columns: ValueColumns, absent: Masks | None, interner: 
     """
     plan = _plan(table)
     return (None if absent else _one_row(plan, columns, interner)) or _columns(plan, columns, absent or {}, interner)
+
+
+def ingest_tuples(table: Table, columns: ValueColumns, absent: Masks | None, interner: Interner) -> Encoded:
+    """The codes of tuples that users publish to a stream, as `ingest` gives them. Their positions are 0 until the store
+    appends them; a column that is not given is NULL."""
+    plan = _plan(table)
+    for name in columns:
+        if plan.place(name)[0] == table.key:
+            raise BadBatch(table.name, f"{POSITION.name} is assigned by the server; leave it out")
+    encoded = _one_row(plan, columns, interner, keyed=False) if columns and not absent else None
+    encoded = encoded or _columns(plan, columns, absent or {}, interner, keyed=False)
+    cells = encoded.cells
+    if len(columns) < plan.width - 1 or absent:
+        lacking = cells == KEEP
+        for position, column in enumerate(plan.columns[:-1]):
+            if column.not_null and lacking[position].any():
+                reason = "a tuple needs a value here (NOT NULL)"
+                raise BadValue(table.name, int(lacking[position].argmax()), column.name, reason)
+        cells[lacking] = NULL
+    cells[table.key] = 0.0
+    return Encoded(cells, partial=False)
 
 
 def joined(batches: Sequence[Encoded]) -> Encoded:
@@ -126,7 +147,7 @@ def _plan(table: Table) -> _Plan:
     return plan
 
 
-def _one_row(plan: _Plan, row: dict[str, Any], interner: Interner) -> Encoded | None:
+def _one_row(plan: _Plan, row: dict[str, Any], interner: Interner, *, keyed: bool = True) -> Encoded | None:
     """The codes of one row of scalars; None for whatever needs a closer look."""
     codes = [KEEP] * plan.width
     fresh: list[tuple[int, str]] = []
@@ -160,7 +181,7 @@ def _one_row(plan: _Plan, row: dict[str, Any], interner: Interner) -> Encoded | 
             except Refused:
                 return None
         codes[position] = code
-    if codes[plan.table.key] is KEEP:
+    if keyed and codes[plan.table.key] is KEEP:
         return None
     if fresh:
         try:
@@ -172,7 +193,7 @@ def _one_row(plan: _Plan, row: dict[str, Any], interner: Interner) -> Encoded | 
     return Encoded(np.array(codes).reshape(plan.width, 1), len(row) < plan.width)
 
 
-def _columns(plan: _Plan, columns: ValueColumns, absent: Masks, interner: Interner) -> Encoded:
+def _columns(plan: _Plan, columns: ValueColumns, absent: Masks, interner: Interner, *, keyed: bool = True) -> Encoded:
     """The codes of columns: judge them all, then intern new texts."""
     table, rows = plan.table, _rows(plan, columns)
     places: list[tuple[int, Any]] = []  # position, and which rows
@@ -192,7 +213,7 @@ def _columns(plan: _Plan, columns: ValueColumns, absent: Masks, interner: Intern
         except Refused as refused:
             refusals.append((refused.row if which is _ALL else int(which[refused.row]), position, refused.reason))
     keyless = _keyless(plan, rows, places)
-    if keyless is not None:
+    if keyed and keyless is not None:
         refusals.append((keyless, table.key, "the primary key is missing"))
     if refusals:
         row, position, reason = min(refusals)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from hullcast.network.wire.durations import duration_text
 from hullcast.network.wire.errors import UnknownColumn
@@ -75,14 +76,72 @@ class FeedTerms:
         return f"({period}weight = {self.weight:.17g})"
 
 
+#: The last column of a stream, and its key: the sequence number of the tuple.
+POSITION: Final = Column("POSITION", ColumnType.INTEGER, not_null=True)
+#: The column before it, of a derived stream: the position of the tuple that made this one.
+AT: Final = Column("AT", ColumnType.INTEGER, not_null=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTerms:
+    """What a stream declares about how much of it is kept: WITH (retain_rows = 1000000, retain = '1h').
+
+    None: nothing is said. Then about `DEFAULT_ROWS` tuples are kept, of any age. `source` is the SELECT whose results
+    are the tuples of a derived stream; nobody publishes to it.
+    """
+
+    retain_rows: int | None = None
+    retain_s: float | None = None
+    source: str = ""
+
+    @property
+    def rows(self) -> int:
+        """The oldest tuples go when there are more than so many (and an eighth)."""
+        return DEFAULT_ROWS if self.retain_rows is None else self.retain_rows
+
+    @property
+    def declared(self) -> str:
+        """The terms as SQL writes them, behind WITH; empty if there are none."""
+        rows = [] if self.retain_rows is None else [f"retain_rows = {self.retain_rows}"]
+        age = [] if self.retain_s is None else [f"retain = '{duration_text(self.retain_s)}'"]
+        escaped = self.source.replace("'", "''")
+        source = [f"derived_from = '{escaped}'"] if self.source else []
+        return f"({', '.join(rows + age + source)})" if rows or age or source else ""
+
+
+#: How many tuples a stream keeps that does not say.
+DEFAULT_ROWS: Final = 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table as declared. Names compare without regard to case, and print as declared."""
+    """One table as declared. Names compare without regard to case, and print as declared.
+
+    A stream is a table with `stream` terms: its rows are tuples that are appended and never change, its last column and
+    key is `POSITION`, which users do not declare.
+    """
 
     name: str
     columns: tuple[Column, ...]
     key: int  # position of the primary key in `columns`
     feed: FeedTerms | None = None
+    stream: StreamTerms | None = None
+
+    @property
+    def word(self) -> str:
+        """What it is: a table or a stream."""
+        return "table" if self.stream is None else "stream"
+
+    @property
+    def time(self) -> int | None:
+        """Of a stream: the column that says when a tuple happened, its first TIMESTAMP that is never NULL; None if it
+        has none."""
+        stamps = (place for place, one in enumerate(self.columns) if one.type is ColumnType.TIMESTAMP and one.not_null)
+        return next(stamps, None)
+
+    def __hash__(self) -> int:
+        """Of what nearly always tells tables apart: it is asked for several times for each query."""
+        return hash((self.name, self.key, len(self.columns)))
 
     def position(self, column: str) -> int:
         """Where a column stands, or UnknownColumn."""
@@ -98,6 +157,8 @@ class Table:
 
     def difference(self, wanted: Table) -> str:
         """How this table differs from one wanted in its place, in words; empty if it does not."""
+        if self.word != wanted.word:
+            return f"it is a {self.word}, not a {wanted.word}"
         for column in wanted.columns:
             there = next((one for one in self.columns if fold(one.name) == fold(column.name)), None)
             if there is None:
@@ -115,6 +176,9 @@ class Table:
         if wanted.feed not in (None, self.feed):  # a statement that says nothing about it takes it as it is
             there_is = "is without WITH" if self.feed is None else f"is WITH {self.feed.declared}"
             return f"it {there_is}, not WITH {wanted.feed.declared}"
+        if self.stream is not None and wanted.stream not in (None, StreamTerms(), self.stream):
+            there_is = f"is WITH {self.stream.declared}" if self.stream.declared else "is without WITH"
+            return f"it {there_is}, not WITH {wanted.stream.declared}"
         return ""
 
     @property

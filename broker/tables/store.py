@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from hullcast.broker.tables.schema import Table
 from hullcast.network.compiled import kernel
 from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import BadValue, InvariantBroken
+
+if TYPE_CHECKING:
+    from hullcast.broker.tables.stream import StreamOrder
 
 SMALLEST_CAPACITY = 64
 
@@ -65,6 +69,7 @@ class TableStore:
         self._keys = KeyMap()
         self._free: list[int] = []
         self._high_water = 0
+        self.order: StreamOrder | None = None  # of a stream
         self._required = [
             position for position, column in enumerate(table.columns) if column.not_null and position != table.key
         ]
@@ -98,6 +103,10 @@ class TableStore:
         _erase(self.cells, self.alive, slots, existed, old, new)
         self._free.extend(slots[existed].tolist())
         return Updates(slots, existed, np.zeros(n, np.bool_), old, new)
+
+    def slots_of(self, key_codes: Floats) -> Ints:
+        """The slots of rows by key; all of them are there."""
+        return self._keys.find(np.ascontiguousarray(key_codes))
 
     def live_slots(self) -> Ints:
         """The slots of all rows, ascending."""

@@ -41,10 +41,11 @@ def published(table: Table, cells: Floats, texts: Interner | Texts) -> ValueColu
 
 def valued(table: Table, cells: Floats, texts: Interner | Texts) -> dict[str, Values]:
     """Rows of codes, of shape (columns, rows), as columns of values: by type float64, int64, datetime64 or texts."""
-    return {column.name: _values(column.type, cells[i], texts) for i, column in enumerate(table.columns)}
+    return {column.name: values_of(column.type, cells[i], texts) for i, column in enumerate(table.columns)}
 
 
-def _values(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Values:
+def values_of(kind: ColumnType, codes: Floats, texts: Interner | Texts) -> Values:
+    """A column of codes as values."""
     if kind is ColumnType.TEXT:
         return travelling(kind, codes, texts)
     null = np.isnan(codes)

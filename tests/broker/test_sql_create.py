@@ -87,7 +87,7 @@ def test_256_columns_are_accepted_and_257_are_not() -> None:
         ("PRAGMA journal_mode", "accepted: CREATE TABLE"),
         ("ALTER TABLE t ADD COLUMN c INT", "DROP TABLE and CREATE TABLE again"),
         ("nonsense", "accepted: CREATE TABLE"),
-        ("CREATE STREAM x", "accepted: CREATE TABLE"),
+        ("CREATE SEQUENCE x", "accepted: CREATE TABLE"),
         ("CREATE INDEX i ON t (a)", "only tables"),
         ("DROP INDEX i", "only tables"),
         ("DROP TABLE a, b", "one name"),
