@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hullcast.clients.sdk.subscription import LiveSubscription
     from hullcast.clients.sdk.subscriptions import Changed, LiveSubscriptions
     from hullcast.network.answers.answers import Overflow
-    from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot
+    from hullcast.network.answers.events import Change, Event, Progress, Resync, Snapshot, StreamTuple
     from hullcast.network.answers.named import QueryRows, QueryWorth, TableWorth
     from hullcast.network.answers.result import ResultRows
     from hullcast.network.link.dialer import DialerStatistics
@@ -150,6 +150,7 @@ __all__ = [
     "RowsRefused",
     "Snapshot",
     "SqlError",
+    "StreamTuple",
     "Subscription",
     "SubscriptionClosed",
     "SubscriptionOverflow",
@@ -212,6 +213,7 @@ _HOMES = {
     "Resync": "network.answers.events",
     "RowsRefused": "clients.sdk.publisher",
     "Snapshot": "network.answers.events",
+    "StreamTuple": "network.answers.events",
     "Subscription": "broker.engine.subscription",
     "Subscriptions": "broker.engine.subscriptions",
     "Table": "broker.tables.schema",

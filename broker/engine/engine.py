@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hullcast.broker.engine.subscription import CollectionSubscription, SingleSubscription, Subscription
+from hullcast.broker.engine.stream import Settled, Stream
+from hullcast.broker.engine.subscription import (
+    CollectionSubscription,
+    SingleSubscription,
+    Subscription,
+    TupleSubscription,
+)
 from hullcast.broker.engine.subscriptions import Subscriptions
 from hullcast.broker.queries.mirror import Mirror
 from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels
 from hullcast.broker.reformulate.messages import Batch, Messages
-from hullcast.broker.sql.create import CreateTable, DropTable, parse_statement
+from hullcast.broker.reformulate.tuples import TuplesChannel
+from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
+from hullcast.broker.sql.encode import Unfit, encode_instant
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
 from hullcast.broker.sql.view import CreateView, DropView
 from hullcast.broker.tables.feed import ChangeFeed
-from hullcast.broker.tables.ingest import ingest, ingest_keys
+from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_tuples
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.store import TableStore, Updates
@@ -40,7 +48,6 @@ if TYPE_CHECKING:
 
     from hullcast.broker.reformulate.channel import Channel, ChannelStatistics
     from hullcast.broker.sql.query import Predicates
-    from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.schema import Table
     from hullcast.network.answers.named import QueryRows
     from hullcast.network.wire.arrays import Floats
@@ -53,6 +60,8 @@ Listeners = npt.NDArray[np.int64]
 REMEMBERED_QUERIES = 1024
 #: Rows that a channel being opened takes in at once.
 LOADED_AT_ONCE = 512
+#: Why there is no `after` for a subscription.
+NO_POSITION = "only a subscription to the tuples of a stream can begin at a position; leave it out"
 
 
 class Engine:
@@ -72,6 +81,7 @@ class Engine:
             raise BadSetting("event_limit", event_limit, "must be a whole number, 1 or more")
         self._stores: dict[str, TableStore] = {}
         self._catalog: dict[str, Table] = {}
+        self._streams: dict[str, Stream] = {}  # those of the stores that are streams
         self._interner = Interner()
         self._channels = Channels(self._interner, event_limit)
         self._feed = ChangeFeed()
@@ -94,17 +104,22 @@ class Engine:
     # --- tables ----------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> None:
-        """Run CREATE TABLE [IF NOT EXISTS] or DROP TABLE [IF EXISTS]. A table that exists with another definition is a
-        DuplicateTable either way."""
+        """Run CREATE TABLE or STREAM [IF NOT EXISTS], or DROP TABLE or STREAM [IF EXISTS]. One that exists with another
+        definition is a DuplicateTable either way."""
         self._check_sound()
         statement = parse_statement(sql)
         match statement:
             case CreateTable():
                 changed = self._create_table(statement)
+            case CreateDerived():
+                changed = self._create_derived(statement)
             case DropTable():
                 changed = self._drop_table(statement)
             case CreateView() | DropView():
                 changed = self._change_view(statement)
+            case AdvanceStream():
+                changed = False
+                self._advance(statement)
         if changed:
             self._parsed.clear()  # a text may mean another table now
             self._definitions += 1
@@ -117,19 +132,32 @@ class Engine:
             difference = known.difference(table) if statement.if_missing else ""
             if statement.if_missing and not difference:
                 return False
-            raise DuplicateTable(known.name, difference)
+            raise DuplicateTable(known.name, difference, known.word)
         self._catalog[folded] = table
         self._stores[folded] = TableStore(table, self._seq)
+        if table.stream is not None:
+            self._streams[folded] = Stream(self._stores[folded])
         return True
+
+    def _create_derived(self, statement: CreateDerived) -> bool:
+        """Whether there is a stream more, whose tuples are the results of a SELECT."""
+        hint = "connect to a server, or CREATE STREAM with columns and upsert() the tuples"
+        raise SqlError(statement.name, "an embedded engine has no streams that are derived from others", hint)
 
     def _drop_table(self, statement: DropTable) -> bool:
         if fold(statement.name) not in self._catalog and statement.if_there:
             return False
         store = self._store(statement.name)
-        readers = self._channels.reading(store.table.name)
+        if store.table.word != statement.word:
+            hint = f"DROP {store.table.word.upper()} {store.table.name}"
+            raise SqlError(store.table.name, f"it is a {store.table.word}, not a {statement.word}", hint)
+        stream = self._streams.get(fold(statement.name))
+        sources = [store.table.name, *(() if stream is None else stream.windows)]
+        readers = [reader for source in sources for reader in self._channels.reading(source)]
         if readers:
             raise TableInUse(store.table.name, tuple(channel.name for channel, _ in readers))
         del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
+        self._streams.pop(fold(statement.name), None)
         return True
 
     def _change_view(self, statement: CreateView | DropView) -> bool:
@@ -142,26 +170,102 @@ class Engine:
 
         `rows`: a list of dicts, a dict of columns (lists or NumPy arrays), a pyarrow Table, a pandas DataFrame.
         One bad row refuses all, before anything changes; `nan="null"` takes NaN for NULL instead of refusing it.
+        To a stream the rows are appended, each with its sequence number as POSITION; a column that is not given is
+        NULL. Tuples that the stream no longer retains go afterwards, by updates of their own.
         """
-        return self._upsert(table, *rows_to_columns(rows, table, nan))
+        columns, absent = rows_to_columns(rows, table, nan)
+        stream = self._streams.get(fold(table)) if self._streams and isinstance(table, str) else None
+        if stream is None:
+            return self._upsert(table, columns, absent)
+        self._check_sound()
+        batch, _ = self._append(stream, ingest_tuples(stream.store.table, columns, absent, self._interner))
+        self._settle(stream)
+        return batch
 
     def _upsert(self, table: str, columns: ValueColumns, absent: Masks | None) -> Batch:
+        """Rows of a table, or tuples of a stream that have their positions."""
         self._check_sound()
         store = self._store(table)
-        return self._apply(store, ingest(store.table, columns, absent, self._interner))
+        stream = self._streams.get(fold(table)) if self._streams else None
+        encoded = ingest(store.table, columns, absent, self._interner)
+        return self._publish(store, lambda: store.apply(encoded) if stream is None else stream.append(encoded))
 
-    def _apply(self, store: TableStore, encoded: Encoded) -> Batch:
-        return self._publish(store, lambda: store.apply(encoded))
+    def _append(self, stream: Stream, encoded: Encoded) -> tuple[Batch, Updates]:
+        """Add tuples to a stream: their positions are their sequence numbers."""
+        done: list[Updates] = []
+        n = encoded.cells.shape[1]
+        encoded.cells[stream.store.table.key] = np.arange(self._seq + 1, self._seq + 1 + n)
+
+        def change() -> Updates:
+            done.append(stream.append(encoded))
+            return done[0]
+
+        return self._publish(stream.store, change), done[0]
+
+    def progress(self, stream: str, timestamp: object) -> None:
+        """Say that a stream's time has come to `timestamp` (a datetime, or ISO-8601 text): no earlier tuple follows.
+
+        Tuples that a RANGE window or the retention then no longer holds leave it.
+        """
+        self._check_sound()
+        try:
+            time = encode_instant(timestamp)[0]
+        except Unfit as error:
+            raise BadSetting("timestamp", timestamp, str(error)) from None
+        self._advance(AdvanceStream(stream, float(time)))
+        self._settle(self._stream(stream))
+
+    def _advance(self, statement: AdvanceStream) -> None:
+        stream = self._stream(statement.name)
+        if stream.store.table.time is None:
+            name = stream.store.table.name
+            raise SqlError(name, "the stream has no TIMESTAMP column, so no time to advance", "create it with one")
+        stream.order.advance(statement.time, self._seq)
+
+    def _stream(self, name: str) -> Stream:
+        store = self._store(name)
+        stream = self._streams.get(fold(name))
+        if stream is None:
+            raise SqlError(store.table.name, "it is a table, not a stream", "only streams have a time")
+        return stream
+
+    def _settle(self, stream: Stream) -> None:
+        for _ in self._settling(stream):
+            pass
+
+    def _settling(self, stream: Stream) -> Iterator[Settled]:
+        """Let go of tuples that have become too old, or too many, for windows and for the stream; batch by batch."""
+        stream.drop_windows(self._channels.reading)
+        for window in list(stream.windows.values()):
+            if window.overdue:
+                yield Settled(self._publish(window.store, window.expire), None)
+        while len(positions := self._spare(stream, stream.order.overdue())):
+            yield Settled(self._publish(stream.store, partial(stream.remove, positions)), positions)
+
+    def _spare(self, stream: Stream, positions: Floats) -> Floats:
+        """Those of the oldest tuples that may go now."""
+        return positions
 
     def delete(self, table: str, keys: object) -> Batch:
         """Delete rows by primary key (one key or a list). A key that does not exist changes nothing."""
+        self._refuse_delete(table)
         return self._delete(table, keys_to_column(keys, table))
 
+    def _refuse_delete(self, table: str) -> None:
+        """UsageError if a table is a stream, of which users delete nothing."""
+        stream = self._streams.get(fold(self._store(table).table.name))
+        if stream is not None:
+            name = stream.store.table.name
+            remedy = "the oldest go when there are more than WITH (retain_rows = .., retain = '..') allows"
+            raise UsageError(f"{name} is a stream: its tuples cannot be deleted; {remedy}")
+
     def _delete(self, table: str, keys: Values) -> Batch:
+        """Rows of a table, or the oldest tuples of a stream."""
         self._check_sound()
         store = self._store(table)
+        stream = self._streams.get(fold(table)) if self._streams else None
         codes = ingest_keys(store.table, keys, self._interner)
-        return self._publish(store, lambda: store.remove(codes))
+        return self._publish(store, lambda: store.remove(codes) if stream is None else stream.remove(codes))
 
     def query(self, sql: str, *parameters: object) -> QueryRows:
         """Run any SELECT that SQLite understands, once, over the current rows. Rows are named tuples."""
@@ -179,8 +283,19 @@ class Engine:
 
     # --- subscriptions ---------------------------------------------------------------------------------
 
-    def subscribe(self, sql: str, *parameters: object, when: object = None, every: object = None) -> Subscription:
-        """Subscribe to a SELECT, with the parameters for its `?`. `when` and `every` are for clients of a server."""
+    def subscribe(
+        self,
+        sql: str,
+        *parameters: object,
+        after: int | None = None,
+        when: object = None,
+        every: object = None,
+    ) -> Subscription:
+        """Subscribe to a SELECT, with the parameters for its `?`. `when` and `every` are for clients of a server.
+
+        A subscription to the tuples of a stream begins with those behind the position `after`, as far as they are
+        retained (0: with the oldest); without it, with the next one.
+        """
         if when is not None or every is not None:
             given = "when" if when is not None else "every"
             remedy = (
@@ -191,16 +306,28 @@ class Engine:
         query = self._parse(sql)
         predicates = query.bind(parameters)
         with self._channel(query) as channel:
-            listener = channel.admit(predicates)
+            listener = self._admit(channel, predicates, after)
         return self._subscription(query, channel, listener, predicates)
 
-    def subscribe_many(self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any]) -> Subscriptions:
+    def _admit(self, channel: Channel, predicates: Predicates, after: int | None) -> Listeners:
+        if after is None:
+            return channel.admit(predicates)
+        given: object = after
+        if type(given) is not int or given < 0:
+            raise BadSetting("after", after, "must be a position: a whole number, 0 or more")
+        if not isinstance(channel, TuplesChannel):
+            raise BadSetting("after", after, NO_POSITION)
+        return channel.admit_after(predicates, after, self._seq)
+
+    def subscribe_many(
+        self, sql: str, *columns: Sequence[object] | np.ndarray[Any, Any], after: int | None = None
+    ) -> Subscriptions:
         """Subscribe many times at once: one column of values per `?`, one subscription per row."""
         self._check_sound()
         query = self._parse(sql)
         predicates = query.bind_many(columns)
         with self._channel(query) as channel:
-            listeners = channel.admit(predicates)
+            listeners = self._admit(channel, predicates, after)
         return Subscriptions(
             query,
             channel,
@@ -246,6 +373,7 @@ class Engine:
     def memory_bytes(self) -> int:
         """About how much memory tables, indexes and local subscriptions use."""
         stores = sum(store.memory_bytes() for store in self._stores.values())
+        stores += sum(stream.memory_bytes() for stream in self._streams.values())
         return stores + self._interner.memory_bytes() + self._channels.memory_bytes()
 
     # --- inside ----------------------------------------------------------------------------------------
@@ -255,25 +383,38 @@ class Engine:
         subscriptions."""
         first_seq = self._seq + 1
         messages: dict[str, Messages] = {}
-        readers = self._channels.reading(store.table.name)
+        told: list[Channel] = []
         try:
             updates = change()
             self._seq += len(updates)
-            self._feed.append(store, first_seq, updates)
-            for channel, side in readers:
-                if channel.loading():  # it is being opened, and nobody listens yet
-                    channel.absorb(side, updates)
-                    continue
-                described = channel.update(side, updates, first_seq)
-                channel.tell(described)
-                messages[channel.name] = described
-            self._sweep(channel for channel, _ in readers)
+            for source, seen in self._sources(store, updates, first_seq):
+                for channel, side in self._channels.reading(source):
+                    told.append(channel)
+                    if channel.loading():  # it is being opened, and nobody listens yet
+                        channel.absorb(side, seen)
+                        continue
+                    described = channel.update(side, seen, first_seq)
+                    channel.tell(described)
+                    messages[channel.name] = described
+            self._sweep(told)
         except UsageError:  # the store refuses before it changes anything
             raise
         except BaseException as error:
             self._broken = f"{type(error).__name__} in the batch from update {first_seq} on {error}".rstrip()
             raise
         return Batch(first_seq, self._seq, messages)
+
+    def _sources(self, store: TableStore, updates: Updates, first_seq: int) -> Iterator[tuple[str, Updates]]:
+        """What channels read that changed: the table, and windows of it; or a window alone, which no feed knows."""
+        name = store.table.name
+        folded = fold(name)
+        if self._stores.get(folded) is store:
+            self._feed.append(store, first_seq, updates)
+        yield name, updates
+        stream = self._streams.get(folded) if self._streams else None
+        if stream is not None and stream.windows:
+            stream.drop_windows(self._channels.reading)
+            yield from stream.seen(updates)
 
     def _check_sound(self) -> None:
         """The rows are stored before channels hear of them; a channel that failed half-way has wrong answers."""
@@ -315,13 +456,24 @@ class Engine:
         query = self._parsed.get(sql)
         if query is None:
             query = parse_subscription(sql, self._catalog)
+            self._check_executable(query)
             if len(self._parsed) >= REMEMBERED_QUERIES:
                 self._parsed.clear()
             self._parsed[sql] = query
         return query
 
+    def _check_executable(self, query: ParsedQuery) -> None:
+        """SqlError if a query is right, but nothing here can execute it."""
+        if query.shape.kind.name == "TUPLES" and len(query.tables) > 1:
+            raise SqlError(" and ".join(query.shape.sources), "joins over streams need a server")
+
     def _open(self, query: ParsedQuery) -> Channel:
-        return self._channels.open(query.shape, [self._stores[fold(table.name)] for table in query.tables])
+        stores = [self._stores[fold(table.name)] for table in query.tables]
+        if query.shape.windows:
+            (stream,), (window,) = query.tables, query.shape.windows
+            assert window is not None, "S5"
+            stores = [self._streams[fold(stream.name)].window(window, query.shape.sources[0]).store]
+        return self._channels.open(query.shape, stores)
 
     @contextmanager
     def _channel(self, query: ParsedQuery) -> Iterator[Channel]:
@@ -355,6 +507,8 @@ class Engine:
                 return SingleSubscription(query, channel, number, now, close)
             case CollectionChannel():
                 return CollectionSubscription(query, channel, number, now, close, predicates)
+            case TuplesChannel():
+                return TupleSubscription(query, channel, number, now, close)
         raise InvariantBroken(f"a channel of no known kind: {channel.name}")
 
     def _leave(self, channel: Channel, listeners: Listeners) -> None:

@@ -7,36 +7,51 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.engine.engine import LOADED_AT_ONCE, Engine
+from hullcast.broker.queries.derived import HiddenJoin, as_join, bind_derived, is_hidden
 from hullcast.broker.queries.view import ViewDefinition, bind_view
 from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.reformulate.channel import Attended
 from hullcast.broker.reformulate.channels import channel_name
 from hullcast.broker.reformulate.result import ResultChannel
 from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.sql.create import CreateTable
 from hullcast.broker.sql.query import Shape
 from hullcast.broker.sql.subscription import ParsedQuery, names_in
 from hullcast.broker.sql.text import shorten
 from hullcast.broker.sql.view import CreateView
-from hullcast.broker.tables.ingest import ingest, joined
+from hullcast.broker.tables.ingest import ingest, ingest_tuples, joined
 from hullcast.broker.tables.schema import fold
 from hullcast.network.answers.kinds import KINDS
-from hullcast.network.wire.errors import DuplicateView, SqlError, TableInView, UnknownTable, UnknownView
+from hullcast.network.wire.errors import (
+    DuplicateView,
+    InvariantBroken,
+    SqlError,
+    TableInUse,
+    TableInView,
+    UnknownTable,
+    UnknownView,
+    UsageError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hullcast.broker.engine.stream import Settled, Stream
     from hullcast.broker.joins.costs import Coefficients
     from hullcast.broker.reformulate.channel import Channel
     from hullcast.broker.reformulate.messages import Batch
     from hullcast.broker.scheduling.driver import Work
-    from hullcast.broker.sql.create import CreateTable, DropTable
+    from hullcast.broker.sql.create import CreateDerived, DropTable
     from hullcast.broker.sql.encode import ParameterColumn
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.sql.view import DropView
     from hullcast.broker.tables.feed import ChangeFeed
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
+    from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.stream import TimeMark
+    from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
 
@@ -60,6 +75,8 @@ class ServedEngine(Engine):
     def __init__(self) -> None:
         super().__init__()
         self._views: dict[str, ViewDefinition] = {}
+        #: The last position of a stream that its joins do not need any more; None if it has none.
+        self.joins_need: Callable[[Stream], int | None] = lambda stream: None
 
     @property
     def broken(self) -> bool:
@@ -91,12 +108,17 @@ class ServedEngine(Engine):
     def encoded(self, table: str, columns: ValueColumns, absent: Masks | None) -> Encoded:
         """The codes of a batch, to apply together with others; they hold until something is applied."""
         self._check_sound()
-        return ingest(self._store(table).table, columns, absent, self._interner)
+        judge = ingest_tuples if self._streams and fold(table) in self._streams else ingest
+        return judge(self._store(table).table, columns, absent, self._interner)
 
     def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> tuple[Batch, Updates]:
-        """`upsert` of batches that follow each other, as one; and what it did to the rows."""
+        """`upsert` of batches that follow each other, as one; and what it did to the rows. Tuples that a stream no
+        longer retains stay until `settling`."""
         self._check_sound()
         store, encoded = self._store(table), joined(batches)
+        stream = self._streams.get(fold(table))
+        if stream is not None:
+            return self._append(stream, encoded)
         done: list[Updates] = []
 
         def change() -> Updates:
@@ -105,9 +127,135 @@ class ServedEngine(Engine):
 
         return self._publish(store, change), done[0]
 
+    def is_stream(self, table: str) -> bool:
+        """Whether a table is a stream."""
+        return bool(self._streams) and fold(table) in self._streams
+
+    def settling(self, table: str) -> Iterator[Settled]:
+        """What follows from a change of a stream, batch by batch; nothing, of a table."""
+        stream = self._streams.get(fold(table)) if self._streams else None
+        return iter(()) if stream is None else self._settling(stream)
+
+    def refuse_delete(self, table: str) -> None:
+        """UsageError if nobody may delete rows of a table, because it is a stream."""
+        self._refuse_delete(table)
+
+    def load_rows(self, table: str, rows: ValueColumns) -> None:
+        """Rows of a checkpoint, in any order. Those of a stream need `restore_stream` when all are here."""
+        store = self._store(table)
+        encoded = ingest(store.table, rows, None, self._interner)
+        self._publish(store, lambda: store.apply(encoded))
+
+    def restore_stream(self, table: str, removed: int, marks: list[TimeMark]) -> None:
+        """What a checkpoint knows of a stream besides its tuples, which were loaded."""
+        self._streams[fold(table)].restore(removed, marks)
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """The streams, by folded name."""
+        return self._streams
+
     def delete_column(self, table: str, keys: Values) -> Batch:
         """`delete` of a column of keys as it travels."""
         return self._delete(table, keys)
+
+    def _spare(self, stream: Stream, positions: Floats) -> Floats:
+        """What a join has not consumed stays, though it is too much or too old."""
+        needed = self.joins_need(stream) if len(positions) else None
+        return positions if needed is None else stream.order.spare(positions, needed)
+
+    # --- derived streams -----------------------------------------------------------------------------------
+
+    @property
+    def shown_tables(self) -> Mapping[str, Table]:
+        """The tables and streams that users know of, by their declared names."""
+        return {name: table for name, table in self.tables.items() if not is_hidden(name)}
+
+    @property
+    def derived(self) -> list[Stream]:
+        """The streams whose tuples are the results of a SELECT."""
+        return [stream for stream in self._streams.values() if _source(stream.store.table)]
+
+    def reading(self, table: str) -> list[Table]:
+        """The derived streams that are made of a table or stream."""
+        name = fold(table)
+        return [stream.store.table for stream in self.derived if name in names_in(_source(stream.store.table))]
+
+    def refuse_publish(self, table: str) -> None:
+        """UsageError if nobody may publish to a table, because it is a derived stream."""
+        stream = self._streams.get(fold(table)) if self._streams else None
+        if stream is not None and _source(stream.store.table):
+            name = stream.store.table.name
+            raise UsageError(
+                f"{name} is a derived stream: its tuples are the results of its SELECT; publish to its sources"
+            )
+
+    def join_to_make(self, sql: str) -> str | None:
+        """The statement that makes the stream behind a subscription to a join over streams; None if the text is no such
+        subscription, or the stream is there."""
+        query = self._parse(sql)
+        if not _is_join(query):
+            return None
+        hidden = HiddenJoin(query)
+        return None if fold(hidden.name) in self._catalog else hidden.statement_text
+
+    def derived_behind(self, sql: str) -> list[str]:
+        """The derived streams that a subscription reads; one to a join over streams reads its own, if it is there."""
+        query = self._parse(sql)
+        names = [HiddenJoin(query).name] if _is_join(query) else list(query.shape.tables)
+        found = (self._streams.get(fold(name)) for name in names)
+        return [stream.store.table.name for stream in found if stream is not None and _source(stream.store.table)]
+
+    def join_planned(self, sql: str) -> Table | None:
+        """The stream that a subscription to a join over streams would read; None if there it is, or is not needed."""
+        query = self._parse(sql)
+        if not _is_join(query):
+            return None
+        hidden = HiddenJoin(query)
+        return None if fold(hidden.name) in self._catalog else bind_derived(hidden.statement, self._catalog)
+
+    def made_of(self, stream: Table) -> ParsedQuery:
+        """The SELECT whose results are the tuples of a derived stream."""
+        return self._parse(_source(stream))
+
+    def source_shown(self, stream: Table) -> str:
+        """That SELECT as users know it: their own text, or of a hidden stream the join that subscriptions name."""
+        if not is_hidden(stream.name):
+            return _source(stream)
+        made_of = self.made_of(stream)
+        return channel_name(made_of.shape, made_of.tables)
+
+    def channel_shown(self, channel: Channel) -> str:
+        """The name of a channel as users would write it: a hidden stream is the join that it holds."""
+        stream = self._catalog.get(fold(channel.shape.tables[0])) if channel.shape.tables else None
+        if stream is None or not is_hidden(stream.name):
+            return channel.name
+        made_of = self.made_of(stream)
+        return channel_name(as_join(channel.shape, made_of), made_of.tables)
+
+    def _executable(self, query: ParsedQuery) -> ParsedQuery:
+        """A query as one over what channels can read: a join over streams as one over its own stream."""
+        if not _is_join(query):
+            return query
+        hidden = HiddenJoin(query)
+        stream = self._catalog.get(fold(hidden.name))
+        if stream is None:
+            raise InvariantBroken(f"{hidden.name} was not made")
+        return hidden.rewritten(stream)
+
+    def _check_executable(self, query: ParsedQuery) -> None:
+        if _is_join(query):
+            HiddenJoin(query)  # SqlError if it cannot be made
+
+    def _open(self, query: ParsedQuery) -> Channel:
+        super()._check_executable(query)  # a join over streams is one over its own stream by now, or was not served
+        return super()._open(query)
+
+    def _create_derived(self, statement: CreateDerived) -> bool:
+        known = self._views.get(fold(statement.name))
+        if known is not None:
+            raise DuplicateView(known.name)
+        return self._create_table(CreateTable(bind_derived(statement, self._catalog), statement.if_missing))
 
     # --- views -------------------------------------------------------------------------------------------
 
@@ -151,6 +299,10 @@ class ServedEngine(Engine):
         readers = [view for view in self._views.values() if any(fold(table.name) == name for table in view.tables)]
         if readers:
             raise TableInView(self._store(statement.name).table.name, tuple(view.name for view in readers))
+        made_of = self.reading(statement.name)
+        if made_of and name in self._catalog:
+            names = [_source(table) if is_hidden(table.name) else f"stream {table.name}" for table in made_of]
+            raise TableInUse(self._store(statement.name).table.name, tuple(names))
         return super()._drop_table(statement)
 
     def _change_view(self, statement: CreateView | DropView) -> bool:
@@ -175,10 +327,11 @@ class ServedEngine(Engine):
             hint = "subscribe with when=.. or every=.., or ask for it with query()"
             raise SqlError(view.name, "it is a view, whose changes are not pushed one by one", hint) from None
 
-    def pass_number(self) -> int:
-        """A sequence number under which no row changes: what is delivered with it has its place among the updates."""
+    def pass_number(self, count: int = 1) -> int:
+        """Sequence numbers under which no row changes: what is delivered with them has its place among the updates.
+        Returns the last of them."""
         self._check_sound()
-        self._seq += 1
+        self._seq += count
         return self._seq
 
     # --- followers ---------------------------------------------------------------------------------------
@@ -215,7 +368,8 @@ class ServedEngine(Engine):
         `forsake`, however often it is attended.
         """
         self._check_sound()
-        query = self._parse(sql)
+        parsed = self._parse(sql)
+        query = self._executable(parsed)
         predicates = query.bind_many(columns, count)
         channel = self._open(query)
         channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
@@ -227,7 +381,7 @@ class ServedEngine(Engine):
         finally:
             channel.holders -= 1
             self._channels.close_if_unused(channel)
-        return Attended(channel, predicates, query.columns)
+        return Attended(channel, predicates, query.columns, parsed.shape.tables)
 
     def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
         """`attending`, all of it now."""
@@ -242,6 +396,9 @@ class ServedEngine(Engine):
         """
         self._check_sound()
         query = self._parse(sql)
+        if _is_join(query):
+            hint = "CREATE STREAM .. AS SELECT .., and use that stream"
+            raise SqlError(" and ".join(query.shape.sources), "a join over streams cannot be a condition", hint)
         predicates = query.bind(parameters)
         channel = self._open(query)
         channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
@@ -274,7 +431,9 @@ class ServedEngine(Engine):
         """What a subscription would be: its query, its predicate, and its channel where that is open. Opens nothing."""
         self._check_sound()
         query = self._parse(sql)
-        return query, query.bind(parameters), self._channels.find(query.shape)
+        made = not _is_join(query) or fold(HiddenJoin(query).name) in self._catalog
+        channel = self._channels.find(self._executable(query).shape) if made else None
+        return query, query.bind(parameters), channel
 
     def channel_name(self, query: ParsedQuery) -> str:
         """How a query's channel is, or would be, called."""
@@ -302,3 +461,13 @@ class ServedEngine(Engine):
         """Forget groups and texts that nothing refers to any more, also where no row changes for a while."""
         self._check_sound()
         self._sweep(list(self._channels))
+
+
+def _source(table: Table) -> str:
+    """The SELECT that a derived stream is made by; empty for anything else."""
+    return "" if table.stream is None else table.stream.source
+
+
+def _is_join(query: ParsedQuery) -> bool:
+    """Whether a subscription joins streams with each other or with a table."""
+    return query.shape.kind.name == "TUPLES" and query.shape.on is not None

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 from hullcast.network.answers.collection import Collection
-from hullcast.network.answers.events import LocalEvent, Resync, change_to
-from hullcast.network.wire.errors import SubscriptionClosed
+from hullcast.network.answers.events import LocalEvent, Resync, StreamTuple, change_to
+from hullcast.network.answers.named import row_type
+from hullcast.network.wire.errors import SubscriptionClosed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hullcast.broker.reformulate.channel import Channel, CollectionChannel, SingleChannel
+    from hullcast.broker.reformulate.tuples import TuplesChannel
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.sql.subscription import ParsedQuery
 
@@ -161,3 +163,25 @@ class CollectionSubscription(Subscription):
         if self._collection.lost:
             return [self._resync(self._collection.take_lost(), self._collection.answer())]
         return list(self._collection.take())
+
+
+class TupleSubscription(Subscription):
+    """The tuples of a stream: each is an event, and there is no answer."""
+
+    _channel: TuplesChannel
+
+    def _answer(self) -> Any:
+        raise UsageError(f"`{self.sql}` reads a stream, so it has no answer; its events are the tuples")
+
+    def _changes(self) -> list[LocalEvent]:
+        """If some were dropped (the oldest), a Resync stands before the others."""
+        taken, shown = self._outbox.take(self._listener), row_type(self.columns)
+        events: list[LocalEvent] = [
+            StreamTuple(seq, shown(row)) for seq, row in zip(taken.seqs, taken.items, strict=True)
+        ]
+        lost, gap = self._outbox.take_lost(self._listener), self._channel.take_gap(self._listener)
+        if lost or gap:
+            self.dropped += lost
+            seq = taken.seqs[0] - 1 if events else self._now()
+            events.insert(0, Resync(seq, None, lost, "overflow" if lost else "gap"))
+        return events

@@ -6,6 +6,9 @@ The user's tables stand there under their own names, TIMESTAMPs as microseconds 
     hullcast_tables      each table's CREATE TABLE, the name it has in this file (its own, unless that is taken),
                          and the sequence number at which it was created
     hullcast_views       each view's CREATE VIEW
+    hullcast_streams     of each stream the last position that was removed (without a time), and what its tuples do not
+                         tell of their effective times (broker/tables/stream.py: TimeMark)
+    hullcast_derived     of each derived stream up to which moment of its sources all results are in it
     hullcast_receipts    the publishers' receipts (broker/log/publishers.py)
     hullcast_forgotten   keys (their digests) that had publishers whose receipts are forgotten
 
@@ -19,8 +22,8 @@ import gc
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -32,6 +35,7 @@ from hullcast.broker.queries.view import create_text as view_text
 from hullcast.broker.sql.create import create_text
 from hullcast.broker.tables.feed import TableCopy, note_changes
 from hullcast.broker.tables.schema import ColumnType, Table, fold
+from hullcast.broker.tables.stream import TimeMark
 from hullcast.broker.tables.values import decode_column
 from hullcast.network.wire.errors import HullcastError, LogDamaged
 from hullcast.network.wire.values import from_list
@@ -50,22 +54,39 @@ if TYPE_CHECKING:
     from hullcast.network.wire.value_columns import ValueColumns, Values
 
 
-_FORMAT = 4  # 3 has no views
+_FORMAT = 5  # 4 has no streams, 3 no views
 #: Receipts of format 2 are left out: their ids have another form, and no client of that time can send a change again.
-_READABLE = (2, 3, _FORMAT)
+_READABLE = (2, 3, 4, _FORMAT)
 _APPLICATION_ID = 0x48756C6C  # "Hull": what `file` could show
 _CHECKSUM = slice(60, 64)  # SQLite's user_version, in its file header
 _ROWS_AT_ONCE = 50_000
 #: Rows copied in one slice, and about what that takes.
 CAPTURED_AT_ONCE, CAPTURE_COST_S = 16_384, 0.002
 _BLOCK_BYTES = 1 << 20
-_OWN_TABLES = ("hullcast_meta", "hullcast_tables", "hullcast_views", "hullcast_receipts", "hullcast_forgotten")
+_OWN_TABLES = (
+    "hullcast_meta",
+    "hullcast_tables",
+    "hullcast_views",
+    "hullcast_streams",
+    "hullcast_derived",
+    "hullcast_receipts",
+    "hullcast_forgotten",
+)
 _AFFINITY = {
     ColumnType.TEXT: "TEXT",
     ColumnType.REAL: "REAL",
     ColumnType.INTEGER: "INTEGER",
     ColumnType.TIMESTAMP: "INTEGER",
 }
+
+
+class CapturedStream(NamedTuple):
+    """What is known of a stream besides its tuples: the last position removed, its time marks, and of a derived one up
+    to which moment of its sources all results are in it."""
+
+    removed: int
+    marks: tuple[TimeMark, ...]
+    consumed: tuple[float, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +99,7 @@ class CapturedState:
     texts: Texts
     receipts: KeptReceipts
     views: tuple[str, ...] = ()  # their CREATE VIEW
+    streams: Mapping[str, CapturedStream] = field(default_factory=dict)  # by folded name
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +128,11 @@ def capturing(engine: ServedEngine, publishers: Publishers, number: Callable[[],
                 stores = ((copy, copy.rows.store) for copy in copies.values())
                 tables = tuple((store.table, *copy.whole(), store.created) for copy, store in stores)
                 views = tuple(map(view_text, engine.views.values()))
-                return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture(), views)
+                streams = {
+                    name: CapturedStream(stream.order.removed, stream.order.marks, stream.consumed)
+                    for name, stream in engine.streams.items()
+                }
+                return CapturedState(number(), engine.seq, tables, engine.texts, publishers.capture(), views, streams)
             yield CAPTURE_COST_S
     finally:
         follower.close()
@@ -218,6 +244,8 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
         database.execute("CREATE TABLE hullcast_forgotten (key BLOB)")
         database.execute('CREATE TABLE hullcast_views ("create" TEXT)')
         database.executemany("INSERT INTO hullcast_views VALUES (?)", zip(captured.views, strict=True))
+        database.execute("CREATE TABLE hullcast_streams (stored TEXT, position INTEGER, time REAL)")
+        database.execute("CREATE TABLE hullcast_derived (stored TEXT, time REAL, position INTEGER)")
         meta = {"identity": identity, "number": captured.number, "seq": captured.seq, "format": _FORMAT}
         database.executemany("INSERT INTO hullcast_meta VALUES (?, ?)", meta.items())
         database.executemany("INSERT INTO hullcast_receipts VALUES (?, ?, ?, ?)", captured.receipts.entries())
@@ -227,6 +255,11 @@ def _fill(path: Path, captured: CapturedState, identity: bytes) -> int:
         for table, cells, alive, created in captured.tables:
             stored = _stored_name(table.name, taken)
             database.execute("INSERT INTO hullcast_tables VALUES (?, ?, ?)", (stored, create_text(table), created))
+            if (stream := captured.streams.get(fold(table.name))) is not None:
+                known = [(stored, stream.removed, None), *((stored, *mark) for mark in stream.marks)]
+                database.executemany("INSERT INTO hullcast_streams VALUES (?, ?, ?)", known)
+                if stream.consumed is not None:
+                    database.execute("INSERT INTO hullcast_derived VALUES (?, ?, ?)", (stored, *stream.consumed))
             columns = ", ".join(f'"{column.name}" {_AFFINITY[column.type]}' for column in table.columns)
             database.execute(f'CREATE TABLE "{stored}" ({columns})')
             insert = f'INSERT INTO "{stored}" VALUES ({", ".join("?" * len(table.columns))})'
@@ -325,7 +358,11 @@ def load(path: Path, engine: ServedEngine) -> LoadedCheckpoint:
                 # checkpoints of earlier versions do not tell: then nothing before them is known of the table
                 engine.store_of(declared).created = created[0] if created else meta["seq"]
                 for rows in _blocks(database, name, engine.tables[declared]):
-                    engine.upsert_columns(declared, rows)
+                    engine.load_rows(declared, rows)
+                if engine.tables[declared].stream is not None:
+                    engine.restore_stream(declared, *_load_stream(database, name))
+                    found = database.execute("SELECT time, position FROM hullcast_derived WHERE stored = ?", (name,))
+                    engine.streams[fold(declared)].consumed = found.fetchone()
             _load_views(database, engine)
             receipts, forgotten = _load_receipts(database) if meta["format"] >= 3 else ([], [])
     except (sqlite3.Error, HullcastError, ValueError) as error:
@@ -343,6 +380,13 @@ def _load_views(database: sqlite3.Connection, engine: ServedEngine) -> None:
         return  # of an earlier version
     for (create,) in database.execute("SELECT * FROM hullcast_views ORDER BY rowid").fetchall():
         engine.execute(create)
+
+
+def _load_stream(database: sqlite3.Connection, stored: str) -> tuple[int, list[TimeMark]]:
+    """What is known of a stream besides its tuples: the last position removed, and its time marks."""
+    query = "SELECT position, time FROM hullcast_streams WHERE stored = ? ORDER BY rowid"
+    (removed, _), *marks = database.execute(query, (stored,)).fetchall()
+    return removed, list(map(TimeMark._make, marks))
 
 
 def _load_receipts(database: sqlite3.Connection) -> tuple[list[KeptReceipt], list[bytes]]:

@@ -107,7 +107,7 @@ def readable_from(directory: Path) -> int:
         if not kept or (found and found[0][0] == 1):
             return 0
         with suppress(FileNotFoundError):  # removed in this moment
-            return _seq_of(kept[0][1])
+            return seq_of(kept[0][1])
 
 
 class HistoryReader:
@@ -252,7 +252,7 @@ class HistoryReader:
         known = {path: self._checkpoints[path] for _, path in kept if path in self._checkpoints}
         for _, path in kept:
             with suppress(FileNotFoundError):  # removed in this moment
-                known[path] = known[path] if path in known else _seq_of(path)
+                known[path] = known[path] if path in known else seq_of(path)
         self._checkpoints = known
         may = [(number, path) for number, path in kept if life.created <= known.get(path, -1) <= seq]
         return may[-1] if may else None
@@ -266,7 +266,7 @@ def gone(life: Life, asked: int, kept_from: int) -> HistoryGone:
     return HistoryGone(life.table.name, asked, max(life.created, kept_from) + 1, why)
 
 
-def _seq_of(checkpoint: Path) -> int:
+def seq_of(checkpoint: Path) -> int:
     with closing(open_checkpoint(checkpoint)) as database:
         return int(meta_of(checkpoint, database)["seq"])
 

@@ -33,8 +33,10 @@ class RecordKind(IntEnum):
 
     MARK = 0  # nothing new; all records up to `synced` were on disk when it was written
     BATCH = 1  # rows: the encoded request, opaque to the log
-    STATEMENT = 2  # CREATE TABLE or DROP TABLE, as text
-    RESULT = 3  # a result of the conditional subscription of this name was delivered; no row changed
+    STATEMENT = 2  # CREATE, DROP or ADVANCE STREAM, as text
+    #: A result of the conditional subscription of this name was delivered, or tuples left the window of this name: no
+    #: row changed.
+    RESULT = 3
 
 
 @dataclass(frozen=True, slots=True)

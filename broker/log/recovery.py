@@ -32,7 +32,7 @@ from hullcast.broker.log.checkpoint import (
 )
 from hullcast.broker.log.commit_log import SEGMENT_BYTES, CommitLog
 from hullcast.broker.log.directory import LOG, DirectoryLock, found_identity
-from hullcast.broker.log.history import readable_from
+from hullcast.broker.log.history import readable_from, seq_of
 from hullcast.broker.log.private import make_private, tighten
 from hullcast.broker.log.publishers import Publishers
 from hullcast.broker.log.replay import HELP, End, Replay, TornEnd
@@ -101,6 +101,8 @@ class DataDirectory:
         self.recovered = recovered
         self._lock = lock
         self._history_bytes, self._durable = history_bytes, durable
+        #: All behind this sequence number is still read by somebody: the log and a checkpoint before it stay.
+        self.needed_behind: int | None = None
         #: Tables can be read as of this sequence number and later ones, and changes behind it.
         self.readable_from = readable_from(path)
 
@@ -131,7 +133,7 @@ class DataDirectory:
 
     def _remove_old(self) -> None:
         found = checkpoints(self.path)
-        kept = self._kept([number for number, _ in found])
+        kept = self._kept([number for number, _ in found]) | self._still_read(found)
         for number, path in found:
             if number not in kept:
                 path.unlink()
@@ -141,13 +143,21 @@ class DataDirectory:
             self.log.remove_segments(min(kept))  # D2
         self.readable_from = readable_from(self.path)
 
+    def _still_read(self, found: list[tuple[int, Path]]) -> set[int]:
+        """The newest checkpoint from which on all that is still read can be told; 0 is the beginning of the log."""
+        if self.needed_behind is None:
+            return set()
+        before = [number for number, path in found if seq_of(path) <= self.needed_behind]
+        return {before[-1]} if before else {0}
+
     def _kept(self, found: list[int]) -> set[int]:
         """The checkpoints (record numbers) to keep: the newest two, and of the older ones those whose log is within
-        `history_bytes`. An eighth of that lies between them: so they are few, and yet history ends in small steps."""
+        `history_bytes`. An eighth of that lies between them: so they are few, and yet history ends in small steps.
+        While the log reaches back to its first record it needs no checkpoint to begin with; that is number 0."""
         kept = set(found[-CHECKPOINTS_KEPT:])
         sizes = self.log.segment_sizes()
         before = None  # bytes of log behind the checkpoint before
-        for number in found[:-CHECKPOINTS_KEPT]:
+        for number in ([0] if self.readable_from == 0 else []) + found[:-CHECKPOINTS_KEPT]:
             behind = sum(size for following, size in sizes if following > number + 1)
             if behind <= self._history_bytes and (before is None or before - behind >= self._history_bytes // 8):
                 kept.add(number)

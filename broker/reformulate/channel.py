@@ -299,11 +299,13 @@ class Channel(ABC):
 
 
 class Attended(NamedTuple):
-    """Subscriptions elsewhere, understood: their channel, their predicates, the names of their answer's columns."""
+    """Subscriptions elsewhere, understood: channel, predicates, the names of their answer's columns, and the
+    tables that their text reads."""
 
     channel: Channel
     predicates: Predicates
     columns: tuple[str, ...]
+    reads: tuple[str, ...] = ()
 
 
 class SingleChannel(Channel):

@@ -44,7 +44,8 @@ class Channels:
         return iter(self._open.values())
 
     def reading(self, table: str) -> list[tuple[Channel, int]]:
-        """The channels that read a table, and as which side: the left one for both, where it is joined with itself."""
+        """The channels that read a table or a window, and as which side: the left one for both, where it is joined with
+        itself."""
         return self._readers.get(table, [])
 
     def named(self, name: str) -> Channel:
@@ -63,8 +64,8 @@ class Channels:
         if channel is None:
             channel = self._make(shape, stores)
             self._open[shape] = self._named[channel.name] = channel
-            for side, table in enumerate(dict.fromkeys(shape.tables)):  # joined with itself it is read once
-                self._readers.setdefault(table, []).append((channel, side))
+            for side, source in enumerate(dict.fromkeys(shape.sources)):  # joined with itself it is read once
+                self._readers.setdefault(source, []).append((channel, side))
         return channel
 
     def load(self, channel: Channel, rows: int) -> bool:
@@ -80,8 +81,8 @@ class Channels:
             return
         channel.release()
         del self._open[channel.shape], self._named[channel.name]
-        for table in channel.shape.tables:
-            self._readers[table] = [reader for reader in self._readers[table] if reader[0] is not channel]
+        for source in channel.shape.sources:
+            self._readers[source] = [reader for reader in self._readers[source] if reader[0] is not channel]
         for key in self._keys_of.pop(channel.shape, set()):
             users = self._keepers[key][1]
             users.discard(channel.shape)
@@ -138,17 +139,18 @@ def channel_name(shape: Shape, tables: Sequence[Table]) -> str:
     what = f"{shape.kind.name}({y})" if shape.kind.takes else f"{shape.kind.name} {y}"
     if shape.projection:
         what = f"SELECT {', '.join(map(name, shape.projection))}"
-    text = f"{what} FROM {quoted(tables[0].name)}"
+    windows = ["" if window is None else f" {window.declared}" for window in shape.windows or (None,) * len(tables)]
+    text = f"{what} FROM {quoted(shape.tables[0])}{windows[0]}"
     if shape.on is not None:
         left, right = name(Ref(0, shape.on.left)), name(Ref(1, shape.on.right))
         meeting = f"{right} - {left}" if shape.on.band else f"{left} = {right}"
         alias = f" AS {quoted(called[1])}" if called[1] != tables[1].name else ""  # a table of that name is another
-        text += f" JOIN {quoted(tables[1].name)}{alias} ON {meeting}"
+        text += f" JOIN {quoted(shape.tables[1])}{windows[1]}{alias} ON {meeting}"
     if shape.ranges:
         text += f" OVER {', '.join(map(name, shape.ranges))}"
     if shape.partition:
         text += f" BY {', '.join(map(name, shape.partition))}"
-    return text
+    return text if shape.memory is None else f"{text} WITH (memory = {shape.memory})"
 
 
 def quoted(name: str) -> str:

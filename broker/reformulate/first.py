@@ -94,14 +94,16 @@ def sorted_for(boxes: Boxes, table: Floats) -> tuple[Floats, Ints, Ints, Ints]:
     return table, order, starts, stops
 
 
-def rows_in_boxes(columns: list[Floats], n: int, boxes: Boxes) -> tuple[Ints, Ints]:
-    """(member, row) of every row that a member's box selects, members in order. TooLarge if there are too many."""
+def rows_in_boxes(columns: list[Floats], n: int, boxes: Boxes, most: int | None = None) -> tuple[Ints, Ints]:
+    """(member, row) of every row that a member's box selects, members in order. TooLarge if there are too many: more
+    than `most`, or than first answers may have."""
+    most = FIRST_ROWS if most is None else most
     table, order, starts, stops = sorted_for(boxes, table_of(columns, n))
     each = np.arange(n)  # every row is a value of its own
     of, rows, found, looks = _select(
-        table, each, n, boxes.low, boxes.high, starts, stops, boxes.weights, FIRST_ROWS, MOST_LOOKS
+        table, each, n, boxes.low, boxes.high, starts, stops, boxes.weights, most, MOST_LOOKS
     )
-    check_work(found, looks)
+    check_work(found, looks, most)
     return expanded(of, order[rows], boxes)
 
 
@@ -148,10 +150,11 @@ def expanded(of: Ints, found: Ints, boxes: Boxes) -> tuple[Ints, Ints]:
     return members, found[first + np.arange(len(members))]
 
 
-def check_work(found: int, looks: int) -> None:
+def check_work(found: int, looks: int, most: int | None = None) -> None:
     """TooLarge if first answers are more, or more work, than one request may ask for."""
-    if found > FIRST_ROWS:
-        raise TooLarge("rows in first answers", found, FIRST_ROWS)
+    most = FIRST_ROWS if most is None else most
+    if found > most:
+        raise TooLarge("rows in first answers", found, most)
     if looks > MOST_LOOKS:
         raise TooLarge("rows to look at for first answers", looks, MOST_LOOKS)
 

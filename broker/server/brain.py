@@ -15,6 +15,7 @@ from hullcast.broker.server.conditionals import Conditionals
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.server.retention import concerned
 from hullcast.broker.server.subscribing import NOTHING_PREPARED, Limits, Subscribing
+from hullcast.broker.tables.schema import fold
 from hullcast.network.security.rights import TABLE_ACTIONS
 from hullcast.network.wire.bodies import (
     Delete,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.retention import Retention
     from hullcast.broker.server.subscribing import May, Prepared
+    from hullcast.broker.tables.schema import Table
     from hullcast.network.security.rights import Action, Identity, Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.bodies import Body, Explain
@@ -78,6 +80,7 @@ class Brain:
         *,
         limits: Limits,
         conditionals: Conditionals | None = None,
+        durable: bool = False,
         feeds: Callable[[], Mapping[str, Any]] = lambda: {"tables": {}, "views": {}},
     ) -> None:
         self.engine = engine
@@ -92,7 +95,8 @@ class Brain:
             conditionals = Conditionals(engine, attendance, 0)
         self._conditionals = conditionals
         self._status, self._feeds = status, feeds
-        self.subscribing = Subscribing(engine, epoch, attendance, retention, conditionals, limits)
+        self.explain_derived: Callable[[Table], dict[str, Any]] = lambda stream: {}
+        self.subscribing = Subscribing(engine, epoch, attendance, retention, conditionals, limits, durable=durable)
         self.changing = Changing(engine, publishers, rights, attendance, retention, conditionals, wanted, limits.rows)
 
     def work(
@@ -188,6 +192,10 @@ class Brain:
             self.check(origin, "subscribe", self.engine.tables_named(body.sql))
             facts = explain(self.engine, self._attendance, self._retention, body)
             tables = self.engine.tables_of(body.sql)
+            planned = self.engine.join_planned(body.sql)
+            known = [self.engine.tables[name] for name in self.engine.derived_behind(body.sql)]
+            derived = [*known, *([] if planned is None else [planned])]
+            kept |= {"derived": {table.name: self.explain_derived(table) for table in derived}} if derived else {}
         else:
             tables = self.engine.tables_named(body.sql)  # only the warehouse can read all of it
             self.check(origin, "query", tables)
@@ -230,8 +238,9 @@ class Brain:
                     "key": table.key_column.name,
                     "columns": {column.name: column.type.value for column in table.columns},
                     **({} if table.feed is None else {"period_s": table.feed.period_s, "weight": table.feed.weight}),
+                    **({} if table.stream is None else {"stream": self.engine.streams[fold(table.name)].facts()}),
                 }
-                for table in self.engine.tables.values()
+                for table in self.engine.shown_tables.values()
                 if _may_see(sender, table.name)
             },
             "views": {
@@ -263,6 +272,7 @@ LOOKED_AT_BYTES = 2 << 20
 _MEANING = {
     "rectangles": "the point (low, high); a message is a rectangle, and concerns it if the point is inside",
     "places": "a box; a message is a row's place before and after, and concerns it if one of them is inside",
+    "points": "a box; a message is a tuple, and concerns it if the tuple is inside",
 }
 
 

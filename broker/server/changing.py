@@ -6,10 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from hullcast.broker.log.publishers import scoped
 from hullcast.broker.log.record import NOBODY, RecordKind
+from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.server.outcome import LogEntry, Outcome
-from hullcast.broker.sql.create import DropTable, parse_statement
+from hullcast.broker.sql.create import AdvanceStream, CreateTable, DropTable, parse_statement
+from hullcast.broker.tables.schema import POSITION
 from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Delete, Done, Execute, Publish
@@ -18,16 +22,18 @@ from hullcast.network.wire.errors import (
     BadValue,
     HullcastError,
     InvariantBroken,
+    SqlError,
     TooLarge,
     Unavailable,
 )
 from hullcast.network.wire.limits import LOGGED
-from hullcast.network.wire.value_columns import most_rows
+from hullcast.network.wire.value_columns import is_values, most_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.engine.stream import Settled
     from hullcast.broker.log.publishers import Publishers
     from hullcast.broker.log.record import Record
     from hullcast.broker.reformulate.messages import Batch
@@ -35,12 +41,14 @@ if TYPE_CHECKING:
     from hullcast.broker.server.attendance import Attendance
     from hullcast.broker.server.conditionals import Conditionals
     from hullcast.broker.server.retention import Retention
+    from hullcast.broker.sql.create import Definition
     from hullcast.broker.tables.ingest import Encoded
     from hullcast.broker.tables.interning import Texts
     from hullcast.network.security.rights import Rights
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Request
+    from hullcast.network.wire.value_columns import ValueColumns
 
 #: Rows of publishes that become one batch: more would gain nothing, and the loop stands still while they are applied.
 TOGETHER_ROWS = 4096
@@ -114,6 +122,9 @@ class Changing:
         self._wanted = wanted
         self._most_rows = most_rows
         self._sweeps = engine.sweeps
+        self.on_advance: Callable[[str, int, float], None] = lambda stream, seq, time: None  # called after heartbeats
+        self.refuse_more: Callable[[str], None] = lambda table: None  # Overloaded, if too much of a stream waits
+        self.on_drop: Callable[[str], None] = lambda table: None  # called before a table or stream is dropped
 
     def change(self, body: Delete | Execute, request: Request, now: float) -> Outcome:
         """Apply a change that comes alone."""
@@ -126,9 +137,15 @@ class Changing:
             return Outcome(Done(*answered))
         try:
             if isinstance(body, Execute):
-                rights.check(sender, "admin")
-                return self._execute(body, publisher)
+                statement = parse_statement(body.sql)
+                _refuse_hidden(statement)
+                if isinstance(statement, AdvanceStream):
+                    rights.check(sender, "publish", (statement.name,))
+                else:
+                    rights.check(sender, "admin")
+                return self._execute(body, statement, publisher, now)
             rights.check(sender, "publish", (body.table,))
+            self._engine.refuse_delete(body.table)
             return self._delete(body, request.body, publisher, now)
         except Unavailable:
             raise
@@ -194,6 +211,8 @@ class Changing:
                 return Outcome(Done(*answered))
         try:
             rights.check(sender, "publish", (body.table,))
+            self._engine.refuse_publish(body.table)
+            self.refuse_more(body.table)
             rows, most = most_rows(body.columns), self._most_rows
             if rows > most and not (request.apart and rows <= APART_ROWS):
                 raise TooLarge("rows in one batch", rows, most)
@@ -221,22 +240,63 @@ class Changing:
                 raise
             self._apply_singly(run, error, outcomes, now)
             return _Run()
-        first = batch.first_seq
+        first, is_stream = batch.first_seq, self._engine.is_stream(run.table)
         for ready in run.ready:
             (body, request), last = ready.arrived, first + ready.rows - 1
             self._publishers.applied(ready.publisher, body.number, first, last)
             payload = request.body
-            if ready.encoded.partial:
+            if is_stream:
+                payload = self._positioned(body, ready.rows, first)
+            if ready.encoded.partial or not payload:
                 payload = self._whole(body, updates.new[:, first - batch.first_seq : last - batch.first_seq + 1], texts)
             entry = LogEntry(RecordKind.BATCH, payload or request.body, first, ready.rows, ready.publisher, body.number)
             if ready is run.ready[-1]:
-                outcomes[ready.place] = self._told(Done(first, last), entry, batch, now)
+                told = self._told(Done(first, last), entry, batch, now)
+                outcomes[ready.place] = replace(told, then=self._follow(run.table, now)) if is_stream else told
             else:
                 outcomes[ready.place] = Outcome(Done(first, last), entry)
             first = last + 1
         if first != batch.last_seq + 1:
             raise InvariantBroken(f"{len(batch)} updates of {run.rows} rows")
         return _Run()
+
+    def _follow(self, table: str, now: float) -> tuple[Outcome, ...]:
+        """What follows from a change of a stream: tuples leave windows, and the oldest go."""
+        return tuple(self._settled(table, settled, now) for settled in self._engine.settling(table))
+
+    def _settled(self, table: str, settled: Settled, now: float) -> Outcome:
+        batch = settled.batch
+        kind, payload = RecordKind.RESULT, table.encode()
+        if settled.removed is not None:
+            kind, payload = RecordKind.BATCH, bodies.encode(Delete(table, settled.removed.astype(np.int64), NOBODY, 0))
+        entry = LogEntry(kind, payload, batch.first_seq, len(batch), NOBODY, 0)
+        return self._told(b"", entry, batch, now)
+
+    # --- derived streams -----------------------------------------------------------------------------------
+
+    def append(self, stream: str, columns: ValueColumns, now: float) -> Outcome:
+        """Add results to the derived stream that they are of; TooLarge if a record cannot hold them: then nothing has
+        changed."""
+        rows = most_rows(columns)
+        payload = self._positioned(Publish(stream, columns, None, NOBODY, 0), rows, self._engine.seq + 1)
+        if not payload:
+            raise InvariantBroken(f"results of {stream} lack a column")
+        batch, _ = self._engine.upsert_encoded(stream, [self._engine.encoded(stream, columns, None)])
+        entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)
+        return replace(self._told(b"", entry, batch, now), then=self._follow(stream, now))
+
+    def execute_own(self, sql: str) -> Outcome:
+        """Do a statement that nobody asked for."""
+        self._engine.execute(sql)
+        return Outcome(b"", LogEntry(RecordKind.STATEMENT, sql.encode(), self._engine.seq + 1, 0, NOBODY, 0))
+
+    def _positioned(self, body: Publish, rows: int, first: int) -> bytes:
+        """A publish of tuples that lack no column, with their positions. Empty if they lack another one."""
+        if body.absent or len(body.columns) + 1 < len(self._engine.store_of(body.table).table.columns):
+            return b""
+        alone = not any(map(is_values, body.columns.values()))
+        positions = first if alone else np.arange(first, first + rows)
+        return bodies.encode(replace(body, columns={**body.columns, POSITION.name: positions}), LOGGED)
 
     def _whole(self, body: Publish, cells: Floats, texts: Texts) -> bytes:
         """A publish of rows that lack columns, with the rows as they are after it: so each record of the log says
@@ -271,7 +331,7 @@ class Changing:
         entry = LogEntry(RecordKind.RESULT, channel.name.encode(), seq, 1, NOBODY, 0)
         return Outcome(b"", entry, through=seq, messages={attending.number: columns})
 
-    def _told(self, done: Done, entry: LogEntry, batch: Batch, now: float) -> Outcome:
+    def _told(self, done: Done | bytes, entry: LogEntry, batch: Batch, now: float) -> Outcome:
         """The outcome that brings the messages of a batch."""
         self._conditionals.hear(batch)
         messages = self._messages(batch, now)
@@ -289,18 +349,27 @@ class Changing:
         entry = LogEntry(RecordKind.BATCH, payload, first, len(batch), publisher, body.number)
         return self._told(Done(first, last, before - self._engine.rows(body.table)), entry, batch, now)
 
-    def _execute(self, body: Execute, publisher: bytes) -> Outcome:
-        statement = parse_statement(body.sql)
+    def _execute(self, body: Execute, statement: Definition | AdvanceStream, publisher: bytes, now: float) -> Outcome:
+        if isinstance(statement, AdvanceStream):
+            self._engine.refuse_publish(statement.name)
         if isinstance(statement, DropTable):  # a channel that lingers without subscribers does not keep a table
             wanted = self._wanted()
             deserted = self._conditionals.close_now(statement.name, wanted)
-            for attending in (*deserted, *self._attendance.close_now(statement.name, wanted)):
+            joins = [table.name for table in self._engine.reading(statement.name) if is_hidden(table.name)]
+            for name in (statement.name, *joins):
+                deserted += self._attendance.close_now(name, wanted)
+            for attending in deserted:
                 self._retention.close(attending.number)
+            self.on_drop(statement.name)
         self._engine.execute(body.sql)
         first, last = self._engine.seq + 1, self._engine.seq
         self._publishers.applied(publisher, body.number, first, last)
         entry = LogEntry(RecordKind.STATEMENT, body.sql.encode(), first, 0, publisher, body.number)
-        return Outcome(Done(first, last), entry)
+        then: tuple[Outcome, ...] = ()
+        if isinstance(statement, AdvanceStream):
+            self.on_advance(statement.name, last, statement.time)
+            then = self._follow(statement.name, now)
+        return Outcome(Done(first, last), entry, then=then)
 
     # --- messages ----------------------------------------------------------------------------------------
 
@@ -333,6 +402,15 @@ class Changing:
         return numbers
 
 
+def _refuse_hidden(statement: Definition | AdvanceStream) -> None:
+    """SqlError for what only the server itself may say."""
+    name = statement.table.name if isinstance(statement, CreateTable) else statement.name
+    if is_hidden(name):
+        raise SqlError(name, "streams of this name belong to subscriptions", "choose another name")
+    if isinstance(statement, CreateTable) and statement.table.stream is not None and statement.table.stream.source:
+        raise SqlError("derived_from", "only the server writes this", "use CREATE STREAM name AS SELECT ..")
+
+
 _NOT_YET = InvariantBroken("a publish without an outcome")
 
 
@@ -349,7 +427,7 @@ def apply_record(engine: ServedEngine, record: Record) -> None:
         engine.execute(record.payload.decode())
         return
     if record.kind is RecordKind.RESULT:
-        engine.pass_number()
+        engine.pass_number(record.count)
         return
     body = bodies.decode(record.payload, LOGGED)
     if not isinstance(body, Publish | Delete):

@@ -38,14 +38,17 @@ def server_metrics(server: Server) -> list[Metric]:
         Counter("hullcast_queries_total", "One-time queries answered.", queries.answered),
         Counter("hullcast_queries_failed_total", "One-time queries refused or stopped.", queries.failed),
         Counter("hullcast_queries_given_up_total", "One-time queries that clients gave up.", queries.given_up),
+        Counter("hullcast_views_given_up_total", "CREATE VIEW that clients gave up.", server.views.given_up),
         Gauge("hullcast_queries_waiting", "One-time queries whose turn has not come.", queries.waiting),
         Gauge("hullcast_queries_running", "One-time queries being answered.", queries.running),
         *_warehouse(queries.status()),
         *_conditionals(server),
+        *_streams(server.streams.status()),
         Gauge("hullcast_feed_bytes", "Changes that followers have not read.", engine.feed.size_bytes),
         Gauge("hullcast_staged_bytes", "First answers waiting to be fetched.", server.brain.subscribing.staged_bytes),
         each(
-            Gauge("hullcast_table_rows", "Rows.", labels=["table"]), {name: engine.rows(name) for name in engine.tables}
+            Gauge("hullcast_table_rows", "Rows.", labels=["table"]),
+            {name: engine.rows(name) for name in engine.shown_tables},
         ),
         Gauge(
             "hullcast_channels", "Channels that subscribers elsewhere attend, or did lately.", len(server.attendance)
@@ -131,6 +134,39 @@ def _conditionals(server: Server) -> list[Metric]:
         Counter("hullcast_conditionals_failed_total", "Runs that gave an error instead of rows.", all_.failures),
         Counter("hullcast_conditionals_seconds_total", "Time these runs took.", all_.took_s),
         Counter("hullcast_conditionals_delivered_total", "Results delivered.", all_.delivered),
+    ]
+
+
+def _streams(known: dict[str, Any]) -> list[Metric]:
+    """Derived streams and joins of subscriptions, as of a second ago at most. Joins have names that only status tells
+    more of."""
+    derived = {**known["derived"], **{one["name"]: one for one in known["joins"]}}
+
+    def by_stream(family: Family, fact: str) -> Family:
+        return each(family, {name: one[fact] for name, one in derived.items() if one[fact] is not None})
+
+    missed = {name: one["memory"]["missed_share"] for name, one in derived.items() if one["memory"] is not None}
+    stream, behind = (
+        ["stream"],
+        "Seconds between what a join of two streams has consumed and the time of the later one.",
+    )
+    return [
+        Gauge("hullcast_stream_queue_bytes", "Tuples waiting in joins over streams.", known.get("waiting_bytes", 0)),
+        Gauge(
+            "hullcast_stream_queue_most_bytes",
+            "The most that waited since the process was started.",
+            known.get("most_waiting_bytes", 0),
+        ),
+        Gauge("hullcast_stream_full", "Streams of which no more tuples are taken now.", len(known["full"])),
+        Counter("hullcast_stream_overloaded_total", "Publishes refused because too much waits.", known["refused"]),
+        Gauge("hullcast_stream_behind_updates", "Updates that joins have not read from the log.", known["behind"]),
+        Counter("hullcast_stream_processes_total", "Streams processes started.", known["processes"]),
+        by_stream(Gauge("hullcast_stream_waiting", "Tuples waiting in a join.", labels=stream), "waiting"),
+        by_stream(Gauge("hullcast_stream_behind_seconds", behind, labels=stream), "behind_s"),
+        by_stream(Counter("hullcast_stream_results_total", "Results of a join.", labels=stream), "results"),
+        by_stream(Counter("hullcast_stream_gaps_total", "Times that results are missing.", labels=stream), "gaps"),
+        each(Gauge("hullcast_stream_missed_share", "Share of results missed, estimated.", labels=stream), missed),
+        each(Gauge("hullcast_stream_policy", "1 for the policy in force.", labels=["policy"]), {known["policy"]: 1}),
     ]
 
 

@@ -172,7 +172,9 @@ class Queries:
             self._make_room(Overloaded("bytes of queries waiting", WAITING_BYTES), item, "bytes")
         queue.add(item)
         self._open.add(request, item)
-        self._something.set()
+        self._begin_next()
+        if len(queue):
+            self._something.set()
 
     def _make_room(self, refusal: Overloaded, newcomer: _Asked, measure: Measure) -> None:
         """Refuse the latest query of the owner that has most waiting; raise `refusal` if that is the newcomer's."""
@@ -231,9 +233,7 @@ class Queries:
                         await self._something.wait()
                 self._something.clear()
                 self._refuse_late()
-                while (item := self._next()) is not None:
-                    self._running[item] = task = asyncio.create_task(self._serve(item), name="server.query")
-                    task.add_done_callback(partial(self._ended, item))
+                while self._begin_next():  # noqa: ASYNC110  it begins one each time
                     await asyncio.sleep(0)  # others have their turns in between
         finally:
             tasks = [*self._running.values(), *self._fetching]
@@ -256,13 +256,16 @@ class Queries:
             self.late += 1
             self._done(item.request, self._refusal(item.missed(), item.request))
 
-    def _next(self) -> _Asked | None:
-        """The query whose turn it is, if there is room for one; it is the warehouse's from now on."""
+    def _begin_next(self) -> bool:
+        """Let the warehouse have the query whose turn it is, if there is room for one."""
         item = self._queue.next() if len(self._running) < ADMITTED else None
-        if item is not None:
-            self._queue.begin(item)
-            item.began = time.monotonic()
-        return item
+        if item is None:
+            return False
+        self._queue.begin(item)
+        item.began = time.monotonic()
+        self._running[item] = task = asyncio.create_task(self._serve(item), name="server.query")
+        task.add_done_callback(partial(self._ended, item))
+        return True
 
     def _remove(self, item: _Asked) -> None:
         """A query does not wait any more, and is not served either."""
@@ -275,7 +278,8 @@ class Queries:
         del self._running[item]
         self._open.discard(item.request, item)
         self._queue.end(item, now - item.began, now)
-        self._something.set()
+        if len(self._queue):
+            self._something.set()
 
     async def _serve(self, item: _Asked) -> None:
         try:
@@ -286,7 +290,7 @@ class Queries:
             if isinstance(error, InvariantBroken) and self._engine.broken:
                 raise
             if isinstance(error, UnknownTable):
-                error = UnknownTable(error.table, tuple(self._engine.tables))
+                error = UnknownTable(error.table, tuple(self._engine.shown_tables))
             body = self._refusal(error, item.request)
         except Exception as error:
             self.failed += 1

@@ -39,7 +39,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Window:
+class ReplayWindow:
     """One channel's: complete after `complete_after`, and only for clients that were there after `opened`."""
 
     opened: int
@@ -60,12 +60,12 @@ class Retention:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.size_bytes = 0
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, ReplayWindow] = {}
         self._oldest: list[tuple[float, int, int]] = []  # a heap of (at, through, channel) of each window's first
 
     def open(self, channel: int, seq: int) -> None:
         """A channel begins: nothing before `seq` is known of it."""
-        self._windows[channel] = Window(seq, seq)
+        self._windows[channel] = ReplayWindow(seq, seq)
 
     def close(self, channel: int) -> None:
         """A channel ends."""

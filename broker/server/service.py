@@ -17,6 +17,7 @@ from hullcast.broker.server.brain import Brain
 from hullcast.broker.server.calibration import stored_coefficients
 from hullcast.broker.server.changing import TOGETHER_ROWS, Arrived
 from hullcast.broker.server.conditionals import Conditionals
+from hullcast.broker.server.derived import HiddenStreams
 from hullcast.broker.server.evaluating import Evaluating
 from hullcast.broker.server.history import HistoryReads
 from hullcast.broker.server.outcome import Outcome
@@ -26,10 +27,12 @@ from hullcast.broker.server.receipts import OwedReceipts
 from hullcast.broker.server.retention import Retention
 from hullcast.broker.server.status import server_status
 from hullcast.broker.server.storage import Storage
+from hullcast.broker.server.streams import StreamsProcess
 from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
 from hullcast.broker.server.working import Working
+from hullcast.broker.sql.create import CreateDerived, parse_statement
 from hullcast.broker.warehouse.messages import QueryLimits
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.link.listener import Listener
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.arrays import Booleans, Floats
     from hullcast.network.wire.columns import Columns
     from hullcast.network.wire.frames import Origin
+    from hullcast.network.wire.value_columns import ValueColumns
 
 log = logging.getLogger(__name__)
 
@@ -147,8 +151,25 @@ class Server:
                 settings.link.queue_bytes,
             ),
             conditionals=self.conditionals,
+            durable=settings.data is not None,
             feeds=lambda: self.warehouse.status(),  # noqa: PLW0108  (there is none yet)
         )
+        self.hidden = HiddenStreams(self.engine, self.attendance, settings.channel_linger_s, self._execute_own)
+        self.brain.subscribing.make_for = self.hidden.make_for
+        self.brain.changing.on_drop = self.hidden.close_now
+        self.streams = StreamsProcess(
+            self.engine,
+            self.log,
+            self.storage.for_queries,
+            self._append_results,
+            lambda: self.pipeline is None or self.pipeline.full,
+            policy=settings.stream_policy,
+            limit_bytes=settings.stream_queue_bytes,
+        )
+        self.engine.joins_need = self.streams.needs
+        self.brain.changing.on_advance = self.streams.advanced
+        self.brain.changing.refuse_more = self.streams.refuse_more
+        self.brain.explain_derived = self.streams.explain
         self.warehouse = Warehouse(
             self.engine,
             self.storage.for_queries,
@@ -189,6 +210,7 @@ class Server:
         self.pipeline: Pipeline | None = None
         self.requests = 0
         self._stopping = False
+        self._preparing: set[asyncio.Task[None]] = set()
         self._ranges_left = asyncio.Event()
         self._history: deque[tuple[float, int]] = deque(maxlen=HISTORY)  # when everything up to where had been sent
         self._reports: dict[str, tuple[float, dict[str, object]]] = {}
@@ -229,9 +251,11 @@ class Server:
                     end.result()
         finally:
             self._stopping = True
+            tasks += self._preparing
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.streams.stop()
             await self.views.stop()
             await self.storage.stop()
             self._publish_arrived()
@@ -283,10 +307,12 @@ class Server:
                 self.queries.fetch(request, body, owner)
             elif isinstance(body, bodies.Execute) and self._makes_view(request, body, owner):
                 pass  # it is executed when the view is made
+            elif self._awaits_files(request, body, owner):
+                pass  # it is done when they are there
             elif self._let_go(body, request, owner):
                 pass
             elif isinstance(body, bodies.SetPolicy):
-                self._put(request, Outcome(self._policy(body.name, origin)))
+                self._put(request, Outcome(self._policy(body, origin)))
             elif isinstance(body, bodies.AskHistory):
                 self._put(request, Outcome(self.history.span(body, origin)))
             elif isinstance(body, bodies.ReadChanges | bodies.ReadTable):
@@ -306,6 +332,41 @@ class Server:
         except NotPermitted:
             return False
         return self.views.put(request, body, owner)
+
+    def _awaits_files(self, request: Request, body: bodies.Body, owner: str) -> bool:
+        """Make the files that the streams process reads, if there are none and a request needs the process: what comes
+        behind the request must be in them. Only a server without a data directory has none."""
+        if self.storage.has_files or not self._derives(body):
+            return False
+        assert isinstance(body, bodies.Execute | bodies.Subscribe)
+        task = asyncio.create_task(self._with_files(request, body, owner), name="server.files")
+        self._preparing.add(task)
+        task.add_done_callback(self._preparing.discard)
+        return True
+
+    def _derives(self, body: bodies.Body) -> bool:
+        """Whether a request makes a derived stream."""
+        with contextlib.suppress(HullcastError):  # whoever does the request words it
+            if isinstance(body, bodies.Execute):
+                return isinstance(parse_statement(body.sql), CreateDerived)
+            if isinstance(body, bodies.Subscribe):
+                texts = [group.sql for group in body.groups if group.trigger is None]
+                return any(self.engine.join_to_make(sql) is not None for sql in texts)
+        return False
+
+    async def _with_files(self, request: Request, body: bodies.Execute | bodies.Subscribe, owner: str) -> None:
+        assert request.origin is not None
+        try:
+            await self.storage.for_queries()
+            self._publish_arrived()
+            self._begin(request, self.brain.work(body, request, owner, time.monotonic), owner)
+        except HullcastError as error:
+            if isinstance(body, bodies.Execute):
+                self._refuse_change(request, body, error)
+            else:
+                self._put(request, self.brain.refusal(error, request.origin))
+        except Exception as error:  # noqa: BLE001  (`failure` raises it, if the engine's state is in doubt)
+            self._put(request, self.brain.failure(error, "request"))
 
     def _execute(self, request: Request, body: bodies.Execute, owner: str) -> None:
         """Do a statement whose view is made."""
@@ -332,10 +393,12 @@ class Server:
         match body:
             case bodies.GiveUp():
                 self.queries.give_up(request)
+                self.views.give_up(request)
             case bodies.DropRows():
                 self.queries.drop(body, owner)
             case bodies.LinksGone(links) if not request.id:  # `Children` lets only nodes send one
                 self.queries.gone(links, request.route)
+                self.views.gone(links, request.route)
             case _:
                 return False
         return True
@@ -415,6 +478,23 @@ class Server:
         except Exception as error:  # noqa: BLE001  (a number may be used up without a record of it)
             self._fail(error)
 
+    def _append_results(self, stream: str, columns: ValueColumns) -> None:
+        """Results of a derived stream have their turn among the changes of others. TooLarge if they are too many."""
+        assert self.pipeline is not None
+        try:
+            outcome = self.brain.changing.append(stream, columns, time.monotonic())
+            for one in (outcome, *outcome.then):
+                self.pipeline.put(Step(_OURS, one, b""))
+        except TooLarge:  # nothing has changed
+            raise
+        except Exception as error:  # noqa: BLE001  (tuples may be there without a record of them)
+            self._fail(error)
+
+    def _execute_own(self, sql: str) -> None:
+        """Do a statement of the server's own, in its turn among the changes of others."""
+        assert self.pipeline is not None
+        self.pipeline.put(Step(_OURS, self.brain.changing.execute_own(sql), b""))
+
     def _fail(self, error: BaseException) -> None:
         """The engine's state is in doubt: `run` raises this, and the server stops."""
         assert self.pipeline is not None
@@ -431,11 +511,13 @@ class Server:
         self.children.answer(Reply(request.id, request.route, (), body))
         self.listener.flush()
 
-    def _policy(self, name: str, origin: Origin) -> bodies.Information:
-        """Switch the warehouse's policy, if one is named; which one decides, and which there are."""
-        if name:
+    def _policy(self, body: bodies.SetPolicy, origin: Origin) -> bodies.Information:
+        """Switch a policy, if one is named; which one decides, and which there are."""
+        if body.name:
             self.brain.check(origin, "admin")
-            self.warehouse.switch(name)
+            (self.streams if body.of == "streams" else self.warehouse).switch(body.name)
+        if body.of == "streams":
+            return bodies.Information(self.streams.policy_facts())
         status = self.warehouse.status()
         policies = {policy.name: policy.about for policy in POLICIES.values()}
         return bodies.Information(
@@ -452,7 +534,7 @@ class Server:
     def on_gone(self, peer: Peer) -> None:
         """Nobody waits any more for what was asked by a link."""
         self.queries.gone((peer.number,))
-        self.views.stay_with(self.children.peers)
+        self.views.gone((peer.number,))
         self.evaluating.stay_with(self.children.peers)
         self.history.stay_with(self.children.peers)
 
@@ -468,6 +550,8 @@ class Server:
         if sent is not outcome:
             self._forgo(outcome)
         self.pipeline.put(Step(request, sent, reply, self.children.rights))
+        for one in outcome.then:
+            self.pipeline.put(Step(_OURS, one, b""))
 
     def _forgo(self, outcome: Outcome) -> None:
         """An outcome never leaves. The client may ask again."""
@@ -529,6 +613,7 @@ class Server:
         self._forgo_withdrawn()
         self.listener.flush()
         self.warehouse.on_release()
+        self.streams.on_release()
 
     def _deliver(self, through: int, gathered: dict[int, list[Columns]]) -> None:
         self.children.deliver(through, {channel: concatenate(batches) for channel, batches in gathered.items()})
@@ -571,10 +656,13 @@ class Server:
             for attending in self.attendance.close_deserted(self._wanted(), now):
                 self.retention.close(attending.number)
             self.conditionals.expire(now)
+            self.hidden.expire(now)
             self._tell_directory()
             self._keep_up()
             self.queries.expire(now)
             self.warehouse.watch(now)
+            self.streams.watch(now)
+            self.storage.keep_behind(self.streams.needed_behind())
             self.storage.keep_up(now)
 
     def _keep_up(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.network.settings.common import GIB, KIB, MIB, ProcessSettings, listen_option, name_option
 from hullcast.network.settings.declaring import option
@@ -128,6 +129,18 @@ class ServerSettings(ProcessSettings):
         "orad",
         "what decides which query runs and which table is loaded next; `hullcast policy` shows and switches it",
         choices=tuple(POLICIES),
+    )
+    stream_policy: str = option(
+        "bounded-chain",
+        "what decides which operator of a join over streams runs next",
+        choices=tuple(OPERATOR_POLICIES),
+    )
+    stream_queue_bytes: int = option(
+        64 * MIB,
+        "tuples waiting in joins over streams before publishers of their streams are refused as Overloaded",
+        raised="longer bursts are accepted, but they take memory, and results come later",
+        least=64 * KIB,
+        most=64 * GIB,
     )
     channel_linger_s: float = option(
         30.0,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from hullcast.broker.queries.derived import is_hidden
+
 if TYPE_CHECKING:
     from hullcast.broker.server.service import Server
 
@@ -21,7 +23,13 @@ def server_status(server: Server) -> dict[str, object]:
         "seq": engine.seq,
         "through": server.children.through,
         "requests": server.requests,
-        "tables": {name: engine.rows(name) for name in engine.tables},
+        "tables": {name: engine.rows(name) for name in engine.shown_tables},
+        "streams": {
+            stream.store.table.name: stream.facts()
+            for stream in engine.streams.values()
+            if not is_hidden(stream.store.table.name)
+        },
+        "operators": server.streams.status(),
         "memory_bytes": engine.memory_bytes(),
         "channels": [_channel(server, attending.number) for attending in server.attendance],
         "children": server.children.status(),
@@ -57,7 +65,7 @@ def _channel(server: Server, number: int) -> dict[str, object]:
     ranges = {"distinct": distinct, "wanted": wanted, "lingering": attending.lingering_ranges}
     return {
         "number": number,
-        "name": attending.spec.name,
+        "name": server.engine.channel_shown(attending.channel),
         "updates": statistics.updates,
         "messages": statistics.messages,
         "ignorable": statistics.ignorable,

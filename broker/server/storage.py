@@ -67,6 +67,17 @@ class Storage:
         """The first sequence number as of which the history can be read; None without a data directory."""
         return None if self.directory is None else self.directory.readable_from
 
+    @property
+    def has_files(self) -> bool:
+        """Whether `for_queries` has a directory to give at once."""
+        return self.directory is not None or self._usable() is not None
+
+    def keep_behind(self, seq: int | None) -> None:
+        """What is behind a sequence number is still read; None: nobody needs more than a restart does."""
+        for directory in (self.directory, self._temporary):
+            if directory is not None:
+                directory.needed_behind = seq
+
     async def for_queries(self) -> DataDirectory:
         """The directory that queries read from. What was acknowledged before the call is in its log, which can be read
         up to `log.synced_seq`.

@@ -14,13 +14,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from hullcast.broker.engine.engine import NO_POSITION
+from hullcast.broker.reformulate.tuples import TuplesChannel
 from hullcast.broker.server.outcome import Outcome
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import (
@@ -36,6 +38,7 @@ from hullcast.network.wire.bodies import (
 )
 from hullcast.network.wire.columns import concatenate, length, size_bytes, take
 from hullcast.network.wire.errors import (
+    BadSetting,
     ConnectionLost,
     HullcastError,
     InvariantBroken,
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hullcast.broker.engine.served import ServedEngine
-    from hullcast.broker.reformulate.channel import Attended
+    from hullcast.broker.reformulate.channel import Attended, Channel
     from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.attendance import Attendance, Attending
     from hullcast.broker.server.conditionals import Conditional, Conditionals
@@ -78,6 +81,8 @@ PARSE_S = 0.002
 SLICE_S = 0.004
 #: Ranges that a channel is told of in one slice.
 WANTED_AT_ONCE = 1000
+#: Of no tuple ever.
+NO_SUCH_POSITION = (1 << 63) - 1
 #: How often first answers are taken again because too much happened meanwhile.
 TRIES = 4
 
@@ -123,6 +128,7 @@ class _Asked:
     holding: ExitStack
     points: Floats | None = None  # where the channel counts its ranges: those that this request wants
     snapshot: Columns | None = None
+    begins: int = 0  # of tuples of a stream: the snapshot has those behind this position
     held_bytes: int = 0  # of the snapshot
     runs: list[tuple[int, int]] = field(default_factory=list)  # members, and the moment their snapshot is of
 
@@ -173,8 +179,12 @@ class Subscribing:
         retention: Retention,
         conditionals: Conditionals,
         limits: Limits,
+        *,
+        durable: bool = False,
     ) -> None:
+        """`durable`: positions in streams mean the same as in earlier runs, since the server goes on from its log."""
         self._engine = engine
+        self._durable = durable
         self._conditionals = conditionals
         self._epoch = epoch
         self._attendance = attendance
@@ -182,6 +192,7 @@ class Subscribing:
         self._limits = limits
         self._staged: dict[bytes, _Request] = {}  # by ticket
         self._held: Counter[str] = Counter()  # bytes of first answers, by owner
+        self.make_for: Callable[[str, str], None] = lambda sql, owner: None  # called before a text is subscribed to
 
     @property
     def staged_bytes(self) -> int:
@@ -206,12 +217,14 @@ class Subscribing:
         if len(body.groups) > self._limits.groups:
             raise TooLarge("groups in one request", len(body.groups), self._limits.groups)
         since = body.since if body.epoch == self._epoch else None
+        if body.epoch not in (None, self._epoch) and not self._durable:
+            body = replace(body, groups=tuple(_of_another_stream(group) for group in body.groups))
         request = _Request(may, owner=owner)
         try:
             spent = 0.0
             for group in body.groups:
                 try:
-                    one = yield from self._understand(group, may, since, prepared.get(group.group, ()))
+                    one = yield from self._understand(group, request, since, prepared.get(group.group, ()))
                     request.asked.append(one)
                     if one.since is None:
                         yield from self._answer(request, one)
@@ -268,18 +281,22 @@ class Subscribing:
 
     # --- the groups --------------------------------------------------------------------------------------
 
-    def _understand(self, group: Group, may: May, since: int | None, prepared: Needs | HullcastError) -> Work:
+    def _understand(self, group: Group, request: _Request, since: int | None, prepared: Needs | HullcastError) -> Work:
         """A group's channel (opened if need be), and whether what it missed since then is still here."""
         attended: Attended
         if group.trigger is None:
-            may("subscribe", self._engine.tables_named(group.sql))
+            request.may("subscribe", self._engine.tables_named(group.sql))
+            self.make_for(group.sql, request.owner)
             attended = yield from self._engine.attending(group.sql, parameter_columns(group), group.count)
-            needs: Needs = (("subscribe", attended.channel.shape.tables),)
+            needs: Needs = (("subscribe", attended.reads),)
         elif isinstance(prepared, HullcastError):
             raise prepared
         else:
             attended, needs = self._conditional(group).attended, prepared
         channel = attended.channel
+        if group.after is not None and not isinstance(channel, TuplesChannel):
+            self._close_in_vain(channel)
+            raise BadSetting("after", group.after, NO_POSITION)
         if self._attendance.find(channel.name) is None and len(self._attendance) >= self._limits.channels:
             self._engine.forsake(channel.name)
             raise Overloaded("open channels", self._limits.channels)
@@ -304,6 +321,11 @@ class Subscribing:
         ):
             one.since = since
         return one
+
+    def _close_in_vain(self, channel: Channel) -> None:
+        """Close a channel that was opened for a group which is refused, unless others attend it."""
+        if self._attendance.find(channel.name) is None:
+            self._engine.forsake(channel.name)
 
     def _conditional(self, group: Group) -> Conditional:
         """The conditional that was made for a group, with a result."""
@@ -342,7 +364,7 @@ class Subscribing:
         step = min(channel.capture_at_once, max(n, 1))
         for start in range(0, max(n, 1), step):
             capture = partial(self._capture, one, slice(start, start + step))
-            at_once = channel.capture_cost(step) <= AT_ONCE_LOOKS or step < n
+            at_once = self._capture_cost(one, step) <= AT_ONCE_LOOKS or step < n
             parts.append(capture()() if at_once else (yield capture))
             if start + step < n:
                 yield SLICE_S
@@ -351,9 +373,20 @@ class Subscribing:
         if self._engine.broken:
             raise InvariantBroken("the engine stopped")
 
+    def _capture_cost(self, one: _Asked, members: int) -> int:
+        channel, after = one.attended.channel, one.group.after
+        if isinstance(channel, TuplesChannel) and after is not None:
+            return channel.cost_after(members, channel.begins(after, self._engine.seq))
+        return channel.capture_cost(members)
+
     def _capture(self, one: _Asked, members: slice) -> Callable[[], Columns]:
         """Take what the first answers of some members are computed from, and note of which moment it is."""
-        compute = one.attended.channel.capture(one.attended.predicates.some(members))
+        channel, predicates = one.attended.channel, one.attended.predicates.some(members)
+        if isinstance(channel, TuplesChannel):
+            one.begins = channel.begins(one.group.after, self._engine.seq)
+            compute = channel.capture_after(predicates, one.begins)
+        else:
+            compute = channel.capture(predicates)
         one.runs.append((min(members.stop, one.group.count) - members.start, self._engine.seq))
         return compute
 
@@ -431,7 +464,8 @@ class Subscribing:
             late = [] if one.since is not None or (one.oldest == self._engine.seq and not staged) else one.runs
             snapshot = None if staged else one.snapshot
             names, spec = one.attended.columns, one.attending.spec
-            opened.append(Opened(one.group.group, one.attending.number, names, snapshot, None, tuple(late)))
+            after = one.begins if one.since is None else one.since
+            opened.append(Opened(one.group.group, one.attending.number, names, snapshot, None, tuple(late), after))
             counted = one.points is not None
             installs.append(
                 Install(one.group.group, one.attending.number, spec.form, spec.partitioned, points, counted)
@@ -474,6 +508,11 @@ class Subscribing:
                 for one in members:
                     one.again()
         return replay
+
+
+def _of_another_stream(group: Group) -> Group:
+    """A group whose position means nothing here: no stream is as long."""
+    return group if group.after is None else replace(group, after=NO_SUCH_POSITION)
 
 
 def _failed(group: Group, error: HullcastError) -> Opened:

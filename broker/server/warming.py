@@ -35,6 +35,13 @@ from hullcast.broker.joins.standing import FEW, JoinLayout, StandingJoins
 from hullcast.broker.log.walk import NOTED, join_texts, read_rows, walk_records
 from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
+from hullcast.broker.streams.batch import StreamMoment, TupleBatch
+from hullcast.broker.streams.live import MonotonicClock
+from hullcast.broker.streams.operators.table_join import TableChanges
+from hullcast.broker.streams.operators.windows import StreamWindow
+from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
+from hullcast.broker.streams.policies.fifo import FifoPolicy
+from hullcast.broker.streams.runner import Runner
 from hullcast.broker.warehouse.policies.knapsack import packed, update_positions
 from hullcast.network import compiled
 from hullcast.network.answers.aggregate import COUNT, answers_of, same
@@ -127,8 +134,10 @@ def run_everything() -> None:
     run_standing_joins()
     run_planner()
     run_newest()
+    run_streams()
     run_knapsack()
     run_log()
+    run_operators()
     warm_node()
 
 
@@ -159,7 +168,9 @@ def run_matching() -> None:
     sides = (JoinSide([edge], [0], edge), JoinSide([], [], edge))  # first answers of joins, without their trees
     pairs_in_boxes(sides, None, Boxes.of(np.zeros((1, 1)), np.ones((1, 1))), whole=True)
     run_newest()
+    run_streams()
     run_log()
+    run_operators()
     warm_node()
 
 
@@ -214,6 +225,16 @@ def run_newest() -> None:
     same(0.0, 0.0, 0.0, 0.0)
 
 
+def run_streams() -> None:
+    """Tuples that came before a subscription to them, and behind it."""
+    engine = Engine()
+    engine.execute("CREATE STREAM TRADES (PRICE REAL)")
+    engine.upsert("TRADES", {"PRICE": [1.0, 2.0]})
+    with engine.subscribe("SELECT PRICE FROM TRADES WHERE PRICE BETWEEN ? AND ?", 0, 5, after=0) as one:
+        engine.upsert("TRADES", {"PRICE": [3.0]})
+        one.drain()
+
+
 def run_knapsack() -> None:
     """A plan of the warehouse's policy Pareto, with enough updates that not all is known without looking at states."""
     costs, places = np.arange(3, 11), np.tile(np.array([1, 3, 4]), 8)
@@ -228,6 +249,24 @@ def run_log() -> None:
     table = (no_bytes, nothing, nothing, 0)
     read_rows(no_bytes, noted, (0, 0), table, np.zeros((1, 1)), np.zeros(1, np.bool_), np.zeros((1, 2, 1), np.int64))
     join_texts(no_bytes, np.zeros((2, 0), np.int64), no_bytes)
+
+
+def run_operators() -> None:
+    """The operators of stream queries, as the streams process runs them."""
+    runner = Runner(FifoPolicy(), MonotonicClock())
+    ranges, window = WantedRanges((0,), (((0.0, 1.0),),)), StreamWindow(rows=400)
+    left, right = StreamInput("r", 1, ranges, window), StreamInput("s", 1, None, window)
+    runner.open(StreamQuery(left, right, ((0, 0),), ((0, 0), (1, 0))))
+    runner.open(StreamQuery(left, right, ((0, 0),), ((0, 0), (1, 0)), memory=300))
+    runner.open(StreamQuery(left, TableInput("t", 1, 0), ((0, 0),), ((0, 0),)))
+    for first in (1, 501):  # more than there is room for at first
+        codes, seqs = np.arange(float(first), first + 500.0), np.arange(first, first + 500)
+        runner.change("t", TableChanges(seqs, codes[None, :], np.zeros(500, np.bool_)))
+        for stream in "rs":
+            reached = StreamMoment(0.0, first + 499)
+            runner.arrive(stream, TupleBatch(seqs, np.zeros(500), codes[None, :], reached, 0.0))
+    while runner.step():
+        pass
 
 
 PARTS = (run_trees, run_matching)

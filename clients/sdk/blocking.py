@@ -246,6 +246,11 @@ class BlockingSubscription(_Face[LiveSubscription]):
         return self._thread.look(lambda: self._inner.seq)
 
     @property
+    def has_answer(self) -> bool:
+        """Whether there is an `answer`; False for the tuples of a stream, which are events only."""
+        return self._thread.look(lambda: self._inner.has_answer)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The names of the answer's columns."""
         return self._thread.look(lambda: self._inner.columns)
@@ -283,6 +288,8 @@ class BlockingSubscription(_Face[LiveSubscription]):
     def closed(self) -> bool:
         """Whether the subscription has ended."""
         return self._thread.look(lambda: self._inner.closed)
+
+    missed_share = _waiting(LiveSubscription.missed_share)
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None after `timeout` seconds without one. StopIteration if the subscription has ended."""
@@ -519,6 +526,7 @@ class BlockingClient(_Face[Client]):
     execute = _waiting(Client.execute)
     publish = _waiting(Client.publish)
     delete = _waiting(Client.delete)
+    progress = _waiting(Client.progress)
     change_once = _waiting(Client.change_once)
     query = _waiting(Client.query)
     policy = _waiting(Client.policy)

@@ -6,8 +6,11 @@ import asyncio
 import os
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
+
+import numpy as np
 
 from hullcast.clients.sdk.connecting import configure, seconds
 from hullcast.clients.sdk.gathering import Gathering, Row, row_or_columns
@@ -230,6 +233,14 @@ class Client:
 
         return await self._change_in_pieces(columns, piece, name, f"delete from {name}", _timeout(timeout))
 
+    async def progress(self, stream: str, timestamp: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109
+        """Say that a stream's time has come to `timestamp` (a datetime, or ISO-8601 text): no earlier tuple follows.
+
+        Whatever waits for time to pass goes on: RANGE windows, retention by time. Later tuples that are earlier all the
+        same count as of this time. When this returns, it is on the server's disk.
+        """
+        return await self.execute(f"ADVANCE STREAM \"{stream}\" TO '{_moment(timestamp)}'", timeout=timeout)
+
     async def change_once(
         self,
         publisher: bytes,
@@ -301,12 +312,22 @@ class Client:
         query = checked_query(_sql(sql), scalars(parameters), deadline, freshness, priority, read_set)
         return read_portions(self._ask, self._line.tell, query, self._query_timeout(query, timeout))
 
-    async def policy(self, name: str | None = None, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
+    async def policy(
+        self,
+        name: str | None = None,
+        *,
+        of: bodies.PolicyOf = "warehouse",
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[str, Any]:
         """What decides which rows are loaded and which query is answered next: `policy`, its `counters`, and the
-        `policies` there are, with a line about each. With `name`, switch to that one (needs the right `admin`)."""
+        `policies` there are, with a line about each. With `name`, switch to that one (needs the right `admin`). With
+        `of="streams"`: what decides which operator of a join over streams runs next."""
         if name is not None and not str(name):
             raise BadSetting("policy", name, "must be the name of a policy; policy() without a name lists them")
-        return await self._information(bodies.SetPolicy("" if name is None else str(name)), "policy", _timeout(timeout))
+        if of not in get_args(bodies.PolicyOf):
+            raise BadSetting("of", of, f"must be one of {', '.join(get_args(bodies.PolicyOf))}")
+        asked = bodies.SetPolicy("" if name is None else str(name), of)
+        return await self._information(asked, "policy", _timeout(timeout))
 
     async def tables(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """The tables by name, each with its key, its columns' types and its number of rows."""
@@ -388,6 +409,7 @@ class Client:
         overflow: Overflow | None = None,
         buffer: int = 1024,
         resume: str | None = None,
+        after: int | None = None,
         snapshot: bool = False,
         progress: bool = False,
         callback: Callback | None = None,
@@ -406,6 +428,11 @@ class Client:
         function that gets each event in turn; its errors are logged and counted (`callback_errors`). `timeout` is for
         subscribing.
 
+        Of a subscription to a stream each event is a StreamTuple (its `seq` is the position in the stream, its `row`
+        what the SELECT shows), each comes once and in order, and there is no answer. It begins with the next tuple, or
+        with `after=position` behind that position; 0 is the beginning. If tuples there are no longer retained, a Resync
+        comes first.
+
         With `when` or `every` the subscription is conditional: the SELECT may be any that `query` takes, and each event
         holds all its rows, up to date. They come when the answer of the SELECT `when` changes, which may be any
         subscription (`when_parameters` are for its `?`), and at each multiple of `every` (seconds, or a text such as
@@ -414,7 +441,10 @@ class Client:
         self._check_open()
         bound, trigger = scalars(parameters), checked_trigger(when, when_parameters, every)
         token = None if resume is None else read_token(resume, _sql(sql), bound, trigger)
-        group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token, trigger)
+        position = _position(after)
+        if position is not None and (token is not None or trigger is not None):
+            raise BadSetting("after", after, "cannot be together with resume, when or every")
+        group = SubscriptionGroup(_sql(sql), bound, 1, overflow, buffer, token, trigger, position)
         return LiveSubscription(
             self._line, group, snapshot=snapshot, progress=progress, callback=callback, timeout_s=_timeout(timeout)
         )
@@ -423,8 +453,9 @@ class Client:
         self,
         sql: str,
         *columns: object,
-        overflow: Overflow = "latest",
+        overflow: Overflow | None = None,
         buffer: int = 1024,
+        after: int | None = None,
         when: object = None,
         every: object = None,
         timeout: float | None = None,
@@ -433,6 +464,7 @@ class Client:
 
         More than 25,000 go in several requests, one after the other; if one is refused, all are closed again. When this
         returns, all subscriptions are in effect, and all answers are right as of `seq`. `timeout` is for each request.
+        `overflow` is "latest" if nothing is said, and "block" for streams; there, all begin behind position `after`.
         """
         self._check_open()
         if when is not None or every is not None:
@@ -455,7 +487,7 @@ class Client:
         count = counts.pop()
         if not count:
             raise BadParameter(0, "the columns are empty, and so there is nothing to subscribe to")
-        group = SubscriptionGroup(_sql(sql), bound, count, overflow, buffer)
+        group = SubscriptionGroup(_sql(sql), bound, count, overflow, buffer, after=_position(after), many=True)
         return LiveSubscriptions(self._line, group.in_portions(), _timeout(timeout))
 
     @property
@@ -608,6 +640,27 @@ def connect(
     return Client(
         configure(url, name=name, timeout=timeout, key=key, server_key=server_key, insecure=insecure, limits=limits)
     )
+
+
+def _position(after: int | None) -> int | None:
+    """A position in a stream, or BadSetting."""
+    given: object = after
+    if given is not None and (type(given) is not int or given < 0):
+        raise BadSetting("after", after, "must be a position: a whole number, 0 or more")
+    return after
+
+
+def _moment(timestamp: object) -> str:
+    """A moment as ISO-8601 text, or BadSetting."""
+    if isinstance(timestamp, np.datetime64):
+        timestamp = timestamp.astype("M8[us]").item()
+    try:
+        moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
+    except ValueError:
+        moment = None
+    if not isinstance(moment, datetime):
+        raise BadSetting("timestamp", timestamp, "must be a datetime (naive means UTC) or ISO-8601 text")
+    return moment.isoformat()
 
 
 def _sql(sql: object) -> str:

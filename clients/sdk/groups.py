@@ -10,8 +10,10 @@ import numpy as np
 from hullcast.clients.sdk.collected import CollectionListening
 from hullcast.clients.sdk.mailbox import Attention, OverflowPolicy
 from hullcast.clients.sdk.single import SingleListening
+from hullcast.clients.sdk.tuples import TupleListening
 from hullcast.network.answers.answers import SingleAnswers
 from hullcast.network.answers.kinds import KINDS
+from hullcast.network.answers.tuples import TupleAnswers
 from hullcast.network.wire import bodies
 from hullcast.network.wire.columns import take
 from hullcast.network.wire.errors import BadFrame, BadSetting, HullcastError, UsageError, from_wire
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from hullcast.network.wire.bodies import Opened, Subscribed, Trigger
 
 
+TUPLES = "TUPLES"  # the kind of subscriptions to tuples of a stream
 _NO_POINTS: Floats = np.empty((0, 0))
 
 #: Subscriptions of one client.
@@ -54,6 +57,8 @@ class SubscriptionGroup:
         buffer: int,
         token: Token | None = None,
         trigger: Trigger | None = None,
+        after: int | None = None,
+        many: bool = False,
     ) -> None:
         self.number = 0
         self.channel = 0  # as the server last numbered it: only the same channel can be resumed
@@ -61,14 +66,16 @@ class SubscriptionGroup:
         self.parameters = parameters
         self.count = count
         self.trigger = trigger  # of a conditional subscription
+        self.after = after  # of tuples of a stream: it begins behind this position
         self.columns: tuple[str, ...] = ()
         self.listeners: Ints = np.empty(0, np.int64)
         self.token = token
         if token is not None:
             self.channel = token.channel
+            self.after = token.stored.seq if token.kind == TUPLES else None
         self.resumable = False  # somebody has a token of it
         self.away: Standing | None = None  # after a break, until it is subscribed again: where it stood
-        self._overflow, self._buffer = overflow, buffer
+        self._overflow, self._buffer, self._many = overflow, buffer, many
         self._listening: Listening | None = None
         OverflowPolicy(overflow or "latest", buffer)  # refuses what is out of range before anything is sent
 
@@ -86,7 +93,15 @@ class SubscriptionGroup:
     def join(self, listening: Listening, columns: tuple[str, ...]) -> OverflowPolicy:
         """It is taken; its policy is known now, since the default goes by kind of answer."""
         self._listening, self.columns = listening, columns
-        return OverflowPolicy(self._overflow or listening.answers.overflow, self._buffer)
+        usual = listening.answers.overflow_of_many if self._many else listening.answers.overflow
+        return OverflowPolicy(self._overflow or usual, self._buffer)
+
+    @property
+    def asked(self) -> int | None:
+        """Of tuples of a stream: those behind this position are asked for."""
+        if self._listening is None or self._listening.has_answers:
+            return self.after
+        return self.after if self.away is None else self.away.seq
 
     def on_wire(self) -> bodies.Group:
         """As the server gets it; members that left are left out and the others get new numbers."""
@@ -95,7 +110,8 @@ class SubscriptionGroup:
             stay = np.flatnonzero(~gone)
             self.parameters = tuple(taken(values, stay) for values in self.parameters)
             self.listeners, self.count = self.listeners[stay], len(stay)
-        return bodies.Group(self.number, self.sql, self.parameters, self.count, self.channel, self.trigger)
+        number, channel = self.number, self.channel
+        return bodies.Group(number, self.sql, self.parameters, self.count, channel, self.trigger, self.asked)
 
     def in_portions(self) -> list[SubscriptionGroup]:
         """The same members, none of them open yet, in groups of which each fits into one request."""
@@ -108,7 +124,9 @@ class SubscriptionGroup:
         """A group (new) of some members."""
         columns = any(map(is_values, self.parameters))
         parameters = tuple(taken(values, members) for values in self.parameters) if columns else self.parameters
-        return SubscriptionGroup(self.sql, parameters, count, self._overflow, self._buffer)
+        return SubscriptionGroup(
+            self.sql, parameters, count, self._overflow, self._buffer, after=self.after, many=self._many
+        )
 
     def one(self, listener: int) -> Ints:
         """One listener, as a column."""
@@ -189,13 +207,15 @@ class Groups:
         self._joined[listening] += 1
         self.subscriptions += len(group.listeners)
         if token is None:
+            listening.begin(group.listeners, opened, group.after)
             catch_up(listening, group.listeners, opened, reply)
             listening.skip(group.listeners)
             return
         listening.restore(int(group.listeners[0]), token.stored)
         if opened.snapshot is not None:
             nothing_happened = (token.stored.seq, token.epoch) == (reply.seq, reply.epoch)
-            listening.renew(group.listeners, opened.snapshot, moment_of(opened, reply), only_if_other=nothing_happened)
+            seq = moment_of(opened, reply)
+            listening.come_back(group.listeners, opened, seq, token.stored.seq, only_if_other=nothing_happened)
             catch_up(listening, group.listeners, opened, reply)
         elif opened.channel in reply.replay:
             listening.hear_alone(group.listeners, opened.points, reply.replay[opened.channel])
@@ -238,7 +258,7 @@ class Groups:
             if opened.snapshot is not None and away is not None:
                 nothing_happened = (away.seq, away.epoch) == (reply.seq, reply.epoch)
                 seq = moment_of(opened, reply)
-                group.listening.renew(group.listeners, opened.snapshot, seq, only_if_other=nothing_happened)
+                group.listening.come_back(group.listeners, opened, seq, away.seq, only_if_other=nothing_happened)
                 catch_up(group.listening, group.listeners, opened, reply)
         return refused
 
@@ -289,8 +309,9 @@ class Groups:
         spec = reply.channels[opened.channel]
         listening = self.channels.get(opened.channel)
         if listening is None or listening.spec != spec:
-            single = issubclass(KINDS[spec.kind].answers, SingleAnswers)
-            family = SingleListening if single else CollectionListening
+            answers = KINDS[spec.kind].answers
+            family: type[Listening] = SingleListening if issubclass(answers, SingleAnswers) else CollectionListening
+            family = TupleListening if issubclass(answers, TupleAnswers) else family
             listening = family(spec, opened.points.shape[1], self.attention)
             self._register(opened.channel, listening)
         return listening

@@ -18,9 +18,9 @@ from hullcast.network.wire.arrays import objects
 if TYPE_CHECKING:
     from hullcast.clients.sdk.mailbox import Backlog, OverflowPolicy
     from hullcast.network.answers.answers import Answers
-    from hullcast.network.answers.events import Change, Resync
+    from hullcast.network.answers.events import Change, Resync, StreamTuple
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
-    from hullcast.network.wire.bodies import ChannelSpec
+    from hullcast.network.wire.bodies import ChannelSpec, Opened
     from hullcast.network.wire.columns import Columns
 
 
@@ -34,6 +34,16 @@ class Stored(NamedTuple):
     told: tuple[float, float]  # of single values that wait: the one taken before them, as (value, rest)
 
 
+class News(NamedTuple):
+    """What listeners of a group have heard since last asked, as columns: who, when, the answer (of a stream: the row),
+    and why it is a Resync (a place in GAPS)."""
+
+    who: Ints
+    seqs: Ints
+    answers: npt.NDArray[Any]
+    gaps: Ints
+
+
 class Listening(ABC):
     """What the client holds of a channel, for all its subscriptions there. Pure: called with what came in.
 
@@ -43,6 +53,7 @@ class Listening(ABC):
     """
 
     answers: Answers
+    has_answers = True  # False: only events
 
     def __init__(self, spec: ChannelSpec, coordinates: int, attention: Attention) -> None:
         self.spec = spec
@@ -93,6 +104,20 @@ class Listening(ABC):
     @abstractmethod
     def restore(self, listener: int, stored: Stored) -> None:
         """Give a listener just admitted what it had not taken yet."""
+
+    def take_news(self, group: int) -> News:
+        """`take_changed`, with what users want to know."""
+        changed, gaps = self.take_changed(group)
+        return News(changed, self.mailbox.seqs[changed], self.column(changed), gaps)
+
+    def begin(self, ids: Ints, opened: Opened, asked: int | None) -> None:  # noqa: B027  (what was first is in `admit`)
+        """New listeners are here, and asked for the tuples of a stream behind a position."""
+
+    def come_back(self, ids: Ints, opened: Opened, seq: int, asked: int, *, only_if_other: bool) -> None:
+        """New answers after a break, as of `seq`: see `renew`. Those who hear tuples asked for what is behind a
+        position, and get it."""
+        assert opened.snapshot is not None, "else it is resumed"
+        self.renew(ids, opened.snapshot, seq, only_if_other=only_if_other)
 
     def _tell(self, ids: Ints) -> None:  # noqa: B027  (collections need not know)
         """Whoever these listeners are for has seen the answers there are now."""
@@ -244,7 +269,7 @@ class Listening(ABC):
         """Many answers as a column."""
         return objects([self.answer(listener) for listener in ids.tolist()])
 
-    def take(self, listener: int) -> Change | Resync | None:
+    def take(self, listener: int) -> Change | Resync | StreamTuple | None:
         """The next event of a listener, removed."""
         backlog = self.mailbox.backlogs.get(listener)
         if backlog is None or listener in self.mailbox.held:

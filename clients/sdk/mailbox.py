@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hullcast.clients.sdk.listening import Listening
-    from hullcast.network.answers.events import Change, Resync
+    from hullcast.network.answers.events import Change, Resync, StreamTuple
     from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
     EventColumns = tuple["Ints", "Ints", "Floats", "Floats", "Ints", Sequence[object]]  # as `put` takes them
@@ -71,7 +71,7 @@ class Attention:
 
 
 class Backlog(Protocol):
-    """The queue of a listener: its events in order, bounded, gaps among them marked. See single.py and collected.py."""
+    """The queue of a listener: its events in order, bounded, gaps among them marked."""
 
     policy: OverflowPolicy
     dropped: int
@@ -83,7 +83,7 @@ class Backlog(Protocol):
     @property
     def conflated(self) -> int: ...
     def hear(self, taken: Taken) -> None: ...
-    def take(self) -> Change | Resync | None: ...
+    def take(self) -> Change | Resync | StreamTuple | None: ...
     def keep(self, limit: int) -> None: ...
 
 

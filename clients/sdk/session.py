@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import UnionType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -206,21 +207,23 @@ class ClientSession:
         return call.number, self._send(call)
 
     def abandon(self, number: int) -> list[Effect]:
-        """Nobody waits for a call any more. A late Subscribed is answered by leaving again; a query need not be."""
+        """Nobody waits for a call any more. A late Subscribed is answered by leaving again; a query need not be, nor a
+        statement, which may create a view and take long. That leaves before the changes that waited for it."""
         call = self._calls.get(number)
         if call is None:
             return []
         self._sent.pop(call.sent_as, None)
-        return self._given_up(call) + self._over(call)
+        return self._given_up(call, Query | Execute) + self._over(call)
 
     def tell(self, body: bodies.DropRows) -> list[Effect]:
         """Say what has no reply, and may get lost."""
         self._next_request += 1
         return self._said([_dispensable(self._next_request - 1, body)])
 
-    def _given_up(self, call: _Call) -> list[Effect]:
-        """Of a query that was sent: the server need not answer it. Under its id, so an error instead is nobody's."""
-        if not call.sent_as or not isinstance(call.body, Query):
+    def _given_up(self, call: _Call, kinds: type | UnionType = Query) -> list[Effect]:
+        """Of a call of these kinds that was sent: the server need not answer it. Under its id, so an error instead is
+        nobody's."""
+        if not call.sent_as or not isinstance(call.body, kinds):
             return []
         return self._said([_dispensable(call.sent_as, GiveUp())])
 
@@ -378,7 +381,8 @@ class ClientSession:
                 return []
             case frames.Reply():
                 return self._reply(frame)
-            case frames.Reset():  # the link is as it was, and perhaps also the way behind it: no query runs twice
+            case frames.Reset():  # the link is as it was, and perhaps also the way behind it: no query runs twice; a
+                # statement does not anyway, so a view that is being made need not be begun again
                 given_up = [effect for call in self._calls.values() for effect in self._given_up(call)]
                 return given_up + self._begin_again()
             case frames.Directory():

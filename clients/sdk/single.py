@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hullcast.clients.sdk.mailbox import OverflowPolicy
     from hullcast.network.answers.answers import SingleAnswers
+    from hullcast.network.answers.events import StreamTuple
     from hullcast.network.answers.outbox import Taken
     from hullcast.network.wire.arrays import Booleans, Ints
     from hullcast.network.wire.columns import Columns
@@ -73,7 +74,7 @@ class SingleListening(Listening):
     def column(self, ids: Ints) -> npt.NDArray[Any]:
         return self.answers.column(ids)
 
-    def take(self, listener: int) -> Change | Resync | None:
+    def take(self, listener: int) -> Change | Resync | StreamTuple | None:
         mailbox = self.mailbox
         if mailbox.queued[listener]:
             return super().take(listener)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 from hullcast.clients.sdk.line import Line, Owner
 from hullcast.clients.sdk.token import Token, subject_of
 from hullcast.network.answers.events import Event, Progress, Resync, Snapshot
+from hullcast.network.wire import bodies
 from hullcast.network.wire.errors import (
+    BadFrame,
     BadParameter,
+    BadSetting,
     HullcastError,
     SubscriptionClosed,
     SubscriptionOverflow,
@@ -83,6 +86,9 @@ class LiveSubscription:
             if self.closed:  # by somebody else, or full, before anybody had it
                 self._line.leave(self._group, None, self._owner)
                 return self
+            if self._wants_snapshot and not self._listening.has_answers:
+                self._end()
+                raise BadSetting("snapshot", True, "a stream has no answer; use after=0 for the tuples that it retains")
             if not goes_on:
                 self._listening.skip(self._group.listeners)
             self._progress_told = self._position
@@ -149,6 +155,12 @@ class LiveSubscription:
         return self._listening.answer(self._listener)
 
     @property
+    def has_answer(self) -> bool:
+        """Whether there is an `answer`; False for the tuples of a stream, which are events only."""
+        self._check_open()
+        return self._listening.has_answers
+
+    @property
     def seq(self) -> int:
         """`answer` includes the updates up to this sequence number."""
         self._check_open()
@@ -206,6 +218,19 @@ class LiveSubscription:
         subject = subject_of(group.sql, parameters, group.trigger)
         stored = self._listening.stored(self._listener, stands.seq)
         return Token(stands.epoch or b"", subject, self._listening.spec.kind, group.channel, stored).text()
+
+    async def missed_share(self) -> float:
+        """Of a join over streams `WITH (memory = n)`, or a stream made of one: the share of its results that it misses,
+        by the server's estimate as of about a second ago. 0.0 where nothing can be missed, or nothing is known yet."""
+        self._check_open()
+        if self._group.trigger is not None:  # a one-time SELECT
+            return 0.0
+        asked = bodies.Explain(self.sql, self._group.parameters_of(self._listener))
+        reply = await self._line.ask(asked, "missed_share")
+        if not isinstance(reply, bodies.Information):
+            raise BadFrame(f"{type(reply).__name__} is not a reply to missed_share")
+        derived = reply.values.get("derived", {}).values()
+        return max((float(one["memory"]["missed_share"]) for one in derived if one.get("memory")), default=0.0)
 
     # --- events ----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,9 @@ class Changed:
 
     `reason` is empty for an ordinary change. If events were lost it says why, as in a Resync: "gap", "sum" or
     "overflow"; the answer may then be the same as before. `resync` marks these entries.
+
+    Of a stream there is an entry for each tuple, those of one subscription in order: its position and its row; None, if
+    tuples are missing there.
     """
 
     which: Ints
@@ -212,10 +215,11 @@ class LiveSubscriptions:
         while not self.closed:
             if group not in listening.mailbox.noticed:
                 listening.mailbox.watch(group, self._listeners[self._listeners >= 0], self._wake)
-            changed, gaps = listening.take_changed(group)
-            if len(changed):
-                which = self._order[np.searchsorted(self._sorted, changed)]
-                return Changed(which, listening.mailbox.seqs[changed], listening.column(changed), REASONS[gaps])
+            news = listening.take_news(group)
+            if len(news.who):
+                self._line.taken()
+                which = self._order[np.searchsorted(self._sorted, news.who)]
+                return Changed(which, news.seqs, news.answers, REASONS[news.gaps])
             if until is not None and loop.time() >= until:
                 return None
             await self._wait(until)

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
-from hullcast.broker.tables.schema import Column, ColumnType, Table, fold
+from hullcast.broker.tables.schema import Column, ColumnType, StreamTerms, Table, fold
 from hullcast.clients.sdk.blocking import LoopThread
 from hullcast.clients.sdk.token import read_token
 from hullcast.clients.spark.options import EARLIEST, LATEST
@@ -65,8 +65,14 @@ def parsed(sql: str, tables: dict[str, Any]) -> ParsedQuery:
     for name, facts in tables.items():
         names = list(facts["columns"])
         columns = tuple(Column(one, ColumnType(kind)) for one, kind in facts["columns"].items())
-        catalog[fold(name)] = Table(name, columns, names.index(facts["key"]))
-    return parse_subscription(sql, catalog)
+        terms = StreamTerms() if "stream" in facts else None
+        catalog[fold(name)] = Table(name, columns, names.index(facts["key"]), stream=terms)
+    query = parse_subscription(sql, catalog)
+    streams = [table.name for table in query.tables if table.stream is not None]
+    if streams:
+        reason = "subscriptions to streams cannot be read here; read the stream as a table, or its changes"
+        raise UsageError(f"{streams[0]} is a stream: {reason}")
+    return query
 
 
 def answer_fields(query: ParsedQuery) -> list[StructField]:

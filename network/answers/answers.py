@@ -56,6 +56,7 @@ class Answers(ABC):
 
     form: ClassVar[Form]  # how its messages find listeners: network/matching/messages.py
     overflow: ClassVar[Overflow]  # by default
+    overflow_of_many: ClassVar[Overflow] = "latest"  # of those that one call made
 
     def __init__(self, spec: ChannelSpec, decoder: Decoder, recompute: Recompute) -> None:
         self.spec, self.decoder, self.recompute = spec, decoder, recompute

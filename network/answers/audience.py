@@ -114,6 +114,14 @@ class Audience:
             if len(messages):
                 yield messages, listeners
 
+    def at(self, lows: Floats, highs: Floats) -> Iterator[tuple[Ints, Ints]]:
+        """Pairs (messages, listeners) for the query boxes of messages, some messages at a time."""
+        tree, n, start = self.index.arrays, len(lows), 0
+        while start < n:
+            start, messages, listeners = report_some(tree, lows, highs, start, n, PAIRS)
+            if len(messages):
+                yield messages, listeners
+
     def around(
         self, old: tuple[Floats, Floats], new: tuple[Floats, Floats]
     ) -> Iterator[tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:

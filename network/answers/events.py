@@ -41,8 +41,22 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamTuple:
+    """A tuple came in a stream: `row` is what the SELECT shows of it, `seq` its position in the stream."""
+
+    seq: int
+    row: Any
+
+    @property
+    def answer(self) -> Any:
+        """The row: for code that takes any kind of event."""
+        return self.row
+
+
+@dataclass(frozen=True, slots=True)
 class Resync:
-    """Events were lost; this is the whole answer as of `seq`.
+    """Events were lost; this is the whole answer as of `seq`. Of a stream, which has no answer (None), tuples up to
+    `seq` may be missing, and none behind it.
 
     `lost` events were dropped here. `reason` is "overflow" (they were not taken in time), "gap" (the server could not
     replay what was missed while disconnected, so the number is not known) or "sum" (a sum lost precision and was
@@ -80,6 +94,6 @@ def _same(answer: Answer) -> Answer:
 
 
 #: What the subscription of an engine hears.
-LocalEvent = Change | Resync
+LocalEvent = Change | Resync | StreamTuple
 #: What the subscription of a client hears.
-Event = Snapshot | Change | Resync | Progress
+Event = Snapshot | Change | Resync | Progress | StreamTuple

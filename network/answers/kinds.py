@@ -15,6 +15,7 @@ from hullcast.network.answers.distinct import DistinctAnswers
 from hullcast.network.answers.extremum import ExtremumAnswers
 from hullcast.network.answers.result import ResultAnswers
 from hullcast.network.answers.rows import RowAnswers
+from hullcast.network.answers.tuples import TupleAnswers
 
 if TYPE_CHECKING:
     from hullcast.network.answers.answers import Answers
@@ -41,7 +42,8 @@ class SubscriptionKind:
 
 _CHANNELS = "hullcast.broker.reformulate"
 
-#: By name. SELECT is rows of one table, JOIN rows of two, RESULT what a conditional subscription delivers.
+#: By name. SELECT is rows of one table, JOIN rows of two, RESULT what a conditional subscription delivers, TUPLES what
+#: comes in a stream.
 KINDS = {
     kind.name: kind
     for kind in (
@@ -54,5 +56,6 @@ KINDS = {
         SubscriptionKind("SELECT", RowAnswers, f"{_CHANNELS}.selection:SelectionChannel"),
         SubscriptionKind("JOIN", RowAnswers, f"{_CHANNELS}.join:JoinChannel"),
         SubscriptionKind("RESULT", ResultAnswers, f"{_CHANNELS}.result:ResultChannel"),
+        SubscriptionKind("TUPLES", TupleAnswers, f"{_CHANNELS}.tuples:TuplesChannel"),
     )
 }

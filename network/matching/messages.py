@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     BoxBounds = tuple[Floats, Floats]  # lows and highs (n, k), all bounds inclusive
 
-RECTANGLES, PLACES = "rectangles", "places"
+RECTANGLES, PLACES, POINTS = "rectangles", "places", "points"
 SIDES = ("old", "new")
 
 
@@ -39,7 +39,8 @@ def unreachable(points: Floats, dimensions: int) -> Booleans:
 
 
 def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[str, object]) -> list[BoxBounds]:
-    """Boxes for n messages: one each for rectangles, two for places (old, new); a point in any of them is concerned.
+    """Boxes for n messages: one each for rectangles and points, two for places (old, new); a point in any of them is
+    concerned.
 
     A box that nothing can lie in stands for a side that is not there.
     """
@@ -47,7 +48,8 @@ def query_boxes(form: str, dimensions: int, partitioned: bool, columns: Mapping[
     if form == RECTANGLES:
         partitions = named["part"] if partitioned else NO_PARTITIONS
         return [rectangle_boxes(named["il"], named["ir"], named["ol"], named["or"], partitions)]
-    return [_places(named, side, dimensions, partitioned=partitioned) for side in SIDES]
+    sides = SIDES[1:] if form == POINTS else SIDES  # a tuple of a stream was nowhere before
+    return [_places(named, side, dimensions, partitioned=partitioned) for side in sides]
 
 
 def _places(columns: Mapping[str, Floats], side: str, dimensions: int, *, partitioned: bool) -> BoxBounds:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
-from typing import Any, TypeAlias, assert_never, cast
+from typing import Any, Literal, TypeAlias, assert_never, cast, get_args
 
 import numpy as np
 
@@ -98,7 +98,8 @@ class FetchRows:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Nobody waits any more for the answer to the sender's query whose request has the same id as this one's."""
+    """Nobody waits any more for the answer to the sender's query or statement whose request has the same id as this
+    one's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,17 @@ class LinksGone:
     links: tuple[int, ...]
 
 
+#: Whose policy: what decides for one-time queries, or for joins over streams.
+PolicyOf: TypeAlias = Literal["warehouse", "streams"]
+
+
 @dataclass(frozen=True, slots=True)
 class SetPolicy:
-    """Let this policy decide what the warehouse does next; empty: only which one does, and which there are."""
+    """Let this policy decide what is done next, by the warehouse or by the operators of joins over streams; an empty
+    name: only which one does, and which there are."""
 
     name: str = ""
+    of: PolicyOf = "warehouse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,8 @@ class Group:
     """`count` subscriptions to one text: a column per `?`, or, for a single one, a scalar per `?`.
 
     `channel` is the one it listened to, if it is subscribed again; else 0. With a `trigger` it is a single conditional
-    subscription, and the text any SELECT that a query may be.
+    subscription, and the text any SELECT that a query may be. `after`: of tuples of a stream, those behind this
+    position are wanted, as far as there are; None: those that come from now on.
     """
 
     group: int
@@ -146,6 +154,7 @@ class Group:
     count: int
     channel: int = 0
     trigger: Trigger | None = None
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +296,8 @@ class Opened:
     empty) its snapshot has been fetched before.
 
     A snapshot may be older than the reply: `as_of` then says in runs (members, seq) how old, and the replay has what
-    came after. Of several groups one may have failed, and then says so here.
+    came after. Of several groups one may have failed, and then says so here. Of tuples of a stream, `after` is the
+    position behind which they are all there; if that is not the position asked for, some are missing.
 
     `points` is not part of the body: the points of a group travel once, as the install of the reply that every node on
     the way reads too. `with_points` puts them here.
@@ -299,6 +309,7 @@ class Opened:
     snapshot: Columns | None
     failed: Failed | None = None
     as_of: tuple[tuple[int, int], ...] = ()
+    after: int = 0
     points: Matrix = field(default_factory=lambda: np.empty((0, 1)))
 
 
@@ -496,7 +507,7 @@ def _listed(body: Body) -> list[object]:
         case LinksGone():
             return ["gone", body.links]
         case SetPolicy():
-            return ["policy", body.name]
+            return ["policy", body.name, body.of]
         case Subscribe():
             groups = [_listed_group(group) for group in body.groups]
             return ["subscribe", groups, body.since, body.epoch, body.ticket]
@@ -566,7 +577,8 @@ def _packed(columns: dict[str, Values]) -> dict[str, list[object]]:
 
 def _listed_group(group: Group) -> list[object]:
     parameters = [pack_values(value) if is_values(value) else value for value in group.parameters]
-    return [group.group, group.sql, parameters, group.count, group.channel, _listed_trigger(group.trigger)]
+    trigger = _listed_trigger(group.trigger)
+    return [group.group, group.sql, parameters, group.count, group.channel, trigger, group.after]
 
 
 def _listed_trigger(trigger: Trigger | None) -> list[object] | None:
@@ -586,6 +598,7 @@ def _listed_opened(opened: Opened) -> list[object]:
         None if opened.snapshot is None else column_format.pack(opened.snapshot),
         None if opened.failed is None else [opened.failed.code, opened.failed.arguments],
         opened.as_of,
+        opened.after,
     ]
 
 
@@ -710,7 +723,7 @@ def _fetch(parts: list[Any], limits: WireLimits) -> Fetch:
 
 
 def _group(value: object, limits: WireLimits) -> Group:
-    number, sql, parameters, count, channel, triggered = array(value, "a group", 6)
+    number, sql, parameters, count, channel, triggered, after = array(value, "a group", 7)
     if len(array(parameters, "parameters")) > limits.columns:
         raise BadFrame(f"{len(parameters)} parameters; at most {limits.columns}")
     integer(count, "count", 0, limits.rows)
@@ -721,7 +734,15 @@ def _group(value: object, limits: WireLimits) -> Group:
     trigger = fields.optional(triggered, _trigger, limits)
     if trigger is not None and (count != 1 or any(map(is_values, bound))):
         raise BadFrame("a conditional subscription is alone in its group, with a scalar per parameter")
-    return Group(integer(number, "a group"), text(sql, "sql"), bound, count, integer(channel, "a channel"), trigger)
+    return Group(
+        integer(number, "a group"),
+        text(sql, "sql"),
+        bound,
+        count,
+        integer(channel, "a channel"),
+        trigger,
+        fields.optional(after, integer, "after"),
+    )
 
 
 def _parameter(value: object, count: int, limits: WireLimits) -> Values | Scalar:
@@ -913,7 +934,7 @@ _SPEC_READERS: dict[str, Callable[[object, str], Any]] = {
 
 
 def _opened(value: object, limits: WireLimits) -> Opened:
-    group, channel, columns, snapshot, failed, as_of = array(value, "an opened group", 6)
+    group, channel, columns, snapshot, failed, as_of, after = array(value, "an opened group", 7)
     return Opened(
         integer(group, "a group"),
         integer(channel, "a channel"),
@@ -921,6 +942,7 @@ def _opened(value: object, limits: WireLimits) -> Opened:
         fields.optional(snapshot, column_format.unpack, limits),
         fields.optional(failed, _error),
         fields.items(as_of, "runs", _run),
+        integer(after, "after"),
     )
 
 
@@ -954,6 +976,11 @@ def _failed(parts: list[Any], limits: WireLimits) -> Failed:
     return _error(parts[1:])
 
 
+def _policy(parts: list[Any], limits: WireLimits) -> SetPolicy:
+    of = fields.choice(parts[2], "whose policy", *get_args(PolicyOf))
+    return SetPolicy(text(parts[1], "a policy"), cast("PolicyOf", of))
+
+
 def _synced(parts: list[Any], limits: WireLimits) -> Synced:
     return Synced(integer(parts[1], "seq"))
 
@@ -973,7 +1000,7 @@ _READERS: dict[str, tuple[int, Callable[[list[Any], WireLimits], Body]]] = {  # 
     "give_up": (1, lambda parts, limits: GiveUp()),
     "drop_rows": (2, lambda parts, limits: DropRows(fields.identity(parts[1], "a ticket"))),
     "gone": (2, _gone),
-    "policy": (2, lambda parts, limits: SetPolicy(text(parts[1], "a policy"))),
+    "policy": (3, _policy),
     "subscribe": (5, _subscribe),
     "fetch": (3, _fetch),
     "sync": (1, lambda parts, limits: Sync()),

@@ -122,22 +122,20 @@ class UnknownColumn(UsageError):
 
 
 class DuplicateTable(UsageError):
-    """A table of that name exists. With IF NOT EXISTS, `difference` says how its definition differs."""
+    """A table or stream (`word`) of that name exists. With IF NOT EXISTS, `difference` says how it differs."""
 
-    def __init__(self, table: str, difference: str = "") -> None:
-        super().__init__(table, difference)
-        self.table, self.difference = table, difference
+    def __init__(self, table: str, difference: str = "", word: str = "table") -> None:
+        super().__init__(table, difference, word)
+        self.table, self.difference, self.word = table, difference, word
 
     def __str__(self) -> str:
+        drop = f"choose another name or DROP {self.word.upper()} {self.table}"
         if self.difference:
             return (
-                f"table {self.table} exists with another definition: {self.difference}; "
-                f"change the statement, choose another name or DROP TABLE {self.table}"
+                f"{self.word} {self.table} exists with another definition: {self.difference}; change the statement, "
+                f"{drop}"
             )
-        return (
-            f"table {self.table} already exists; use CREATE TABLE IF NOT EXISTS, choose another name or "
-            f"DROP TABLE {self.table}"
-        )
+        return f"{self.word} {self.table} already exists; use CREATE {self.word.upper()} IF NOT EXISTS, {drop}"
 
 
 class UnknownView(UsageError):
@@ -557,18 +555,19 @@ class CheckpointFailed(Unavailable):
 
 
 class LoadFailed(Unavailable):
-    """A table could not be brought up to date for queries; nothing is lost, and it is tried again."""
+    """A table or view could not be brought up to date for queries; nothing is lost, and it is tried again. `kind` says
+    which it is."""
 
-    def __init__(self, table: str, reason: str) -> None:
-        super().__init__(table, reason)
-        self.table, self.reason = table, reason
+    def __init__(self, table: str, reason: str, kind: str = "table") -> None:
+        super().__init__(table, reason, *(() if kind == "table" else (kind,)))
+        self.table, self.reason, self.kind = table, reason, kind
 
     def __str__(self) -> str:
-        return (
-            f"table {self.table} cannot be loaded for queries ({self.reason}); no update is lost. Check that the "
-            "server's data directory has free space and can be written to, then ask again; freshness=0 answers from "
-            "what is loaded"
+        said = (
+            f"{self.kind} {self.table} cannot be loaded for queries ({self.reason}); no update is lost. Check that the "
+            "server's data directory has free space and can be written to, then ask again"
         )
+        return f"{said}; freshness=0 answers from what is loaded" if self.kind == "table" else said
 
 
 class QueriesFailed(HullcastError):

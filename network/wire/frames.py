@@ -23,7 +23,7 @@ from hullcast.network.wire.errors import BadFrame, TooLarge
 from hullcast.network.wire.fields import Matrix, array, integer, text
 from hullcast.network.wire.limits import DEFAULT, WireLimits
 
-Form: TypeAlias = Literal["rectangles", "places"]
+Form: TypeAlias = Literal["rectangles", "places", "points"]
 
 #: How many links a request may have passed; more is a loop.
 LONGEST_ROUTE = 64
@@ -459,7 +459,7 @@ def _install(value: object, limits: WireLimits) -> Install:
 
 def read_form(value: object, what: str = "a form") -> Form:
     """The form of a channel's messages, or BadFrame."""
-    return cast("Form", fields.choice(value, what, "rectangles", "places"))
+    return cast("Form", fields.choice(value, what, "rectangles", "places", "points"))
 
 
 def _deliver(parts: list[Any], limits: WireLimits) -> Deliver:

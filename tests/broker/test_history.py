@@ -346,6 +346,18 @@ def test_history_bytes_keeps_so_much_log_and_few_checkpoints(tmp_path: Path) -> 
     ledger.data.close()
 
 
+def test_history_from_the_first_update_on_is_kept_beside_any_number_of_checkpoints(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "data", history_bytes=1 << 30)
+    for _ in range(4):
+        batches(ledger, 3)
+        ledger.checkpoint()
+    assert ledger.data.readable_from == readable_from(ledger.path) == 0
+    portion = HistoryReader(ledger.path).changes(ledger.life, 0, ledger.seq, small(1000))
+    assert portion.seq[0] == 1
+    assert rows_as_of(one_reader(ledger.path), ledger.life, 1, 0, 1, small(1000)) == list(ledger.at[1].values())
+    ledger.data.close()
+
+
 def test_records_of_earlier_versions_that_lack_columns_are_refused_as_changes_and_right_as_rows(ledger: Ledger) -> None:
     ledger.publish([{"K": "a", "I": 1, "R": 0.5}])
     columns, absent = rows_to_columns([{"K": "a", "S": "later"}])

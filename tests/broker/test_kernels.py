@@ -110,6 +110,32 @@ def test_after_warming_joins_need_no_kernel_that_was_not_there() -> None:
     assert run({}, JOINS + AFTER_WARMING)[0] == ""
 
 
+#: Filters and windows over a stream through a cluster, replayed and live; one by one, and many.
+STREAMS = """
+async def work():
+    async with hullcast.testing.cluster(nodes=1) as endpoint, hullcast.connect(endpoint) as hc:
+        await hc.execute("CREATE STREAM R (A REAL, B INTEGER, T TEXT, D TIMESTAMP) WITH (retain_rows = 10)")
+        some = {name: column for name, column in rows(0, 2000).items() if name != "ID"}
+        await hc.publish("R", some)
+        for where in ("A BETWEEN ? AND ?", "A BETWEEN ? AND ? AND T = 't1'"):
+            sql = f"SELECT T, POSITION FROM R WHERE {where}"
+            one = await hc.subscribe(sql, 1, 90, after=0)
+            many = await hc.subscribe_many(sql, np.arange(9.0), np.arange(9.0) + 20, after=0)
+            for what in ("COUNT(*)", "SUM(A)", "MIN(A)", "DISTINCT B"):
+                await hc.subscribe(f"SELECT {what} FROM R [ROWS 5] WHERE {where}", 1, 2)
+                await hc.subscribe(f"SELECT {what} FROM R [RANGE '1s'] WHERE {where}", 1, 2)
+            await hc.publish("R", {name: column[:1] for name, column in some.items()})
+            await hc.publish("R", some)
+            await hc.progress("R", "2024-01-01")
+            await hc.sync()
+            assert one.take_nowait() is not None and len(await many.next_changes())
+"""
+
+
+def test_after_warming_streams_need_no_kernel_that_was_not_there() -> None:
+    assert run({}, JOINS + STREAMS + AFTER_WARMING)[0] == ""
+
+
 @pytest.mark.slow
 def test_a_cluster_on_a_cold_machine_compiles_in_two_processes_before_it_takes_calls(tmp_path: Path) -> None:
     printed, said = run({"PYTHONPATH": str(copy_without_code(tmp_path))}, JOINS + COLD)

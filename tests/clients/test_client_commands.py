@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +30,10 @@ from hullcast.broker.server.settings import ServerSettings
 from hullcast.clients.cli import main as cli
 from hullcast.clients.cli.commands.connection import parameter
 from hullcast.clients.cli.commands.explain import in_words
+from hullcast.clients.cli.commands.operators import derived_in_words, drawn, missed_in_words
 from hullcast.clients.cli.commands.policy import counters_in_words, listed
 from hullcast.clients.cli.commands.query import in_words as worth_in_words
-from hullcast.clients.cli.commands.status import StatusSample, screen
+from hullcast.clients.cli.commands.status import StatusSample, joins_shown, screen
 from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
 from hullcast.clients.sdk.client import Client
 from hullcast.clients.sdk.connecting import configure
@@ -670,3 +672,147 @@ def test_values_behind_the_statement_are_refused_with_how_they_are_given(
     with pytest.raises(SystemExit):
         cli.main([command, "SELECT MIN(PER) FROM T WHERE RISK BETWEEN ? AND ?", "-5", "5", "--timeout", "1"])
     assert "--param=-5 --param=5" in capsys.readouterr().err
+
+
+def test_a_stream_is_created_fed_replayed_and_shown(shell: Shell) -> None:
+    stream = f"{shell.table}_S"
+    shell("execute", f"CREATE STREAM {stream} (TS TIMESTAMP, PRICE REAL) WITH (retain_rows = 5000)")
+    lines = "".join(f'{{"TS": "2024-01-01T00:00:0{i}", "PRICE": {i}}}\n' for i in range(3))
+    shell("publish", stream, "--jsonl", shell.file(lines, "rows.jsonl"))
+    shell("publish", stream, "--csv", shell.file("PRICE,TS\n7,2024-01-01T00:00:07\n"))
+    sql = f"SELECT PRICE FROM {stream} WHERE PRICE > 0"
+    process = shell.start("subscribe", sql, "--after", "0", "--json", "--count", "4")
+    told = [json.loads(line_of(process)) for _ in range(3)]
+    assert [(one["event"], one["row"]["PRICE"]) for one in told] == [("tuple", 1.0), ("tuple", 2.0), ("tuple", 7.0)]
+    shell("execute", f"ADVANCE STREAM {stream} TO '2024-01-01T00:01:00'")
+    shell("publish", stream, "--jsonl", shell.file('{"TS": "2024-01-01T00:00:01", "PRICE": 9}\n', "more.jsonl"))
+    last = json.loads(line_of(process))
+    assert (last["row"], last["seq"] > told[-1]["seq"]) == ({"PRICE": 9.0}, True)
+    assert finish(process)[0] == 0
+    process = shell.start("subscribe", sql, "--after", str(told[1]["seq"]), "--count", "1")
+    assert line_of(process).rstrip().endswith(f"seq {told[2]['seq']}  PRICE=7.0")
+    assert finish(process)[0] == 0
+    status = json.loads(shell("status", "--json"))
+    facts = status["streams"][stream]
+    assert (status["tables"][stream], facts["first_position"]) == (5, told[0]["seq"] - 1)
+    assert datetime.fromtimestamp(facts["time_us"] / 1e6, UTC) == datetime(2024, 1, 1, 0, 1, tzinfo=UTC)
+    assert "2024-01-01 00:01:00" in shell("status")
+    assert "a message is a tuple, and concerns it if it is inside" in " ".join(shell("explain", sql).split())
+    shell("execute", f"DROP STREAM {stream}")
+
+
+def test_a_join_over_streams_is_created_explained_followed_and_listed(shell: Shell) -> None:
+    r, s, j = (f"{shell.table}_{name}" for name in "RSJ")
+    shell("execute", f"CREATE STREAM {r} (TS TIMESTAMP, K TEXT, A REAL)")
+    shell("execute", f"CREATE STREAM {s} (TS TIMESTAMP, K TEXT, B REAL) WITH (retain = '1h')")
+    join = f"SELECT r.K, r.A, s.B FROM {r} [ROWS 100] r JOIN {s} [RANGE '10s'] s ON r.K = s.K"
+    planned = " ".join(shell("explain", f"{join} WHERE r.A > 3").split())
+    assert "computed not now: nobody subscribes to it" in planned
+    assert f"from {r} projection -> window join -> results" in planned
+    shell("execute", f"CREATE STREAM {j} AS {join} WITH (memory = 50)")
+    wait_for(lambda: json.loads(shell("status", "--json"))["operators"]["derived"][j]["opened"])
+    process = shell.start("subscribe", f"{join} WITH (memory = 50)", "--json", "--count", "1")
+    wait_for(lambda: len(json.loads(shell("status", "--json"))["operators"]["joins"]) == 1)
+    row = '{{"TS": "2024-01-01T00:00:0{}", "K": "x", "{}": {}}}\n'
+    shell("publish", r, "--jsonl", shell.file(row.format(1, "A", 4), "r.jsonl"))
+    shell("publish", s, "--jsonl", shell.file(row.format(2, "B", 6), "s.jsonl"))
+    shell("execute", f"ADVANCE STREAM {r} TO '2024-01-01T00:00:05'")
+    assert json.loads(line_of(process))["row"] == {"K": "x", "A": 4.0, "B": 6.0}
+    code, out, _ = finish(process)
+    assert (code, json.loads(out.splitlines()[-1])["missed_share"]) == (0, 0.0)
+    wait_for(lambda: json.loads(shell("status", "--json"))["operators"]["derived"][j]["memory"] is not None)
+    told = " ".join(shell("explain", f"SELECT K FROM {j}").split())
+    assert f"stream {j} {join} WITH (memory = 50)" in told
+    assert "by the streams process, 1 result since the server started" in told
+    assert "of at most 50 tuples; 0 were dropped for others; about 0.0% of the results are missed" in told
+    shown = " ".join(shell("status").split())
+    assert "joins queues hold " in shown
+    assert f"{j}: SELECT" in shown
+    listed_ = shell("tables")
+    assert f"{j} " in listed_
+    assert join.split(" FROM ")[0] in " ".join(listed_.split())
+    assert json.loads(shell("tables", "--json"))["tables"][j]["stream"]["source"] == f"{join} WITH (memory = 50)"
+    assert "* bounded-chain" in " ".join(shell("policy", "--streams").split())
+    assert shell("policy", "--streams", "chain").startswith("switched to chain\n")
+    assert json.loads(shell("policy", "--streams", "bounded-chain", "--json"))["policy"] == "bounded-chain"
+    shell("execute", f"DROP STREAM {j}")
+    shell("execute", f"DROP STREAM {r}")
+    shell("execute", f"DROP STREAM {s}")
+
+
+def test_a_progress_chart_is_drawn_with_its_lower_envelope() -> None:
+    chart = {
+        "times": [0.0, 1e-9, 3e-9, 4e-9, 6e-9],
+        "sizes": [1.0, 0.9, 0.85, 0.1, 0.0],
+        "envelope": [0, 3, 4],
+        "slopes": [2.25e8, 2.25e8, 2.25e8, 5e7],
+    }
+    assert drawn(chart, 31, 7).splitlines() == [
+        "what is left of a kB of tuples, after so much work:",
+        "    1 o────┐",
+        "        ···o─────────o────┐",
+        "            ····          │",
+        "                ···       │",
+        "                   ····   │",
+        "                       ···o─────────┐",
+        "    0                       ········o",
+        "      0                          6 us",
+    ]
+
+
+def test_a_chart_that_grows_is_drawn_up_to_its_largest_size() -> None:
+    chart = {"times": [0.0, 1.0, 2.0], "sizes": [1.0, 4.0, 0.0], "envelope": [0, 2], "slopes": [0.5, 0.5]}
+    lines = drawn(chart, 21, 5).splitlines()
+    assert lines[1].lstrip().startswith("4 ")
+    assert lines[1].endswith("o─────────┐")
+    assert lines[4].startswith("    1 o─────────┘")
+
+
+def test_what_waits_in_a_join_and_what_it_misses_is_said_in_words() -> None:
+    operator = {"name": "selection", "waiting": 7, "waiting_bytes": 2_100.0, "runs": 3, "tuples": 200, "made": 50}
+    operator |= {"selectivity": 0.25, "seconds_per_tuple": 1.5e-6}
+    chart = {"times": [0.0, 1e-8], "sizes": [1.0, 0.0], "envelope": [0, 1], "slopes": [1e8]}
+    known: dict[str, Any] = {
+        "source": "SELECT ..", "made": True, "opened": True, "failed": None, "results": 1, "gaps": 2, "waiting": 7,
+        "waits_for": "QUOTES", "behind_s": 8.0, "memory_limit": 10, "policy": "chain",
+        "memory": {"kept": 9, "dropped": 3, "missed_share": 0.25},
+        "paths": [{"stream": "TRADES", "operators": [operator], "chart": chart}],
+    }  # fmt: skip
+    told = dict(derived_in_words("HOT", known, is_hidden=False))
+    assert told["stream HOT"] == "SELECT .."
+    assert told["computed"] == (
+        "by the streams process, 1 result since the server started; 7 tuples wait for QUOTES, whose time is 8 s "
+        "behind: publish there, or send a heartbeat; results are missing at 2 places, where sources were no longer "
+        "retained"
+    )
+    assert told["memory"] == (
+        "keeps 9 of at most 10 tuples; 3 were dropped for others; about 25% of the results are missed (an estimate)"
+    )
+    assert told["from TRADES"] == (
+        "selection -> results\n  selection: 200 tuples in, 50 out (0.25 each), 1.5 us a tuple, 0.25 of the bytes stay "
+        "lately, 7 tuples wait (2.1 kB)"
+    )
+    assert told[""] == "by its lower envelope (·): selection frees 100 MB a second of work"
+    assert [missed_in_words(share) for share in (0.0, 1e-5, 0.05, 0.5, 0.995, 0.99999)] == [
+        "0.0%", "under 0.1%", "5.0%", "50%", "99.5%", "over 99.9%",
+    ]  # fmt: skip
+    failed = dict(derived_in_words("HOT", known | {"failed": "no disk"}, is_hidden=False))
+    assert failed["computed"].startswith("stopped: no disk.")
+
+
+def test_status_says_which_streams_are_full_and_which_joins_are_not_there_yet() -> None:
+    one = {"source": "SELECT ..", "results": 5, "waiting": 2, "behind_s": 1.0, "memory": None, "gaps": 0}
+    one |= {"failed": None, "opened": False, "waits_for": None}
+    operators = {"running": True, "processes": 2, "policy": "fifo", "behind": 12, "limit_bytes": 1000, "refused": 3}
+    operators |= {"full": ["TRADES"], "waiting_bytes": 1200.0, "most_waiting_bytes": 1500.0}
+    operators |= {"derived": {"HOT": one, "BAD": one | {"failed": "gone"}}, "joins": []}
+    console = Console(width=140, record=True, file=io.StringIO())
+    for part in joins_shown(StatusSample(1.0, {"operators": operators}), None):
+        console.print(part)
+    text = console.export_text()
+    assert "queues hold 1.2 kB of 1.0 kB, at most 1.5 kB so far; 12 updates behind the log; policy fifo; " in text
+    assert "the process was started 2 times; 3 publishes refused so far" in " ".join(text.split())
+    assert "full: no more tuples of TRADES are taken until joins have caught up" in text
+    assert "HOT: SELECT ..  not begun yet" in text
+    assert "BAD: SELECT ..  stopped, begins again soon: gone" in text
+    assert joins_shown(StatusSample(1.0, {}), None) == []

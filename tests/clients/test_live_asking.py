@@ -14,6 +14,7 @@ import pytest
 
 from hullcast.broker.server.metrics import server_metrics
 from hullcast.broker.server.service import Server
+from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.warehouse.policies import POLICIES
 from hullcast.clients.cli import main as cli
 from hullcast.clients.sdk.client import Client
@@ -129,6 +130,28 @@ async def test_policies_are_shown_switched_and_refused(tmp_path: Path) -> None:
             assert (await hc.policy())["policy"] == name
         with pytest.raises(BadSetting, match=r"policy = 'best': must be one of .*fifo"):
             await admin.policy("best")
+
+
+async def test_policies_of_operators_are_shown_switched_and_refused(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        secured(tmp_path) as s,
+        s.client("admin") as admin,
+        s.client("reader") as hc,
+    ):
+        shown = await hc.policy(of="streams")
+        assert shown["policy"] == "bounded-chain"
+        assert shown["policies"] == {name: kind().about for name, kind in OPERATOR_POLICIES.items()}
+        with pytest.raises(NotPermitted):
+            await hc.policy("chain", of="streams")
+        for name in OPERATOR_POLICIES:
+            assert (await admin.policy(name, of="streams"))["policy"] == name
+            assert (await hc.policy(of="streams"))["policy"] == name
+        assert (await hc.policy())["policy"] == "orad"  # the warehouse's own is another
+        with pytest.raises(BadSetting, match=r"policy = 'orad': must be one of .*bounded-chain"):
+            await admin.policy("orad", of="streams")
+        with pytest.raises(BadSetting, match=r"of = 'views': must be one of warehouse, streams"):
+            await hc.policy(of="views")  # type: ignore[arg-type]  # that is the test
 
 
 async def test_what_a_table_declares_is_shown_survives_a_restart_and_leaves_answers_right(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import pytest
 
 import hullcast
 from hullcast import testing
-from hullcast.broker.queries import sqlite_copy
-from hullcast.broker.reformulate import first
-from hullcast.broker.server import evaluating, history, queries, views
+from hullcast.broker.queries import derived, sqlite_copy
+from hullcast.broker.reformulate import first, tuples
+from hullcast.broker.server import derived as server_derived
+from hullcast.broker.server import evaluating, history, queries, streams, views
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.sql import create, subscription, text, view
+from hullcast.broker.streams.operators import operator
 from hullcast.broker.tables.values import EXACT, LONGEST_TEXT_BYTES
 from hullcast.clients.sdk import client, gathering, groups, line, publisher, publishing
 from hullcast.network.link.limits import LinkLimits
@@ -56,6 +58,11 @@ LIMITS = {
     "name of a table or column, characters": text.MAXIMUM_NAME,
     "text of a statement, characters": text.MAXIMUM_CHARACTERS,
     "ranges in the WHERE of a subscription": subscription.MAXIMUM_RANGES,
+    "tuples that a stream retains": create.MAXIMUM_RETAINED,
+    "different joins over streams that are subscribed to": server_derived.MOST_JOINS,
+    "results of such a join that are kept for replay": derived.HIDDEN_ROWS,
+    "results that one tuple may make in a join over streams": operator.MOST_RESULTS,
+    "updates that joins may be behind before their publishers are refused": streams.MOST_BEHIND,
     "tables that a view joins": view.MAXIMUM_SOURCES,
     "views of a server": views.MOST_VIEWS,
     "one request or reply, bytes": DEFAULT.body_bytes,
@@ -75,6 +82,7 @@ LIMITS = {
     "bytes of the rows that a conditional subscription brings": evaluating.RESULT_BYTES,
     "period of a conditional subscription, seconds": bodies.MOST_PERIOD_S,
     "rows in the first answers of one `subscribe` or `subscribe_many`": first.FIRST_ROWS,
+    "tuples of a stream that one `subscribe` or `subscribe_many` begins with (`after=`)": tuples.REPLAYED_TUPLES,
     "rows read for these first answers": first.MOST_LOOKS,
     "rows in the answer of a one-time query": sqlite_copy.ROW_LIMIT,
     "time of a one-time query, seconds": SERVER.query_s,

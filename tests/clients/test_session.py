@@ -275,9 +275,10 @@ def test_changes_behind_one_that_is_tried_again_follow_when_it_is_answered() -> 
 def test_a_change_given_up_is_named_no_more() -> None:
     session = ClientSession()
     session.link_up(fresh=True)
-    call, _ = session.call(change(1))
+    call, effects = session.call(change(1))
+    (number, _) = only_request(effects)
     ids, _ = called(session, 2)
-    assert session.abandon(call) == []
+    assert requests(session.abandon(call)) == [(number, bodies.GiveUp())]
     assert changes(session.take(reply(ids[0], failed(OutOfTurn(2, 1))))) == [(2, 0, False)]
 
 
@@ -298,7 +299,26 @@ def test_a_query_given_up_is_said_once_under_its_own_id() -> None:
     assert session.waiting == 0
 
 
-def test_nothing_is_given_up_that_was_answered_or_not_sent_or_is_no_query() -> None:
+def test_a_statement_given_up_is_said_before_the_changes_that_waited_for_it() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    call, effects = session.call(change(1))
+    (number, _) = only_request(effects)
+    ids, _ = called(session, 2)
+    session.take(reply(ids[0], failed(OutOfTurn(2, 1))))
+    first, *others = session.abandon(call)
+    assert requests([first]) == [(number, bodies.GiveUp())]
+    assert changes(others) == [(2, 0, False)]
+
+
+def test_after_a_reset_a_statement_is_sent_again_and_not_given_up() -> None:
+    session = ClientSession()
+    session.link_up(fresh=True)
+    called(session, 1)
+    assert changes(session.take(frames.encode(frames.Reset("rights", "")))) == [(1, 0, True)]
+
+
+def test_nothing_is_given_up_that_was_answered_or_not_sent_or_is_neither_query_nor_statement() -> None:
     session = ClientSession()
     unsent, effects = session.call(QUERY)
     assert effects == []
@@ -310,7 +330,7 @@ def test_nothing_is_given_up_that_was_answered_or_not_sent_or_is_no_query() -> N
     refused, effects = session.call(QUERY)
     session.take(reply(only_request(effects)[0], failed(Overloaded("queue", 1))))
     assert session.abandon(refused) == [], "it was to be sent again, but is not on its way"
-    for other in (Sync(), bodies.Status(), change(1)):
+    for other in (Sync(), bodies.Status(), bodies.Delete("T", Mixed((1,)), b"p" * 16, 1)):
         assert session.abandon(session.call(other)[0]) == []
 
 

@@ -182,7 +182,7 @@ class Order(RuleBasedStateMachine):
         if node is not None:
             failed = bodies.encode(bodies.Failed(*to_wire(node)))
             path.down.append(frames.encode(frames.Reply(request.id, (), (), failed)))
-        else:
+        elif not isinstance(bodies.decode(request.body), bodies.GiveUp):  # this makes nothing, and has no reply
             self.unsynced.append((path, request.id, bodies.Failed(*to_wire(BUSY)) if busy else self.handle(request)))
 
     def handle(self, request: frames.Request) -> bodies.Body:

@@ -255,7 +255,7 @@ def test_a_malformed_frame_is_refused_with_a_reason(parts: list[object], reason:
 
 def triggered(trigger: object, parameters: Sequence[object] = (), count: int = 1) -> list[object]:
     """A subscribe with such a trigger."""
-    return ["subscribe", [[1, "sql", list(parameters), count, 0, trigger]], None, None, None]
+    return ["subscribe", [[1, "sql", list(parameters), count, 0, trigger, None]], None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -283,10 +283,12 @@ def triggered(trigger: object, parameters: Sequence[object] = (), count: int = 1
             "not one of",
         ),
         (["publish", "t", {}, None, b"short", 1], "16 bytes"),
-        (["subscribe", [[1, "sql", [F8], 2, 0, None]], None, None, None], "1 values of a parameter for 2"),
-        (["subscribe", [[1, "sql", [5], 2, 0, None]], None, None, None], "one value"),
-        (["subscribe", [[1, "sql", [], -1, 0, None]], None, None, None], "count"),
-        (["subscribe", [[1, "sql", [], 1, 0]], None, None, None], "array of 6"),
+        (["subscribe", [[1, "sql", [F8], 2, 0, None, None]], None, None, None], "1 values of a parameter for 2"),
+        (["subscribe", [[1, "sql", [5], 2, 0, None, None]], None, None, None], "one value"),
+        (["subscribe", [[1, "sql", [], -1, 0, None, None]], None, None, None], "count"),
+        (["subscribe", [[1, "sql", [], 1, 0]], None, None, None], "array of 7"),
+        (["subscribe", [[1, "sql", [], 1, 0, None, -1]], None, None, None], "after"),
+        (["subscribe", [[1, "sql", [], 1, 0, None, "x"]], None, None, None], "after"),
         (triggered({}), "a trigger must be an array of 3"),
         (triggered(["when", []]), "a trigger must be an array of 3"),
         (triggered([None, [], None]), "a text with its parameters, or a period"),
@@ -341,7 +343,8 @@ def triggered(trigger: object, parameters: Sequence[object] = (), count: int = 1
         (["gone", [1, -1]], "links must be a whole number"),
         (["gone", [[1]]], "links must be a whole number"),
         (["gone", list(range(4097))], "4097 links gone at once; at most 4096"),
-        (["policy", None], "a policy must be a text"),
+        (["policy", None, "streams"], "a policy must be a text"),
+        (["policy", "", "views"], "whose policy must be one of"),
         (["report", []], "must be a map"),
         (subscribed(["MIN(Y)", "MIN", "rectangles", 1, False, 0, "REAL", [], [], []]), "description must be a map"),
         (subscribed({"name": "x", "form": "places"}), "has no kind"),

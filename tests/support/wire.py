@@ -151,7 +151,9 @@ def groups(draw: st.DrawFn) -> bodies.Group:
     if trigger is not None:
         count, one = 1, scalars
     parameters = tuple(draw(st.lists(one, max_size=2)))
-    return bodies.Group(draw(numbers), draw(names), parameters, count, draw(numbers), trigger)
+    return bodies.Group(
+        draw(numbers), draw(names), parameters, count, draw(numbers), trigger, draw(st.none() | numbers)
+    )
 
 
 def triggers() -> st.SearchStrategy[bodies.Trigger]:
@@ -244,7 +246,7 @@ any_body: SearchStrategy[bodies.Body] = st.one_of(
     st.builds(bodies.FetchRows, ids, st.integers(1, 9)),
     st.builds(bodies.DropRows, ids),
     st.builds(bodies.LinksGone, st.lists(numbers, max_size=4).map(tuple)),
-    st.builds(bodies.SetPolicy, names),
+    st.builds(bodies.SetPolicy, names, st.sampled_from(["warehouse", "streams"])),
     st.builds(
         bodies.Subscribe, st.lists(groups(), max_size=2).map(tuple), st.none() | numbers, st.none() | ids,
         st.none() | ids,

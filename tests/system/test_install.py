@@ -45,7 +45,10 @@ async def main() -> None:
             assert sub.answer == 7.5
             await hc.publish("STOCK", [{"SYMBOL": "B", "RISK": 40, "PER": 3}])
             async for event in sub:
-                assert_type(event, hullcast.Snapshot | hullcast.Change | hullcast.Resync | hullcast.Progress)
+                assert_type(
+                    event,
+                    hullcast.Snapshot | hullcast.Change | hullcast.Resync | hullcast.Progress | hullcast.StreamTuple,
+                )
                 if isinstance(event, hullcast.Change):
                     assert event.answer == 3
                     break
@@ -187,28 +190,30 @@ def test_tracebacks_and_breakpoints_name_the_files_that_people_edit() -> None:
     [
         (
             hullcast.Client,
-            "change_once changes close connected delete drain execute explain history open policy publish publisher "
-            "query query_portions seq statistics status subscribe subscribe_many sync table_at tables views",
+            "change_once changes close connected delete drain execute explain history open policy progress publish "
+            "publisher query query_portions seq statistics status subscribe subscribe_many sync table_at tables views",
         ),
         (
             hullcast.LiveSubscription,
-            "answer batches close closed columns conflated dropped lag pending seq take_nowait token",
+            "answer batches close closed columns conflated dropped has_answer lag missed_share pending seq "
+            "take_nowait token",
         ),
         (hullcast.LiveSubscriptions, "answers changes close closed conflated next_changes seq"),
         (
             hullcast.BlockingClient,
-            "change_once changes close connected delete drain execute explain history policy publish publisher query "
-            "query_portions seq statistics status subscribe subscribe_many sync table_at tables views",
+            "change_once changes close connected delete drain execute explain history policy progress publish "
+            "publisher query query_portions seq statistics status subscribe subscribe_many sync table_at tables views",
         ),
         (
             hullcast.BlockingSubscription,
-            "answer batches close closed columns conflated dropped events lag next pending seq sql token",
+            "answer batches close closed columns conflated dropped events has_answer lag missed_share next pending "
+            "seq sql token",
         ),
         (hullcast.BlockingSubscriptions, "answers changes close closed conflated next_changes seq sql"),
         (
             hullcast.Engine,
-            "close_channel delete execute memory_bytes open_channel query rows seq statistics subscribe subscribe_many "
-            "tables upsert",
+            "close_channel delete execute memory_bytes open_channel progress query rows seq statistics subscribe "
+            "subscribe_many tables upsert",
         ),
         (hullcast.Subscription, "answer close closed drain pending seq"),
         (hullcast.Receipt, "deleted first_seq seq updates"),

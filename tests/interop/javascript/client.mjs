@@ -45,7 +45,7 @@ class Subscription {
 
   /** This subscription in a subscribe request. */
   get asked() {
-    return [this.group, this.sql, this.parameters, 1, this.channel, null];
+    return [this.group, this.sql, this.parameters, 1, this.channel, null, null];
   }
 
   /** The server has it: at this point of that channel, with an answer as of `seq`, or the one it has already. */

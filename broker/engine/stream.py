@@ -1,0 +1,93 @@
+"""A stream in an engine: its tuples, their order, and the windows that channels read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hullcast.broker.tables.stream import StreamOrder
+from hullcast.broker.tables.windows import WindowTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hullcast.broker.reformulate.messages import Batch
+    from hullcast.broker.sql.query import Window
+    from hullcast.broker.tables.ingest import Encoded
+    from hullcast.broker.tables.store import TableStore, Updates
+    from hullcast.broker.tables.stream import TimeMark
+    from hullcast.network.wire.arrays import Floats
+
+
+class Settled(NamedTuple):
+    """What followed from a change of a stream: the batch, and the positions of the tuples that were removed from the
+    stream. None were if they only left a window; then nothing but sequence numbers are used up."""
+
+    batch: Batch
+    removed: Floats | None
+
+
+class Stream:
+    """The tuples of a stream. Whatever changes them goes through here, so that order and windows stay right."""
+
+    def __init__(self, store: TableStore) -> None:
+        self.store = store
+        self.order = store.order = StreamOrder(store.table)
+        self.windows: dict[str, WindowTable] = {}
+        #: Of a derived stream: up to which moment (time, position) of its sources all results are in it, if known.
+        self.consumed: tuple[float, int] | None = None
+
+    def append(self, encoded: Encoded) -> Updates:
+        """Add tuples that have their positions."""
+        updates = self.store.apply(encoded)
+        self.order.append(updates.new)
+        return updates
+
+    def remove(self, positions: Floats) -> Updates:
+        """Remove the oldest tuples."""
+        updates = self.store.remove(positions)
+        self.order.remove(positions)
+        return updates
+
+    def restore(self, removed: int, marks: list[TimeMark]) -> None:
+        """The store was filled; this is what else was known."""
+        self.order.restored(self.store.cells[:, self.store.live_slots()], removed, marks)
+
+    def window(self, window: Window, name: str) -> WindowTable:
+        """The table of a window, made of the tuples there are if nobody has used it yet."""
+        found = self.windows.get(name)
+        if found is None:
+            found = self.windows[name] = WindowTable(self.store, self.order, window, name)
+        return found
+
+    def drop_windows(self, is_read: Callable[[str], object]) -> None:
+        """Forget the windows that nobody reads."""
+        for name in [name for name in self.windows if not is_read(name)]:
+            del self.windows[name]
+
+    def seen(self, updates: Updates) -> Iterator[tuple[str, Updates]]:
+        """What a change of the stream means for its windows, update by update."""
+        for name, window in self.windows.items():
+            if updates.exists.all():
+                yield name, window.append(updates.new)
+            else:
+                yield name, window.remove(updates.old[self.store.table.key])
+
+    def facts(self) -> dict[str, object]:
+        """For people: what is kept of it, and how far its time has come (microseconds since 1970)."""
+        terms, order = self.store.table.stream, self.order
+        assert terms is not None, "a stream"
+        return {
+            "retain_rows": terms.rows,
+            "retain_s": terms.retain_s,
+            "first_position": int(order.positions[0]) if len(order) else None,
+            "last_position": order.last or None,
+            "time_us": int(order.time) if np.isfinite(order.time) else None,
+            "windows": {window.window.declared: len(window) for window in self.windows.values()},
+            "source": terms.source or None,
+        }
+
+    def memory_bytes(self) -> int:
+        """About what it holds besides its tuples."""
+        return self.order.memory_bytes() + sum(window.store.memory_bytes() for window in self.windows.values())

@@ -1,0 +1,77 @@
+"""The derived streams that subscriptions make: created when the first one needs it, dropped some time after the last.
+
+A subscription to a join over streams reads a stream of its own (broker/queries/derived.py), which all that are alike
+share. It is made before the subscription is understood, by a statement that is logged like any other: so it is there
+after a restart, with its results, and subscribers go on where they were.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.tables.schema import fold
+from hullcast.network.wire.errors import Overloaded, TableInUse, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.server.attendance import Attendance
+
+#: Different joins over streams that subscriptions may need at once; each is computed for all tuples of its streams.
+MOST_JOINS = 64
+
+
+class HiddenStreams:
+    """Which of them there are, and since when nobody has read them."""
+
+    def __init__(
+        self, engine: ServedEngine, attendance: Attendance, linger_s: float, execute: Callable[[str], None]
+    ) -> None:
+        """`execute` runs a statement of the server's own, and logs it."""
+        self._engine, self._attendance, self._linger_s, self._execute = engine, attendance, linger_s, execute
+        self._deserted: dict[str, float] = {}
+        self._made_by: dict[str, str] = {}  # since the server started
+
+    def make_for(self, sql: str, owner: str) -> None:
+        """Make the stream that a subscription needs, if it is not there. TooLarge or Overloaded if there are too many;
+        one owner makes half of them at most."""
+        statement = self._engine.join_to_make(sql)
+        if statement is None:
+            return
+        names = set(self._names())
+        self._made_by = {name: maker for name, maker in self._made_by.items() if name in names}
+        if list(self._made_by.values()).count(owner) >= MOST_JOINS // 2:
+            raise TooLarge("different joins over streams of one client", MOST_JOINS // 2 + 1, MOST_JOINS // 2)
+        if len(names) >= MOST_JOINS:
+            raise Overloaded("different joins over streams that are subscribed to", MOST_JOINS)
+        self._execute(statement)
+        self._made_by.update((name, owner) for name in self._names() if name not in names)
+
+    def _names(self) -> list[str]:
+        return [name for name in self._engine.tables if is_hidden(name)]
+
+    def _read(self) -> set[str]:
+        return {fold(table) for attending in self._attendance for table in attending.channel.shape.tables}
+
+    def expire(self, now: float) -> None:
+        """Drop those that nobody has read for a while; a subscriber that was lost may come back until then."""
+        names, read = self._names(), self._read()
+        self._deserted = {name: self._deserted.get(name, now) for name in names if fold(name) not in read}
+        for name, since in list(self._deserted.items()):
+            if now - since >= self._linger_s:
+                self._drop(name)
+
+    def close_now(self, table: str) -> None:
+        """Drop those that are made of a table or stream, which is about to be dropped, if nobody reads them."""
+        read = self._read()
+        for made in self._engine.reading(table):
+            if is_hidden(made.name) and fold(made.name) not in read:
+                self._drop(made.name)
+
+    def _drop(self, name: str) -> None:
+        self._deserted.pop(name, None)
+        with suppress(TableInUse):  # another time
+            self._execute(f'DROP STREAM "{name}"')

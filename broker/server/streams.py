@@ -1,0 +1,568 @@
+"""The streams process as the server holds it: started while there are derived streams, told of them, and started again.
+
+The process itself is `broker/streams/process.py`. It reads tuples from the log, so all that goes to it is small: which
+queries there are, and how far the log can be read. Results come back in batches, and become tuples of their streams
+like any published ones: in the log first, then to subscribers. What a derived stream holds says how far its query is,
+so nothing else must be remembered: a process that was killed, and a server that was, go on behind its last tuple.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from hullcast.broker.queries.derived import is_hidden
+from hullcast.broker.streams.definition import is_torn, start_of, terms_of
+from hullcast.broker.streams.messages import (
+    AskPaths,
+    BeginStreams,
+    CloseQuery,
+    OpenQuery,
+    QueryFailed,
+    QueryOpened,
+    QueryPaths,
+    ReleasedTo,
+    StreamResults,
+    StreamsReport,
+    SwitchOperatorPolicy,
+    TimeWord,
+    TookResults,
+)
+from hullcast.broker.streams.plan import plan_of, query_of
+from hullcast.broker.streams.policies import OPERATOR_POLICIES
+from hullcast.broker.tables.schema import AT, fold
+from hullcast.broker.tables.travel import values_of
+from hullcast.broker.warehouse.messages import Logged, MessageEnd
+from hullcast.network.wire.columns import TextColumn
+from hullcast.network.wire.errors import BadSetting, HullcastError, Overloaded, TooLarge, from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.engine.stream import Stream
+    from hullcast.broker.log.commit_log import CommitLog
+    from hullcast.broker.log.recovery import DataDirectory
+    from hullcast.broker.streams.memory.bounded_join import BoundedJoinStatistics
+    from hullcast.broker.streams.messages import QueryStart, QueryTerms
+    from hullcast.broker.streams.runner import PathStatistics
+    from hullcast.broker.tables.schema import Table
+    from hullcast.network.wire.arrays import Floats
+    from hullcast.network.wire.value_columns import ValueColumns
+
+log = logging.getLogger(__name__)
+
+#: Updates that the process may be behind before publishers of the streams that it reads are refused.
+MOST_BEHIND = 250_000
+#: Updates for which the log is kept until the process has read them.
+MOST_KEPT = 4 * MOST_BEHIND
+#: Seconds without a word after which the process is taken to hang, and is killed.
+SILENCE_S = 30.0
+#: Seconds after a failed start before the next one, and between two looks at operators.
+RETRY_S, LOOK_S = 1.0, 1.0
+#: Seconds after which a query that failed is begun again, from then on.
+AGAIN_S = 5.0
+
+
+@dataclass(eq=False, slots=True)
+class _Counts:
+    """What came of a derived stream since the server started, however many processes there were."""
+
+    stream: Stream
+    results: int = 0
+    gaps: int = 0  # times that results are missing, because what they are made of was no longer there
+
+
+@dataclass(eq=False, slots=True)
+class _Derived:
+    """A derived stream as the process knows it."""
+
+    number: int
+    stream: Stream
+    counts: _Counts
+    opened: bool = False
+    failed: HullcastError | None = None
+    again_at: float = 0.0
+    paths: tuple[PathStatistics, ...] = ()
+    memory: BoundedJoinStatistics | None = None
+    reads: tuple[str, ...] = field(default_factory=tuple)  # folded names
+
+
+class StreamsProcess:
+    """The process, what it was told, and what has come of it."""
+
+    def __init__(
+        self,
+        engine: ServedEngine,
+        commit_log: CommitLog,
+        files: Callable[[], Awaitable[DataDirectory]],
+        append: Callable[[str, ValueColumns], None],
+        busy: Callable[[], bool],
+        *,
+        policy: str,
+        limit_bytes: int,
+    ) -> None:
+        """`files` gives the directory whose log the process may read; it is another one than that of `commit_log` where
+        the server keeps its rows in memory. `append` makes results tuples of a stream; not while `busy` says that too
+        much waits for the disk."""
+        self._engine, self._log, self._files = engine, commit_log, files
+        self._append, self._busy = append, busy
+        self.policy, self._limit_bytes = policy, limit_bytes
+        self._process: asyncio.subprocess.Process | None = None
+        self._end: MessageEnd | None = None
+        self._directory: DataDirectory | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._known: dict[str, _Derived] = {}  # by folded name
+        self._numbered: dict[int, _Derived] = {}
+        self._terms: dict[Stream, QueryTerms] = {}
+        self._counts: dict[str, _Counts] = {}  # by folded name
+        self._numbers = 0
+        self._definitions = -1
+        self._told = -1
+        self._words: dict[str, list[TimeWord]] = {}
+        self._came: deque[StreamResults] = deque()  # results that wait for the disk
+        self._taking = False  # the next of them, in the next turn of the event loop
+        self._report = StreamsReport(0, frozenset(), {})
+        self._heard_at = self._next_try = self._looked_at = 0.0
+        self._writing: asyncio.Task[None] | None = None
+        self._reading_from = engine.seq  # up to there it has read, or need not
+        self.processes = 0  # started so far
+        self.refused = 0  # publishes that were refused because too much waits
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process that listens."""
+        return self._end is not None
+
+    # -- one life of the process -------------------------------------------------------------------------------
+
+    def watch(self, now: float) -> None:
+        """Called now and then: start the process if there are derived streams, kill one that hangs, and ask how its
+        operators are."""
+        if self._end is not None and now - self._heard_at > SILENCE_S:
+            log.error("streams process hangs", extra={"silent_s": now - self._heard_at})
+            self._let_go()
+        if not self._engine.derived:
+            self._reading_from = self._engine.seq
+        if self._end is None:
+            idle = self._starting is None or self._starting.done()
+            if idle and now >= self._next_try and self._engine.derived:
+                self._next_try = now + RETRY_S
+                self._starting = asyncio.create_task(self._start(), name="server.streams")
+            return
+        self.on_release()
+        for one in list(self._known.values()):
+            if one.failed is not None and now >= one.again_at:
+                self._begin_again(one)
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            for one in self._known.values():
+                self._end.write(AskPaths(one.number))
+
+    async def _start(self) -> None:
+        try:
+            directory = await self._files()
+            ours, theirs = socket.socketpair()
+        except (HullcastError, OSError) as error:
+            log.error("streams process cannot be started", extra={"why": str(error)})
+            return
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", "from hullcast.broker.streams.process import main; main()"),
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,  # of its own: it gets no Ctrl-C; not a session, see `step_back`
+            )
+        except OSError as error:
+            ours.close()
+            log.error("streams process cannot be started", extra={"why": str(error)})
+            return
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._process, self._directory = process, directory
+        self._end = await MessageEnd.over(ours, self._on_message, lambda: self._on_end(process))
+        self._heard_at = time.monotonic()
+        self.processes += 1
+        self._end.write(BeginStreams(str(directory.path), self.policy, self._limit_bytes))
+        self._definitions = self._told = -1
+        self.on_release()
+
+    def _on_end(self, process: asyncio.subprocess.Process) -> None:
+        if process is self._process and self._end is not None:
+            log.warning("streams process ended", extra={"pid": process.pid})
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._end is not None:
+            self._end.close()
+        self._end = None
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._known.clear()
+        self._numbered.clear()
+        self._came.clear()
+        self._words.clear()
+        self._report = StreamsReport(0, frozenset(), {})
+
+    async def stop(self) -> None:
+        """End the process, and wait for that."""
+        tasks = [task for task in (self._starting, self._writing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._let_go()
+        if self._process is not None:
+            await self._process.wait()
+
+    # -- what it is told ---------------------------------------------------------------------------------------
+
+    def on_release(self) -> None:
+        """More of the log is on disk; or results may go on, for which there was no room."""
+        if self._end is None or self._directory is None:
+            return
+        self._take_soon()
+        if self._directory.log.pending_bytes and self._directory.log is not self._log:
+            self._write()
+        synced = self._directory.log.synced_seq
+        if self._definitions != self._engine.definitions:
+            self._tell_queries(synced)
+        due = {name: [word for word in words if word.seq <= synced] for name, words in self._words.items()}
+        said = {name: tuple(words) for name, words in due.items() if words}
+        if synced == self._told and not said:
+            return
+        self._told = synced
+        self._words = {name: [word for word in words if word.seq > synced] for name, words in self._words.items()}
+        self._end.write(ReleasedTo(synced, said))
+
+    def _write(self) -> None:
+        """Replies do not wait for these files (there is no data directory), but the process does."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._written(), name="server.streams.write")
+
+    async def _written(self) -> None:
+        try:
+            directory = await self._files()
+        except HullcastError as error:
+            log.error("streams process has no files", extra={"why": str(error)})
+            self._let_go()
+            return
+        if directory is not self._directory:  # the disk refused the one before
+            self._let_go()
+        self.on_release()
+
+    def _tell_queries(self, synced: int) -> None:
+        assert self._end is not None
+        derived = {fold(stream.store.table.name): stream for stream in self._engine.derived}
+        for name, one in list(self._known.items()):
+            if derived.get(name) is not one.stream:
+                self._end.write(CloseQuery(one.number))
+                del self._known[name], self._numbered[one.number]
+        self._counts = {name: counts for name, counts in self._counts.items() if derived.get(name) is counts.stream}
+        later = False
+        for name, stream in derived.items():
+            if name in self._known:
+                continue
+            if stream.store.created > synced:  # what was before it must be on disk
+                later = True
+                continue
+            self._open(name, stream, synced)
+        self._definitions = -1 if later else self._engine.definitions
+
+    def _open(self, name: str, stream: Stream, synced: int, *, fresh: bool = False) -> None:
+        assert self._end is not None
+        self._numbers += 1
+        terms = self._terms_of(stream)
+        at = None if fresh else _last_at(stream)
+        created = synced if fresh else max(stream.store.created, stream.order.removed)  # results may be gone, by age
+        consumed = None if fresh else stream.consumed
+        start = start_of(terms, self._engine.streams, at, created, synced, consumed)
+        counts = self._counts.setdefault(name, _Counts(stream))
+        if is_torn(terms, self._engine.streams, created, start):
+            counts.gaps += 1
+            log.error("results of a derived stream are missing", extra={"stream": stream.store.table.name})
+        reads = tuple(fold(side.life.table.name) for side in (terms.left, terms.right) if side is not None)
+        one = _Derived(self._numbers, stream, counts, reads=reads)
+        self._known[name] = self._numbered[one.number] = one
+        self._end.write(OpenQuery(one.number, terms, start))
+
+    def _terms_of(self, stream: Stream) -> QueryTerms:
+        """What makes a derived stream; its text is read once."""
+        if stream not in self._terms:
+            self._terms = {one: terms for one, terms in self._terms.items() if one in self._engine.derived}
+            self._terms[stream] = terms_of(stream.store.table, self._engine.stores)
+        return self._terms[stream]
+
+    def needs(self, stream: Stream) -> int | None:
+        """The last position of a stream that no derived stream needs any more, to go on from what it has consumed; None
+        if none is made of it."""
+        name, found = fold(stream.store.table.name), []
+        for made in self._engine.derived:
+            terms = self._terms_of(made)
+            sides = [side for side in (terms.left, terms.right) if side is not None and not side.is_table]
+            names = [fold(side.life.table.name) for side in sides]
+            if name in names:
+                bases = self._start_of(made).bases
+                found += [base.seq for base, one in zip(bases, names, strict=True) if one == name]
+        return min(found, default=None)
+
+    def _start_of(self, stream: Stream) -> QueryStart:
+        """Where a derived stream would go on, had everything been released."""
+        at = _last_at(stream) if stream.consumed is None else None
+        created = max(stream.store.created, stream.order.removed)
+        streams, seq = self._engine.streams, self._engine.seq
+        return start_of(self._terms_of(stream), streams, at, created, seq, stream.consumed)
+
+    def _begin_again(self, one: _Derived) -> None:
+        """A query failed: what it needed is no longer there. It goes on from now, and some results are missing."""
+        assert self._directory is not None
+        name = fold(one.stream.store.table.name)
+        self._known.pop(name, None)
+        self._numbered.pop(one.number, None)
+        one.counts.gaps += 1
+        self._open(name, one.stream, self._directory.log.synced_seq, fresh=True)
+
+    def needed_behind(self) -> int | None:
+        """The log behind this sequence number is needed to go on with joins with tables, whose rows are those of each
+        tuple's own moment; None if there are none. Not what is further behind than publishers may leave a join: then
+        the log would grow without end, and the join begins again."""
+        oldest = None
+        for stream in self._engine.derived:
+            if all(table.stream is not None for table in self._engine.made_of(stream.store.table).tables):
+                continue
+            consumed = stream.consumed
+            seq = consumed[1] if consumed is not None else _last_at(stream) or stream.store.created
+            if self._engine.seq - seq <= MOST_KEPT:
+                oldest = seq if oldest is None else min(oldest, seq)
+        return oldest
+
+    def advanced(self, stream: str, seq: int, reached: float) -> None:
+        """A heartbeat: a stream's time has come so far, after all updates up to `seq`."""
+        name = fold(stream)
+        if self._end is not None and any(name in one.reads for one in self._known.values()):
+            self._words.setdefault(name, []).append(TimeWord(seq, reached))
+
+    def switch(self, policy: str) -> None:
+        """Let another policy decide which operator runs next."""
+        if policy not in OPERATOR_POLICIES:
+            raise BadSetting("policy", policy, f"must be one of {', '.join(sorted(OPERATOR_POLICIES))}")
+        self.policy = policy
+        if self._end is not None:
+            self._end.write(SwitchOperatorPolicy(policy))
+
+    def refuse_more(self, table: str) -> None:
+        """Overloaded while too much of a stream waits for a join: its publisher tries again."""
+        name = fold(table)
+        if name in self._report.full:
+            self.refused += 1
+            raise Overloaded(f"bytes of tuples of {table} and others that wait in joins", self._limit_bytes)
+        if self._engine.seq - self._reading_from > MOST_BEHIND and self._engine.reading(table):
+            self.refused += 1
+            raise Overloaded(f"updates that the joins over {table} have not seen", MOST_BEHIND)
+
+    # -- what it says ------------------------------------------------------------------------------------------
+
+    def _on_message(self, message: object) -> None:
+        self._heard_at = time.monotonic()
+        match message:
+            case StreamResults():
+                self._came.append(message)
+                self._take_soon()
+            case QueryOpened(number):
+                if number in self._numbered:
+                    self._numbered[number].opened = True
+            case QueryFailed(number, code, arguments):
+                self._failed(number, from_wire(code, arguments))
+            case QueryPaths(number, paths, memory):
+                if number in self._numbered:
+                    self._numbered[number].paths, self._numbered[number].memory = paths, memory
+            case StreamsReport():
+                self._report = message
+                self._reading_from = max(self._reading_from, message.read)
+            case Logged(level, event, fields):
+                log.log(level, event, extra=fields)
+
+    def _failed(self, number: int, error: HullcastError) -> None:
+        one = self._numbered.get(number)
+        if one is not None:
+            log.error("derived stream failed", extra={"stream": one.stream.store.table.name, "why": str(error)})
+            one.failed, one.again_at = error, time.monotonic() + AGAIN_S
+
+    def _take_soon(self) -> None:
+        """Take what came when all others have had their turn: some thousand results take milliseconds."""
+        if self._came and not self._taking and not self._busy():
+            self._taking = True
+            asyncio.get_running_loop().call_soon(self._take_next)
+
+    def _take_next(self) -> None:
+        self._taking = False
+        if self._came and self._end is not None and not self._busy():
+            self._take(self._came.popleft())
+            self._take_soon()
+
+    def _take(self, results: StreamResults) -> None:
+        """Results become tuples of their stream, if there is still one."""
+        assert self._end is not None
+        self._end.write(TookResults(results.batch_number))
+        one = self._numbered.get(results.number)
+        if one is None or one.failed is not None:
+            return
+        try:
+            if len(results.at):
+                self._append_results(one, results)
+        except TooLarge as error:
+            self._end.write(CloseQuery(one.number))
+            self._failed(one.number, error)
+            return
+        one.stream.consumed = results.reached  # not before its results are there: a checkpoint has both, or neither
+
+    def _append_results(self, one: _Derived, results: StreamResults) -> None:
+        table = one.stream.store.table
+        columns: ValueColumns = {}
+        for column, given in zip(table.columns, results.columns, strict=False):  # AT and POSITION are ours
+            is_text = isinstance(given, TextColumn)
+            columns[column.name] = (
+                given if is_text else values_of(column.type, cast("Floats", given), self._engine.texts)
+            )
+        columns[AT.name] = results.at
+        self._append(table.name, columns)
+        one.counts.results += len(results.at)
+
+    # -- for people --------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What runs, what waits, and how far behind it is, as of half a second ago at most (operators: of a second)."""
+        synced = 0 if self._directory is None else self._directory.log.synced_seq
+        counters = {key: value for key, value in self._report.counters.items() if key != "policy"}
+        derived = [(stream.store.table.name, self._facts(stream)) for stream in self._engine.derived]
+        return {
+            "running": self.running,
+            "processes": self.processes,
+            "policy": self.policy,
+            "behind": max(0, synced - self._report.read) if self.running else 0,
+            "limit_bytes": self._limit_bytes,
+            "full": self._engine.spelt(sorted(self._report.full)),
+            "refused": self.refused,
+            **counters,
+            "derived": {name: facts for name, facts in derived if not is_hidden(name)},
+            "joins": [{"name": name, **facts} for name, facts in derived if is_hidden(name)],
+        }
+
+    def policy_facts(self) -> dict[str, Any]:
+        """The policy in force, what it counts, and all there are with a line about each."""
+        counters = self._report.counters
+        busy_s = counters.get("busy_s", 0.0)
+        counted = {"steps": counters["steps"], "busy_s": busy_s} if busy_s else {}
+        if busy_s:
+            counted["deciding_share"] = 1 - counters["operators_s"] / busy_s
+        policies = {name: policy().about for name, policy in OPERATOR_POLICIES.items()}
+        return {"policy": self.policy, "counters": counted, "policies": policies}
+
+    def _facts(self, stream: Stream) -> dict[str, Any]:
+        """A derived stream, opened or not."""
+        table = stream.store.table
+        name = fold(table.name)
+        one, counts = self._known.get(name), self._counts.get(name)
+        memory = None if one is None else one.memory
+        kept = self._engine.made_of(table).shape.memory
+        waiting = 0 if one is None else sum(operator.waiting for path in one.paths for operator in path.operators)
+        behind_s, slowest = self._waits_for(stream)
+        return {
+            "source": self._engine.source_shown(table),
+            "results": 0 if counts is None else counts.results,
+            "memory": None if memory is None else {**asdict(memory), "missed_share": memory.missed_share},
+            "memory_limit": kept,
+            "waiting": waiting,
+            "behind_s": behind_s,
+            "waits_for": slowest if waiting else None,
+            "opened": one is not None and one.opened,
+            "gaps": 0 if counts is None else counts.gaps,
+            "failed": None if one is None or one.failed is None else str(one.failed),
+        }
+
+    def _waits_for(self, stream: Stream) -> tuple[float | None, str | None]:
+        """Of a join of two streams with times: how far what it has consumed is behind the one that is ahead, in
+        seconds, and the name of the other one, whose time it waits for."""
+        sources = [
+            self._engine.streams.get(fold(table.name)) for table in self._engine.made_of(stream.store.table).tables
+        ]
+        known = [source for source in sources if source is not None and source.store.table.time is not None]
+        if len(known) < 2 or not all(np.isfinite(source.order.time) for source in known):
+            return None, None
+        first, last = sorted(known, key=lambda source: source.order.time)
+        reached = first.order.time if stream.consumed is None else min(stream.consumed[0], last.order.time)
+        slowest = first.store.table.name if first.order.time < last.order.time else None
+        return max(0.0, last.order.time - reached) / 1e6, slowest
+
+    def explain(self, table: Table) -> dict[str, Any]:
+        """How a derived stream is computed, or would be: its operators, what they were measured to take and to let
+        through, their progress charts and envelopes. `made`: whether it exists."""
+        one = self._known.get(fold(table.name))
+        stream = self._engine.streams.get(fold(table.name))
+        if stream is None:
+            facts: dict[str, Any] = {
+                "source": self._engine.source_shown(table),
+                "memory": None,
+                "memory_limit": self._engine.made_of(table).shape.memory,
+            }
+        else:
+            facts = self._facts(stream)
+        if one is not None and one.paths:
+            paths = [path_facts(path) for path in one.paths]
+        else:
+            paths = planned_paths(terms_of(table, self._engine.stores))
+        for path in paths:
+            (path["stream"],) = self._engine.spelt([path["stream"]])
+        return {**facts, "made": stream is not None, "policy": self.policy, "paths": paths}
+
+
+def path_facts(path: PathStatistics) -> dict[str, Any]:
+    """A path as `hullcast explain` shows it. The unit of its chart is a byte of its stream's tuples: after `times[i]`
+    seconds of work `sizes[i]` bytes of it are left. `envelope` has the numbers of points, `slopes` what each operator's
+    chain frees, in bytes per second and byte."""
+    chart = path.chart
+    return {
+        "stream": path.stream,
+        "operators": [operator._asdict() for operator in path.operators],
+        "chart": {
+            "times": list(chart.times),
+            "sizes": list(chart.sizes),
+            "envelope": list(chart.envelope()),
+            "slopes": list(chart.slopes()),
+        },
+    }
+
+
+def planned_paths(terms: QueryTerms) -> list[dict[str, Any]]:
+    """The paths of a query that is not open, with the names of their operators only."""
+    query = query_of(terms._replace(memory=None), lambda end: 0.0 if isinstance(end, str) else end)
+    plan = plan_of(query)
+    return [
+        {"stream": stream.stream, "operators": [{"name": operator.name} for operator in plan.path(leaf)], "chart": None}
+        for leaf, stream in enumerate(query.streams)
+    ]
+
+
+def _last_at(stream: Stream) -> int | None:
+    """The tuple that made the last result of a derived stream, if it has any."""
+    if not len(stream.order):
+        return None
+    store = stream.store
+    live = store.live_slots()
+    last = live[np.argmax(store.cells[store.table.key, live])]
+    return int(store.cells[store.table.position(AT.name), last])
