@@ -38,6 +38,15 @@ from hullcast.sim.bench.peers.report import show_peers
 from hullcast.sim.bench.report import show, show_covers
 from hullcast.sim.bench.spark_source import FULL_ROWS, QUICK_ROWS, run_source, show_source
 from hullcast.sim.bench.spark_source import STEPS as SOURCE_STEPS
+from hullcast.sim.bench.streams.figures import draw_streams
+from hullcast.sim.bench.streams.report import (
+    FULL_STREAMS,
+    QUICK_STREAMS,
+    STREAM_SECTIONS,
+    run_streams,
+    show_streams,
+    stream_steps,
+)
 from hullcast.sim.bench.views.figures import draw_views
 from hullcast.sim.bench.views.report import (
     FULL_VIEWS,
@@ -71,7 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of all benchmarks."""
     parser.set_defaults(bench=None, parser=parser)
     which = parser.add_subparsers(
-        metavar="engine|joins|nodes|covers|live|peers|hop|idle|spark|warehouse|views", dest="bench", required=True
+        metavar="engine|joins|nodes|covers|live|peers|hop|idle|spark|warehouse|views|streams",
+        dest="bench",
+        required=True,
     )
     engine = which.add_parser(
         "engine",
@@ -242,9 +253,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION",
         help="one section; may be repeated",
     )
+    streams = which.add_parser(
+        "streams",
+        help="tuples a second through operators and joins, what policies decide and cost, and live streams",
+        description="Measures a path and window joins in the engine, decisions of HEEB and of schedulers, queue memory "
+        "on bursts, many filters over a stream and a join of two streams; the last two with real servers on disk. "
+        "Goals are judged at the end; the exit code is 0 either way.",
+        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in STREAM_SECTIONS.items()) + ".",
+    )
+    streams.add_argument("--quick", action="store_true", help="fewer tuples and rounds: about two minutes")
+    streams.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
+    )
+    streams.add_argument(
+        "--only",
+        action="append",
+        choices=list(STREAM_SECTIONS),
+        default=[],
+        metavar="SECTION",
+        help="one section; may be repeated",
+    )
     for one in (covers, live, idle, spark):
         one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    for one in (engine, joins, nodes, covers, live, peers, warehouse, views):
+    for one in (engine, joins, nodes, covers, live, peers, warehouse, views, streams):
         one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
@@ -262,6 +296,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "spark": _spark,
         "warehouse": _warehouse,
         "views": _views,
+        "streams": _streams,
     }
     return benches[arguments.bench](arguments, console)
 
@@ -312,6 +347,18 @@ def _views(arguments: argparse.Namespace, console: Console) -> int:
         report = run_views(settings, arguments.only, tick)
     show_views(report, console)
     return _written(report, arguments.json, console, lambda folder: draw_views(report, folder))
+
+
+def _streams(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.json is not None:
+        pyplot()  # better said before measuring than after
+    warm_with_bar(console)
+    settings, seed = QUICK_STREAMS if arguments.quick else FULL_STREAMS, arguments.seed
+    settings = replace(settings, seed=seed, live=replace(settings.live, seed=seed))
+    with bar(console, stream_steps(settings, arguments.only)) as tick:
+        report = run_streams(settings, arguments.only, tick)
+    show_streams(report, console)
+    return _written(report, arguments.json, console, lambda folder: draw_streams(report, folder))
 
 
 def _written(

@@ -1,4 +1,4 @@
-"""`hullcast execute`: create and drop tables and views."""
+"""`hullcast execute`: create and drop tables, streams and views."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Runs CREATE TABLE, DROP TABLE, CREATE VIEW or DROP VIEW. Rows are written with `hullcast publish`. Creating a "
-        "view takes as long as reading its tables."
+        "Runs CREATE or DROP of a TABLE, STREAM or VIEW, or ADVANCE STREAM (a heartbeat). Rows and tuples are written "
+        "with `hullcast publish`. Creating a view takes as long as reading its tables."
     )
     parser.epilog = (
         'Examples: hullcast execute "CREATE TABLE IF NOT EXISTS STOCK (SYMBOL TEXT PRIMARY KEY, SECTOR TEXT, RISK '
         'REAL, PER REAL)"; hullcast execute "CREATE VIEW SECTORS AS SELECT SECTOR, COUNT(*) AS N, AVG(PER) AS PER '
-        "FROM STOCK GROUP BY SECTOR WITH (response_time = '50ms')\""
+        "FROM STOCK GROUP BY SECTOR WITH (response_time = '50ms')\"; hullcast execute \"CREATE STREAM HOT AS SELECT "
+        "t.SYMBOL, t.PRICE, q.BID FROM TRADES [ROWS 1000] t JOIN QUOTES [RANGE '10s'] q ON t.SYMBOL = q.SYMBOL WITH "
+        '(memory = 10000)"; hullcast execute "ADVANCE STREAM QUOTES TO \'2024-05-01T12:30:00\'"'
     )
     parser.add_argument("sql", metavar="STATEMENT", help="the statement, in quotes")
     add_connection_arguments(parser, "print the receipt as JSON: seq")

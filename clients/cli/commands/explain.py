@@ -17,7 +17,8 @@ from hullcast.clients.cli.commands.connection import (
     connected,
     trigger_of,
 )
-from hullcast.network.matching.messages import RECTANGLES
+from hullcast.clients.cli.commands.operators import derived_in_words
+from hullcast.network.matching.messages import POINTS, RECTANGLES
 from hullcast.network.wire.durations import duration_text, time_shown
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Shows how a subscription would be served, without subscribing: the point or box that stands for it, its "
         "channel (all subscriptions to the same query, whatever their constants), and the traffic it would have had "
-        "recently. Of a SELECT that reads a view: how the view is kept ready."
+        "recently. Of a SELECT that reads a view: how the view is kept ready. Of a join over streams, or a stream made "
+        "of one: its operators, what they were measured to let through and to cost, what waits, and progress charts."
     )
     parser.epilog = (
         "Traffic is computed from the recent messages that the server keeps for clients that reconnect, so it is not "
@@ -80,7 +82,9 @@ def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
         return _conditional(facts) + views
     if views:
         return views
-    tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in zip(facts["tables"], facts["rows"], strict=True))
+    derived = facts.get("derived", {})
+    rows = "tuples" if facts["form"] == POINTS and len(facts["tables"]) == 1 else "rows"
+    tables = ", ".join(f"{name} ({count:,} {rows})" for name, count in zip(facts["tables"], facts["rows"], strict=True))
     lines = [("answer", f"{', '.join(facts['answer'])} from {tables}, as of seq {facts['seq']}")]
     lines.append(("becomes", _becomes(facts)))
     lines.append(("channel", facts["channel"]))
@@ -89,6 +93,8 @@ def in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines += [(f"query {name}", _loaded(known)) for name, known in facts["loaded"].items()]
     if "join" in facts:
         lines += _join(facts["join"], facts["tables"])
+    for name, known in derived.items():
+        lines += derived_in_words(name, known, is_hidden=name not in facts["tables"])
     return lines
 
 
@@ -164,7 +170,8 @@ def _becomes(facts: dict[str, Any]) -> str:
     ranges += ["the difference"] * (len(facts["low"]) - len(ranges))  # the band of a join has no column of its own
     partition = f", among rows of the same {', '.join(facts['partitions'])}" if facts["partitions"] else ""
     if not ranges:
-        return f"the whole table{partition}: every message of the channel concerns it"
+        whole = "join" if len(facts["tables"]) > 1 else "stream" if facts["form"] == POINTS else "table"
+        return f"the whole {whole}{partition}: every message of the channel concerns it"
     if facts["form"] == RECTANGLES and len(ranges) == 1:
         return (
             f"the point ({_number(facts['low'][0])}, {_number(facts['high'][0])}) in the plane of all ranges of "
@@ -174,6 +181,9 @@ def _becomes(facts: dict[str, Any]) -> str:
         f"{name} {_number(low)} .. {_number(high)}"
         for name, low, high in zip(ranges, facts["low"], facts["high"], strict=True)
     ]
+    if facts["form"] == POINTS:
+        tuple_ = "result" if len(facts["tables"]) > 1 else "tuple"
+        return f"the box {' x '.join(sides)}{partition}; a message is a {tuple_}, and concerns it if it is inside"
     what = "pair" if len(facts["tables"]) > 1 else "row"
     return (
         f"the box {' x '.join(sides)}{partition}; a message is a {what}'s place before and after an update, and "

@@ -1,4 +1,4 @@
-"""`hullcast policy`: what decides which rows are loaded and which query is answered next."""
+"""`hullcast policy`: what decides which rows are loaded and which query is answered next, or which operator runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Shows which policy decides what the server does next for one-time queries: load changes of a table, or answer "
-        "a query. With a name, switches to that policy; nothing is lost, and queries that wait go on waiting."
+        "a query. With a name, switches to that policy; nothing is lost, and queries that wait go on waiting. With "
+        "--streams: which policy decides which operator of a join over streams runs next. That changes how much waits "
+        "in queues and for how long, never the results."
     )
     parser.epilog = (
-        "Switching needs the right `admin`. After a restart the policy is again that of the setting warehouse_policy."
+        "Examples: hullcast policy queries-first; hullcast policy --streams chain. Switching needs the right `admin`. "
+        "After a restart the policies are again those of the settings warehouse_policy and stream_policy."
     )
     parser.add_argument("policy", nargs="?", metavar="NAME", help="the policy to switch to")
+    parser.add_argument("--streams", action="store_true", help="of joins over streams, not of one-time queries")
     add_connection_arguments(parser, "print the policy in force, its counters and all policies as one JSON object")
 
 
@@ -45,7 +49,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 async def _ask(arguments: argparse.Namespace) -> dict[str, Any]:
     async with connected(arguments) as client:
-        return await client.policy(arguments.policy)
+        return await client.policy(arguments.policy, of="streams" if arguments.streams else "warehouse")
 
 
 def listed(facts: dict[str, Any]) -> Table:

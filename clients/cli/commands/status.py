@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -16,6 +17,7 @@ from rich.tree import Tree
 
 from hullcast.clients.cli.commands.arguments import seconds
 from hullcast.clients.cli.commands.connection import add_connection_arguments, as_json, connected
+from hullcast.clients.cli.commands.operators import missed_in_words, waiting_in_words
 from hullcast.clients.cli.commands.policy import counters_in_words
 from hullcast.network.wire.durations import duration_text, time_shown
 
@@ -37,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Shows the server and its nodes as a tree. For each: clients, subscriptions, messages sent on and filtered "
-        "out, how far it is behind the server, and bytes that wait for its children. Then how far tables are loaded "
+        "out, how far it is behind the server, and bytes that wait for its children. Then streams, and joins over "
+        "them: what waits in their queues, how far they are behind, what they miss. Then how far tables are loaded "
         "for one-time queries, and the open channels: the different queries that the server computes."
     )
     parser.epilog = (
@@ -111,7 +114,10 @@ class StatusSample:
 def screen(now: StatusSample, before: StatusSample | None) -> RenderableType:
     """The whole picture; rates since the sample before."""
     parts: list[RenderableType] = [_tree(now, before), Text()]
-    parts.append(_tables(now.status["tables"]))
+    streams = now.status.get("streams", {})
+    parts.append(_tables({name: rows for name, rows in now.status["tables"].items() if name not in streams}))
+    parts += _streams(now, streams)
+    parts += joins_shown(now, before)
     parts += _warehouse(now.status["queries"])
     parts += _conditionals(now.status.get("conditionals", {}))
     channels = now.status["channels"]
@@ -235,6 +241,103 @@ def _tables(tables: Mapping[str, int]) -> Text:
         return Text("no tables", "dim")
     text = Text("tables  ", "bold")
     return text.append(", ".join(f"{name} {rows:,} rows" for name, rows in tables.items()), "not bold")
+
+
+def _streams(now: StatusSample, streams: Mapping[str, Any]) -> list[RenderableType]:
+    """What is kept of each stream, and how far its time has come; nothing if there are none."""
+    if not streams:
+        return []
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("stream", overflow="fold")
+    for name in ("tuples", "from position", "to", "time", "retains"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("windows", overflow="fold")
+    for name, facts in sorted(streams.items()):
+        table.add_row(
+            Text(name),
+            f"{now.status['tables'][name]:,}",
+            "-" if facts["first_position"] is None else f"{facts['first_position']:,}",
+            "-" if facts["last_position"] is None else f"{facts['last_position']:,}",
+            stream_time(facts),
+            retained_in_words(facts),
+            ", ".join(f"{window} {held:,}" for window, held in facts["windows"].items()) or "-",
+        )
+    return [table]
+
+
+def stream_time(facts: Mapping[str, Any]) -> str:
+    """How far the time of a stream has come."""
+    if facts["time_us"] is None:
+        return "-"
+    reached = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=facts["time_us"])
+    return reached.isoformat(sep=" ", timespec="seconds")[:19]
+
+
+def retained_in_words(facts: Mapping[str, Any]) -> str:
+    """How much of a stream is kept."""
+    rows = f"{facts['retain_rows']:,}"
+    return rows if facts["retain_s"] is None else f"{rows}, {duration_text(facts['retain_s'])}"
+
+
+def joins_shown(now: StatusSample, before: StatusSample | None) -> list[RenderableType]:
+    """Derived streams and the joins of subscriptions; nothing if there are none."""
+    known = now.status.get("operators", {})
+    shown = _named_joins(known)
+    if not shown:
+        return []
+    earlier = {} if before is None else _named_joins(before.status["operators"])
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("join over streams", overflow="fold", ratio=1)
+    for name in ("results", "results/s", "waiting", "behind", "missed", "gaps"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, one in shown.items():
+        then = earlier.get(name)
+        table.add_row(
+            _join_named(name, one),
+            f"{one['results']:,}",
+            _rate("{}", now, before, one["results"], None if then is None else then["results"]) or "-",
+            f"{one['waiting']:,}",
+            "-" if one["behind_s"] is None else time_shown(one["behind_s"]),
+            "-" if one["memory"] is None else missed_in_words(one["memory"]["missed_share"]),
+            f"{one['gaps']:,}",
+        )
+    return [_operators(known), table]
+
+
+def _named_joins(known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """All joins by name; those of subscriptions have names that nobody sees."""
+    return {**known.get("derived", {}), **{one["name"]: one for one in known.get("joins", [])}}
+
+
+def _join_named(name: str, one: Mapping[str, Any]) -> Text:
+    text = Text(one["source"] if "name" in one else f"{name}: {one['source']}")
+    if one["failed"]:
+        return text.append(f"  stopped, begins again soon: {one['failed']}", "red")
+    if not one["opened"]:
+        return text.append("  not begun yet", "yellow")
+    if one["waits_for"] is not None:
+        text.append(f"  {waiting_in_words(one)}", "yellow")
+    return text
+
+
+def _operators(known: Mapping[str, Any]) -> Text:
+    """The streams process: its queues, how far it is behind, whom it refuses."""
+    text = Text("joins   ", "bold")
+    if not known["running"]:
+        return text.append("the streams process is not running; it is being started", "not bold red")
+    held, limit = known.get("waiting_bytes", 0), known["limit_bytes"]
+    said = [f"queues hold {size(held)} of {size(limit)}, at most {size(known.get('most_waiting_bytes', 0))} so far"]
+    said.append(f"{_counted(known['behind'], 'update')} behind the log")
+    said.append(f"policy {known['policy']}")
+    if known["processes"] > 1:
+        said.append(f"the process was started {known['processes']} times")
+    if known["refused"]:
+        said.append(f"{known['refused']:,} publishes refused so far")
+    text.append("; ".join(said), "not bold")
+    if known["full"]:
+        names = ", ".join(known["full"])
+        text.append(f"\n        full: no more tuples of {names} are taken until joins have caught up", "not bold red")
+    return text
 
 
 def _warehouse(queries: Mapping[str, Any]) -> list[RenderableType]:

@@ -11,7 +11,7 @@ import stat
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self, get_args
 
 from hullcast.clients.cli.commands.arguments import seconds, whole
@@ -23,8 +23,10 @@ from hullcast.clients.cli.commands.connection import (
     connected,
     trigger_of,
 )
+from hullcast.clients.cli.commands.operators import missed_in_words
 from hullcast.clients.cli.commands.telling import JsonTeller, TextTeller
 from hullcast.network.answers.answers import Overflow
+from hullcast.network.wire.errors import HullcastError
 
 if TYPE_CHECKING:
     import argparse
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1  # how often the connection is looked at
 AT_ONCE = 500  # events written together when many wait
+ASKED_S = 2.0  # at the end the server is asked what was missed; it shall not take long
 #: A pipe that poll calls writable takes so many bytes without waiting (POSIX's PIPE_BUF; Linux has 4096).
 _PIECE = select.PIPE_BUF
 
@@ -47,13 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
         "Prints the answer of a SELECT and then each change of it, one line each, until Ctrl-C. Reconnects when the "
-        "connection is lost; if changes were lost meanwhile, it prints the whole answer again (resync)."
+        "connection is lost; if changes were lost meanwhile, it prints the whole answer again (resync). Of a stream it "
+        "prints each tuple as it comes."
     )
     parser.epilog = (
         "--json prints one object per line, without delay. All have `event`: `answer` (seq, columns, answer), `change` "
         "(seq; answer for a single value; entered, left and changed, pairs of before and after, for sets and rows), "
+        "`tuple` (seq, row) of a stream, "
         "`resync` (seq, answer, lost, reason), `connection` (connected), `end` (events, resyncs, dropped, conflated, "
-        "seconds). With --when or --every, `answer`, `change` and `resync` have all rows as `answer`, and `as_of` (the "
+        "seconds; of a join WITH (memory = n) also missed_share, an estimate). "
+        "With --when or --every, `answer`, `change` and `resync` have all rows as `answer`, and `as_of` (the "
         "update at which the SELECT gives them), `took_s`, `at`, `fired` (the update that changed the condition's "
         "answer) and, if it could not be run, `error`. A row is an object by column name, TIMESTAMP is ISO-8601 text. "
         "The exit code is 0 also after Ctrl-C or SIGTERM, and when the program that reads the output ends; 2 when the "
@@ -63,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trigger_arguments(parser)
     parser.add_argument("--count", type=whole(1), metavar="N", help="end after N changes or resyncs")
     parser.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
+    parser.add_argument(
+        "--after",
+        type=whole(0),
+        metavar="POSITION",
+        help="of a stream: begin with the tuples behind this position, as far as they are retained (0: all of them)",
+    )
     parser.add_argument("--changes-only", action="store_true", help="do not print the first answer")
     parser.add_argument(
         "--overflow",
@@ -90,28 +102,35 @@ async def _run(arguments: argparse.Namespace, console: Console) -> None:
                 *arguments.parameters,
                 overflow=arguments.overflow,
                 buffer=arguments.buffer,
+                after=arguments.after,
                 **trigger_of(arguments),
             )
             async with opening as subscription:
                 names = subscription.columns
                 teller = JsonTeller(names) if arguments.json else TextTeller(names, console)
                 begun = time.monotonic()
-                if not arguments.changes_only:
+                teller.of_stream = not subscription.has_answer
+                if subscription.has_answer and not arguments.changes_only:
                     await output.write(teller.answer(subscription.seq, subscription.answer))
                 await _listen(arguments, client, subscription, teller, output, stop)
                 if output.gone.is_set():
                     return
+                missed = await _missed(client, subscription)
                 summary = {
                     "events": teller.events,
                     "resyncs": teller.resyncs,
                     "dropped": subscription.dropped,
                     "conflated": subscription.conflated,
                     "seconds": round(time.monotonic() - begun, 3),
-                }
+                } | ({} if missed is None else {"missed_share": missed})
         if arguments.json:
             await output.write(as_json({"event": "end"} | summary) + "\n")
         else:
-            sys.stderr.write(", ".join(f"{name} {value}" for name, value in summary.items()) + "\n")
+            shown = {name: value for name, value in summary.items() if name != "missed_share"}
+            told = ", ".join(f"{name} {value}" for name, value in shown.items())
+            if "missed_share" in summary:
+                told += f"; about {missed_in_words(summary['missed_share'])} of the join's results are missed (memory)"
+            sys.stderr.write(told + "\n")
 
 
 async def _listen(
@@ -137,6 +156,16 @@ async def _listen(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _missed(client: Client, subscription: LiveSubscription) -> float | None:
+    """The share of results that a join with bounded memory misses; None of any other subscription."""
+    if "memory" not in subscription.sql.lower() or subscription.closed or not client.connected:
+        return None
+    with suppress(HullcastError):
+        async with asyncio.timeout(ASKED_S):
+            return round(await subscription.missed_share(), 4)
+    return None
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from hullcast.clients.cli.commands.connection import as_json, distinct, in_order, shown
-from hullcast.network.answers.events import Change, Resync
+from hullcast.network.answers.events import Change, Resync, StreamTuple
 from hullcast.network.answers.result import ResultRows
 from hullcast.network.wire.durations import time_shown
 
@@ -28,6 +28,7 @@ class JsonTeller:
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.events = 0
         self.resyncs = 0
+        self.of_stream = False
         self._columns = columns
         self._names = distinct(columns)
 
@@ -43,6 +44,8 @@ class JsonTeller:
             return self._line(
                 "resync", seq=event.seq, **self._whole(event.answer), lost=event.lost, reason=event.reason
             )
+        if isinstance(event, StreamTuple):
+            return self._line("tuple", seq=event.seq, row=self._item(event.row))
         if not isinstance(event, Change):
             return self._line("answer", seq=event.seq, **self._whole(getattr(event, "answer", None)))
         if event.entered or event.left or event.changed:
@@ -89,6 +92,7 @@ class TextTeller:
     def __init__(self, columns: tuple[str, ...], console: Console) -> None:
         self.events = 0
         self.resyncs = 0
+        self.of_stream = False  # there are tuples, and no answer
         self._columns = columns
         self._console = console
 
@@ -103,8 +107,13 @@ class TextTeller:
             self.resyncs += 1
             lost = f", {event.lost} changes lost here" if event.lost else ""
             why = {"gap": "changes were missed while disconnected", "overflow": "read too slowly"}
+            if self.of_stream:
+                why["gap"] = "no longer retained"
             text = (f"resync ({why.get(event.reason, event.reason)}{lost})  ", _STYLES["resync"])
-            return self._line(Text.assemble(_seq(event.seq), text, _whole(self._columns, event.answer)))
+            whole = Text("tuples up to here are missing") if self.of_stream else _whole(self._columns, event.answer)
+            return self._line(Text.assemble(_seq(event.seq), text, whole))
+        if isinstance(event, StreamTuple):
+            return self._line(Text.assemble(_seq(event.seq), _named(self._columns, event.row)))
         if not isinstance(event, Change):
             return self._line(Text.assemble(_seq(event.seq), _whole(self._columns, getattr(event, "answer", None))))
         parts = [

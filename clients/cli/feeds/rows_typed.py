@@ -25,7 +25,7 @@ _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table as `Client.tables` describes it."""
+    """A table as `Client.tables` describes it; of a stream the columns that are published, and no key (empty)."""
 
     name: str
     key: str
@@ -41,6 +41,9 @@ def find_table(tables: Mapping[str, Any], name: str) -> TableShape:
     """The table of that name, whatever its case; or UnknownTable."""
     for declared, facts in tables.items():
         if fold(declared) == fold(name):
+            if "stream" in facts:
+                published = {column: kind for column, kind in facts["columns"].items() if column != facts["key"]}
+                return TableShape(declared, "", published)
             return TableShape(declared, facts["key"], facts["columns"])
     raise UnknownTable(name, tuple(tables))
 
@@ -66,7 +69,7 @@ def _objects(batch: ReadRows, table: TableShape, left_out: str | None) -> list[d
         if not unknown.isdisjoint(row):
             name = next(name for name in row if name in unknown)
             raise UsageError(f"{batch.place(number)}: {UnknownColumn(name, table.name, tuple(table.types))}")
-        if keys.isdisjoint(row):
+        if table.key and keys.isdisjoint(row):
             raise UsageError(f"{batch.place(number)}: the key column {table.key} is missing")
     if left_out is None:
         return list(batch.rows)
@@ -83,7 +86,7 @@ def _known(name: str, table: TableShape, batch: ReadRows) -> str:
 
 
 def _need_key(names: Iterable[str], table: TableShape, batch: ReadRows) -> None:
-    if table.key not in names:
+    if table.key and table.key not in names:
         raise UsageError(f"{batch.source}: the key column {table.key} of {table.name} is missing")
 
 
