@@ -63,6 +63,9 @@ class Study:
     cited: str = ""  # the paper whose claims are judged, as the report names it
     words: Mapping[str, str] = field(default_factory=dict)  # of the report, for readers who have seen nothing else
     version: int = 1  # raised when `measure` changes: rows of another version are not reused
+    with_data: Callable[[Path], Study] | None = None  # the study with points for the real data in a folder (`--data`)
+    data: str = ""  # a digest of that data, once it is given: rows of other data are not reused
+    left_out: Sequence[str] = ()  # what the report says is missing, such as points for real data
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ def run_study(
     """
     parts, count = parts_of(study, quick, only), seeds_of(study, quick, seeds)
     settings = {"study": study.name, "version": study.version, "quick": quick}
+    if study.data:
+        settings["data"] = study.data
     with (
         reaching([place_of(out)], options, app=f"hullcast sim {study.name}"),
         RunFolder(out, settings, resume=resume) as folder,
@@ -151,6 +156,7 @@ def run_study(
             found += rows
         sections = study.sections(Sweep(found), folder.folder)
         left_out = [f"{part} (not asked for)" for part in _by_part(study.grid(quick)) if part not in parts]
+        left_out += study.left_out
         text = write_report(_begin(study, quick, parts, count), sections, [], left_out, study.cited)
         write_reports(folder.folder, text, sections)
         return StudyFound(sections, folder.place / "report.md", folder.reused)

@@ -126,9 +126,9 @@ def _plot(axes: Any, curve: BandCurve, style: tuple[str, str]) -> None:
         axes.fill_between(x, low, high, color=colour, alpha=0.18, lw=0)
 
 
-def panels(rows: int, columns: int, *, share_y: bool = True) -> tuple[Any, Any]:
-    """A figure, and a grid of axes that share their x (and y)."""
-    size, shared = (PANEL[0] * columns, PANEL[1] * rows + 0.7), {"sharex": True, "sharey": share_y, "squeeze": False}
+def panels(rows: int, columns: int, *, share_x: bool = True, share_y: bool = True) -> tuple[Any, Any]:
+    """A figure, and a grid of axes that share their x and y."""
+    size, shared = (PANEL[0] * columns, PANEL[1] * rows + 0.7), {"sharex": share_x, "sharey": share_y, "squeeze": False}
     figure, grid = pyplot().subplots(rows, columns, figsize=size, dpi=DPI, layout="constrained", **shared)
     return figure, grid
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hullcast.sim.bench.joins.report import JoinReport
-from hullcast.sim.bench.joins.sections import Chart, HistogramErrors, MixedLine, UpkeepSection
+from hullcast.sim.bench.joins.sections import HistogramErrors, JoinChart, MixedLine, UpkeepSection
 from hullcast.sim.output.charts import BLUE, DPI, GREEN, GREY, INK, ORANGE, PINK, finish, pyplot, save
 from hullcast.sim.output.text import number, short
 
@@ -66,7 +66,7 @@ def _place(x: float) -> str:
     return f"{100 * x:g}%" if x <= 1 else short(x)
 
 
-def _rates(charts: Sequence[Chart], title: str, path: Path) -> Path:
+def _rates(charts: Sequence[JoinChart], title: str, path: Path) -> Path:
     figure, grid = _axes(len(charts))
     for axes, chart in zip(grid.flat, charts, strict=True):
         for curve in chart.curves:
@@ -89,7 +89,7 @@ def _rates(charts: Sequence[Chart], title: str, path: Path) -> Path:
     return finish(figure, grid, title, path)
 
 
-def _hot(chart: Chart, path: Path) -> Path:
+def _hot(chart: JoinChart, path: Path) -> Path:
     figure, grid = _axes(1)
     axes = grid[0][0]
     for curve in chart.curves:

@@ -26,9 +26,9 @@ from hullcast.sim.bench.joins.sections import (
     HINDSIGHT,
     SSI,
     BandSection,
-    Chart,
     HistogramErrors,
     HotspotSection,
+    JoinChart,
     JoinSettings,
     MixedLine,
     UpkeepSection,
@@ -85,7 +85,7 @@ class JoinReport:
 
     machine: dict[str, Any]
     settings: JoinSettings
-    selects: tuple[Chart, ...] | None
+    selects: tuple[JoinChart, ...] | None
     hotspots: HotspotSection | None
     bands: BandSection | None
     upkeep: UpkeepSection | None
@@ -154,7 +154,7 @@ def join_steps(settings: JoinSettings, only: Collection[str] = ()) -> int:
 _Judged = tuple[list[JoinClaim], list[Goal]]
 
 
-def _of_selects(charts: tuple[Chart, ...]) -> _Judged:
+def _of_selects(charts: tuple[JoinChart, ...]) -> _Judged:
     by_queries, by_groups, by_share, by_joining = charts
     ssi, select, naive = (by_queries.curve(name) for name in (SSI, SelectFirst.name, NaivePlan.name))
     joins = [by_queries.curve(name) for name in (JoinFirst.name, JoinFirstEach.name)]
@@ -249,7 +249,7 @@ def _never_dearer(us: tuple[float, ...]) -> str:
     return f"x{us[-1] / us[0]:.2f} from first to last"
 
 
-def _crossing(chart: Chart) -> float | None:
+def _crossing(chart: JoinChart) -> float | None:
     """Where SelectFirst gets cheaper than SSI, between two places by proportion on log axes."""
     ssi, select = chart.curve(SSI), chart.curve(SelectFirst.name)
     gaps = [log(a / b) for a, b in zip(ssi.us, select.us, strict=True)]
@@ -437,7 +437,7 @@ def show_joins(report: JoinReport, console: Console) -> None:
         console.print(goals_table(report.goals))
 
 
-def _show_chart(chart: Chart, console: Console) -> None:
+def _show_chart(chart: JoinChart, console: Console) -> None:
     table = plain_table(
         f"Figure {chart.key}: us an arrival; {chart.title}",
         fill(chart.x_label, 18),

@@ -107,7 +107,7 @@ QUICK_JOINS = JoinSettings(
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class JoinChart:
     """Costs over one parameter, and what the workload was like."""
 
     key: str  # such as "4.7(i)"
@@ -156,7 +156,7 @@ def _select_chart(
     places: Sequence[tuple[float, Table41, Floats]],
     tick: Tick,
     names: Sequence[str] = tuple(SELECTS),
-) -> Chart:
+) -> JoinChart:
     """All plans at all places: (x, the tables, the queries)."""
     cells, taus = [], []
     trees: dict[Table41, tuple[Floats, Floats, Arrivals]] = {}
@@ -170,10 +170,10 @@ def _select_chart(
         cells += [PlanCell(name, x, finding(plan, tree, arrivals)) for name, plan in zip(names, plans, strict=True)]
         taus.append(stabbing_number(rectangles[:, 2], rectangles[:, 3]))
     curves = measure(cells, settings.rounds, settings.budget_s, lambda what: tick(f"Figure {chart[0]}, {what}"))
-    return Chart(*chart, tuple(curves), tuple(taus))
+    return JoinChart(*chart, tuple(curves), tuple(taus))
 
 
-def selects(settings: JoinSettings, tick: Tick) -> tuple[Chart, ...]:
+def selects(settings: JoinSettings, tick: Tick) -> tuple[JoinChart, ...]:
     """Figures 4.7 and 4.8."""
     tables = Table41(settings.rows, _joining(settings, JOINING), settings.seed)
     by_queries = [
@@ -218,7 +218,7 @@ def _joining(settings: JoinSettings, rows: int) -> int:
 class HotspotSection:
     """Processing time by the share of queries in hot groups."""
 
-    chart: Chart
+    chart: JoinChart
     hot_groups: tuple[int, ...]
     hot_share: tuple[float, ...]  # as tracked
     slope_us: float  # of the straight line through the times, per unit of share
@@ -252,7 +252,7 @@ def hotspots(settings: JoinSettings, tick: Tick) -> HotspotSection:
     off = us - (start + slope * np.array(settings.hot_shares))
     r_squared = 1.0 - float((off**2).sum() / ((us - us.mean()) ** 2).sum())
     title = f"{settings.hot_queries:,} queries, at most {settings.hot_groups} hot groups"
-    chart = Chart("4.9", title, "share of queries in hot groups", tuple(curves), tuple(taus))
+    chart = JoinChart("4.9", title, "share of queries in hot groups", tuple(curves), tuple(taus))
     return HotspotSection(chart, tuple(counts), tuple(shares), float(slope), r_squared)
 
 
@@ -272,7 +272,7 @@ def _band_chart(
     places: Sequence[tuple[float, Floats]],
     names: Sequence[str],
     tick: Tick,
-) -> Chart:
+) -> JoinChart:
     tables = Table41(settings.rows, None, settings.seed)
     tree, arrivals = band_tree(tables.partners()), band_arrivals(tables.arrivals(MOST))
     cells, taus = [], []
@@ -284,16 +284,16 @@ def _band_chart(
         cells += [PlanCell(name, x, counting(plan, tree, arrivals)) for name, plan in plans.items()]
         taus.append(stabbing_number(rectangles[:, 2], rectangles[:, 3]))
     curves = measure(cells, settings.rounds, settings.budget_s, lambda what: tick(f"Figure {chart[0]}, {what}"))
-    return Chart(*chart, tuple(curves), tuple(taus))
+    return JoinChart(*chart, tuple(curves), tuple(taus))
 
 
 @dataclass(frozen=True, slots=True)
 class BandSection:
     """Both figures, and 100,000 bands in about 60 groups, where the goals are."""
 
-    by_queries: Chart
-    by_groups: Chart
-    sixty: Chart
+    by_queries: JoinChart
+    by_groups: JoinChart
+    sixty: JoinChart
 
 
 def bands(settings: JoinSettings, tick: Tick) -> BandSection:

@@ -1,0 +1,157 @@
+"""The study of what joins keep: streams as the thesis describes them, rows that depend on their point only, claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from hullcast.broker.streams.memory.models import LinearTrend
+from hullcast.broker.streams.memory.simulated import simulate_join
+from hullcast.network.wire.errors import UsageError
+from hullcast.sim.experiments.steps import read_rows
+from hullcast.sim.experiments.studies import caching, studies
+from hullcast.sim.experiments.studies.caching import joins, live, lookahead, real, split
+from hullcast.sim.experiments.studies.caching.configurations import (
+    BOUNDS,
+    CONFIGURATIONS,
+    FLOW,
+    HEEB,
+    LIFE,
+    NOISE,
+    OPT,
+    POLICIES,
+    RACED,
+    WALK,
+    policy_of,
+    two_streams,
+)
+from hullcast.sim.experiments.study import Sweep, checked, parts_of, run_study
+from tests.support.shared_data import shared
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+DATA = tuple(np.rint(112 + 40 * np.sin(np.arange(400) / 7) + 3 * (np.arange(400) % 5)).astype(int).tolist())
+
+
+class Silent:
+    """Nobody watches."""
+
+    def begin(self, what: str) -> None: ...
+
+    def tasks(self, done: int, known: int) -> None: ...
+
+
+def small(part: caching.CachingPart, seeds: int = 2, **sizes: Any) -> Sweep:
+    """The quick points of a part, some of their parameters replaced by smaller ones."""
+    points = {tuple({**point, **sizes}.items()): {**point, **sizes} for point in part.points(quick=True)}
+    return Sweep([{**of, "seed": seed, **part.measure(of, seed)} for seed in range(seeds) for of in points.values()])
+
+
+def test_the_parts_have_points_and_metrics_of_their_own() -> None:
+    assert "caching" in studies()
+    assert set(parts_of(caching.STUDY, quick=True)) == set(caching.PARTS), "without data, no temperatures"
+    for quick in (True, False):
+        for part in caching.PARTS.values():
+            checked(part.points(quick))
+        checked(real.points(quick, DATA))
+
+
+@pytest.mark.parametrize("configuration", NOISE)
+def test_trending_streams_are_as_the_thesis_describes_them(configuration: str) -> None:
+    streams = two_streams(configuration, 4_000, 3)
+    t = np.arange(4_000)
+    for shown, lag, bound, noise in zip((streams.r, streams.s), (1, 0), BOUNDS, NOISE[configuration], strict=True):
+        off = shown - (t - lag)
+        assert np.abs(off).max() <= bound
+        assert off.std() == pytest.approx(np.sqrt(noise.each @ noise.values() ** 2), rel=0.05)
+    assert isinstance(streams.of_r, LinearTrend)
+    assert streams.of_r.trend(10) == 9
+    assert (streams.r != two_streams(configuration, 4_000, 4).r).any()
+
+
+def test_walks_have_steps_of_variance_one() -> None:
+    streams = two_streams(WALK, 4_000, 3)
+    for shown in (streams.r, streams.s):
+        assert np.diff(shown).var() == pytest.approx(1.0 + 1 / 12, rel=0.1), "rounding adds a twelfth"
+
+
+def test_a_row_depends_on_nothing_but_its_point_and_its_seed() -> None:
+    for point in ({"configuration": "ROOF", "memory": 10, "policy": name, "steps": 150} for name in POLICIES):
+        assert joins.measure(point, 1) == joins.measure(point, 1)
+    point = {"stream": "walk", "memory": 50, "policy": "HEEB", "arrivals": 4_000}
+    assert live.measure(point, 1) == live.measure(point, 1)
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_nobody_has_more_results_than_opt_offline_and_heeb_more_than_those_who_know_less(configuration: str) -> None:
+    streams = two_streams(configuration, 600, 5)
+    results = {
+        name: int(simulate_join(policy_of(name, streams, 10, 5), streams.r, streams.s, 10).results.sum())
+        for name in POLICIES
+        if not (name == LIFE and configuration == WALK)
+    }
+    assert max(results.values()) == results[OPT]
+    for mine in (HEEB, RACED):
+        assert results[mine] > max(results[name] for name in results if name not in (OPT, FLOW) and "HEEB" not in name)
+
+
+def test_sections_judge_every_claim_of_the_thesis(tmp_path: Path) -> None:
+    ten, by_memory = joins.sections(small(joins, steps=250), tmp_path)
+    told = {(of.subject, of.workload, of.statement) for of in ten.claims}
+    for configuration in CONFIGURATIONS:
+        assert (HEEB, configuration, "produces more than LRU, RAND, PROB and LIFE") in told
+        assert (HEEB, configuration, "produces at least as much as FlowExpect") in told
+    assert len(by_memory.claims) == 3 * len(CONFIGURATIONS) + 3
+    (ahead,) = lookahead.sections(small(lookahead, seeds=1), tmp_path)
+    assert len(ahead.claims) == 2
+    (divided,) = split.sections(small(split, steps=400), tmp_path)
+    assert all(claim.holds for claim in divided.claims)
+    (running,) = live.sections(small(live, seeds=1, arrivals=3_000), tmp_path)
+    assert len(running.claims) == len(live.STREAMS) * 3
+    for section in (by_memory, ahead, divided, running):
+        assert all(path.read_bytes().startswith(b"\x89PNG") for path in section.pictures.values())
+
+
+def test_temperatures_are_read_and_judged(tmp_path: Path) -> None:
+    (tmp_path / real.FILE).write_text(
+        '"Date","Temp"\n' + "".join(f'"1981-01-01",{value / 10}\n' for value in DATA), "utf-8"
+    )
+    assert real.temperatures(tmp_path) == DATA
+    study = caching.with_data(tmp_path)
+    assert "real" in parts_of(study, quick=True)
+    assert study.data
+    assert not study.left_out
+    points = [{**point, "memory": memory} for point in real.points(True, DATA) for memory in [point["memory"] // 10]]
+    points = [point for point in points if point["memory"] < 20]
+    found = Sweep([{**point, "seed": 0, **real.measure(point, 0, DATA)} for point in points])
+    (section,) = real.sections(found, tmp_path, DATA)
+    hits = {name: found.middle("hits", policy=name, memory=10) for name in real.POLICIES}
+    assert max(hits.values()) == hits[real.LFD]
+    assert "400 daily temperatures" in section.workload
+    (tmp_path / real.FILE).write_text("Date,Temp\n1981-01-01,warm\n", "utf-8")
+    with pytest.raises(UsageError, match="a date and a temperature"):
+        real.temperatures(tmp_path)
+    with pytest.raises(UsageError, match="not found; leave out --data"):
+        real.temperatures(tmp_path / "elsewhere")
+
+
+def test_real_temperatures_are_those_of_ten_years() -> None:
+    data = real.temperatures(shared(real.FILE).parent)
+    assert len(data) == 3_650
+    model = real.fitted_ar1(np.array(data))
+    assert (round(model.factor, 2), round(model.constant / 10, 2), round(model.sd / 10, 2)) == (0.77, 2.52, 2.57)
+
+
+def test_spark_measures_the_look_ahead_as_we_do_without_it(spark: SparkSession, tmp_path: Path) -> None:
+    ended = run_study(caching.STUDY, tmp_path / "out", Silent(), quick=True, seeds=1, only=["lookahead"], spark=spark)
+    rows = read_rows(tmp_path / "out" / "caching-lookahead.parquet")
+    assert len(rows) == len(lookahead.points(quick=True))
+    for row in rows:
+        ours = lookahead.measure(row, 0)
+        assert {name: row[name] for name in ours} == pytest.approx(ours)
+    assert "real temperatures (not given" in ended.report.read_text()
