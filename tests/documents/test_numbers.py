@@ -20,10 +20,13 @@ from tests.support.documents import ROOT, section, text_of
 
 MIB, KIB = 1 << 20, 1 << 10
 WORDS = {
-    "two": 2, "three": 3, "four": 4, "five": 5, "eight": 8, "ten": 10, "a dozen": 12, "a minute": 60, "half": 0.5,
-    "half a minute": 30, "a quarter": 0.25, "half a million": 500_000, "a tenth": 0.1,
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "ten": 10, "a dozen": 12,
+    "a minute": 60, "half": 0.5, "half a minute": 30, "a quarter": 0.25, "half a million": 500_000, "a tenth": 0.1,
 }  # fmt: skip
 UNITS = {"GiB": 1024 * MIB, "MiB": MIB, "KiB": KIB, "%": 0.01}
+
+#: There is another page of this name.
+STREAMS = "broker/streams/STREAMS.md"
 
 #: Where the code has it: a path into a module, or a function that asks.
 Source = str | Callable[[], Any]
@@ -141,6 +144,16 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("SDK.md", r"the first (\d+) refused rows", "clients.sdk.publisher:REFUSALS_KEPT"),
     ("SDK.md", r"\| (\d+ MiB) less room for the frame", "network.wire.limits:DEFAULT.frame_bytes"),
     ("SDK.md", r"one batch of rows changes more than ([\d,]+) pairs", "broker.reformulate.join:MOST_PAIRS"),
+    ("ARCHITECTURE.md", r"up to ([\d,]+) tuples as columns", "broker.streams.runner:MICRO_BATCH"),
+    ("ARCHITECTURE.md", r"its last ([\d,]+) results are kept in memory", "broker.queries.derived:HIDDEN_ROWS"),
+    ("OPERATING.md", r"at ([\d,]+) updates publishers of their streams get", "broker.server.streams:MOST_BEHIND"),
+    ("OPERATING.md", r"because it was killed or hung for (\d+) s;", "broker.server.streams:SILENCE_S"),
+    ("OPERATING.md", r"it begins again after (\d+) s, from then on", "broker.server.streams:AGAIN_S"),
+    (STREAMS, r"its last ([\d,]+) results are kept for clients", "broker.queries.derived:HIDDEN_ROWS"),
+    (STREAMS, r"There may be (\d+) different ones", "broker.server.derived:MOST_JOINS"),
+    (STREAMS, r"one tuple makes more than ([\d,]+) results", "broker.streams.operators.operator:MOST_RESULTS"),
+    (STREAMS, r"killed, or hangs for (\d+) s", "broker.server.streams:SILENCE_S"),
+    (STREAMS, r"\(also: ([\d,]+) updates not read\)", "broker.server.streams:MOST_BEHIND"),
     ("OPERATING.md", r"`hullcast_feed_bytes` \| near (\d+ MiB)", "broker.tables.feed:LIMIT_BYTES"),
     ("OPERATING.md", r"`hullcast_staged_bytes` \| near (\d+ MiB)", "broker.server.subscribing:HELD_BYTES"),
     ("OPERATING.md", r"At (\d+ MiB) \(\d+ MiB for one key\)", "broker.server.subscribing:HELD_BYTES"),
@@ -164,7 +177,7 @@ NUMBERS: list[tuple[str, str, Source]] = [
     ("LOG.md", r"header of (\d+) bytes, then the payload", "broker.log.record:HEADER_BYTES"),
     ("LOG.md", r"header of (\d+) bytes, then the payload", fields("Then come records")),
     ("LOG.md", r"^\| 4 \| version \| (\d+) \|", "broker.log.segment:VERSION"),
-    ("LOG.md", r"and (five) tables of Hullcast", lambda: len(get("broker.log.checkpoint:_OWN_TABLES"))),
+    ("LOG.md", r"and (seven) tables of Hullcast", lambda: len(get("broker.log.checkpoint:_OWN_TABLES"))),
     ("LOG.md", r"all but (two) checkpoints", "broker.log.recovery:CHECKPOINTS_KEPT"),
     ("LOG.md", r"(\d) mark, \d batch, \d statement", "broker.log.record:RecordKind.MARK"),
     ("LOG.md", r"\d mark, (\d) batch, \d statement", "broker.log.record:RecordKind.BATCH"),
