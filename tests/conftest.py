@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 #: Kernels are compiled when first called, inside an example: neither deadlines nor "too slow" can mean anything.
@@ -29,3 +30,15 @@ settings.register_profile(
     suppress_health_check=_QUIET,
 )
 settings.load_profile(os.environ.get("HULLCAST_HYPOTHESIS", "ci"))
+
+
+#: Tests with these markers take minutes, and get more time than `timeout` in pyproject.toml says (0: without end).
+_LONGER_S = {"slow": 2400, "cluster": 2400, "soak": 0}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give longer tests a longer limit, unless they name one themselves."""
+    for item in items:
+        longer = [seconds for marker, seconds in _LONGER_S.items() if item.get_closest_marker(marker)]
+        if longer and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(min(longer)))
