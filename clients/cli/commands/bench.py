@@ -70,7 +70,7 @@ from hullcast.sim.output.text import plain_table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from _typeshed import DataclassInstance
     from rich.console import Console
@@ -90,46 +90,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description=f"Reproduces Tables 5.2 and 5.3 and Figures 5.6 and 5.7 of {XIE}, and measures throughput. "
         "Times are medians of interleaved rounds, except those of the brute-force baselines and of the single row. "
         "Goals are judged at the end; the exit code is 0 either way.",
-        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in SECTIONS.items()) + ".",
     )
-    engine.add_argument("--quick", action="store_true", help="fewer sizes and rounds: about a minute")
-    engine.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
-    )
-    engine.add_argument(
-        "--only",
-        action="append",
-        choices=list(SECTIONS),
-        default=[],
-        metavar="SECTION",
-        help="one section; may be repeated",
-    )
+    _add_sections(engine, SECTIONS, quick="fewer sizes and rounds: about a minute")
     joins = which.add_parser(
         "joins",
         help="many standing joins: plans, stabbing groups, hotspots, and a cluster",
         description=f"Reproduces Figures 4.7 to 4.16 of {XIE}: select-joins and band joins by several plans, upkeep, "
         "histograms, and a plan per row; then 100,000 joins over a cluster, beside a server that describes every pair. "
         "Claims and goals are judged at the end; the exit code is 0 either way.",
-        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in JOIN_SECTIONS.items()) + ".",
     )
-    joins.add_argument("--quick", action="store_true", help="fewer sizes and rounds: about a minute")
-    joins.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
-    )
-    joins.add_argument(
-        "--only",
-        action="append",
-        choices=list(JOIN_SECTIONS),
-        default=[],
-        metavar="SECTION",
-        help="one section; may be repeated",
-    )
+    _add_sections(joins, JOIN_SECTIONS, quick="fewer sizes and rounds: about a minute")
     nodes = which.add_parser(
         "nodes",
         help="node size of the A2B-tree",
@@ -213,73 +183,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Measures loads, all policies under one load, the push path with the warehouse idle and busy, "
         "point queries, and what others notice of the first query on a large table; with real servers on disk. Goals "
         "are judged at the end; the exit code is 0 either way.",
-        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in WAREHOUSE_SECTIONS.items()) + ".",
     )
-    warehouse.add_argument("--quick", action="store_true", help="fewer rows and rounds: about two minutes")
-    warehouse.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
-    )
-    warehouse.add_argument(
-        "--only",
-        action="append",
-        choices=list(WAREHOUSE_SECTIONS),
-        default=[],
-        metavar="SECTION",
-        help="one section; may be repeated",
-    )
+    _add_sections(warehouse, WAREHOUSE_SECTIONS, quick="fewer rows and rounds: about two minutes")
     views = which.add_parser(
         "views",
         help="what it takes to keep views almost ready, and whether promises are kept",
         description="Measures the CPU to maintain a four-way join in three ways, refreshes within the promise under "
         "load, a view beside its SELECT, the push path without and with views, and how long plans take; with real "
         "servers on disk. Goals are judged at the end; the exit code is 0 either way.",
-        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in VIEW_SECTIONS.items()) + ".",
     )
-    views.add_argument("--quick", action="store_true", help="fewer rows and rounds: about two minutes")
-    views.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
-    )
-    views.add_argument(
-        "--only",
-        action="append",
-        choices=list(VIEW_SECTIONS),
-        default=[],
-        metavar="SECTION",
-        help="one section; may be repeated",
-    )
+    _add_sections(views, VIEW_SECTIONS, quick="fewer rows and rounds: about two minutes")
     streams = which.add_parser(
         "streams",
         help="tuples a second through operators and joins, what policies decide and cost, and live streams",
         description="Measures a path and window joins in the engine, decisions of HEEB and of schedulers, queue memory "
         "on bursts, many filters over a stream and a join of two streams; the last two with real servers on disk. "
         "Goals are judged at the end; the exit code is 0 either way.",
-        epilog="Sections: " + "; ".join(f"{name} ({about})" for name, about in STREAM_SECTIONS.items()) + ".",
     )
-    streams.add_argument("--quick", action="store_true", help="fewer tuples and rounds: about two minutes")
-    streams.add_argument(
+    _add_sections(streams, STREAM_SECTIONS, quick="fewer tuples and rounds: about two minutes")
+    for one in (covers, live, idle, spark):
+        one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    for one in (engine, joins, nodes, covers, live, peers, warehouse, views, streams):
+        one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
+
+
+def _add_sections(parser: argparse.ArgumentParser, sections: Mapping[str, str], quick: str) -> None:
+    """Declare what benchmarks of several sections take; `sections` says what each one shows."""
+    parser.epilog = "Sections: " + "; ".join(f"{name} ({about})" for name, about in sections.items()) + "."
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument(
         "--json",
         type=Path,
         metavar="FILE",
         help="write all figures there, and PNG charts beside it (needs hullcast[bench])",
     )
-    streams.add_argument(
+    parser.add_argument(
         "--only",
         action="append",
-        choices=list(STREAM_SECTIONS),
+        choices=list(sections),
         default=[],
         metavar="SECTION",
         help="one section; may be repeated",
     )
-    for one in (covers, live, idle, spark):
-        one.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    for one in (engine, joins, nodes, covers, live, peers, warehouse, views, streams):
-        one.add_argument("--seed", type=int, default=0, help="another seed is another workload (default 0)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

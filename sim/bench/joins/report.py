@@ -16,7 +16,6 @@ from hullcast.broker.joins.join_first import JoinFirst, JoinFirstEach
 from hullcast.broker.joins.naive import NaivePlan
 from hullcast.broker.joins.select_first import SelectFirst
 from hullcast.broker.joins.ssi import Hotspot
-from hullcast.network.wire.errors import UsageError
 from hullcast.sim import XIE
 from hullcast.sim.bench.engine import machine
 from hullcast.sim.bench.joins.cells import Tick
@@ -39,6 +38,7 @@ from hullcast.sim.bench.joins.sections import (
     selects,
     upkeep,
 )
+from hullcast.sim.bench.sections import wanted_sections
 from hullcast.sim.bench.timing import process_of
 from hullcast.sim.output.goals import Goal, goals_table, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short
@@ -103,10 +103,7 @@ def run_joins(
     tick: Tick = lambda what: None,
 ) -> JoinReport:
     """Measure the sections asked for, all if none is named."""
-    unknown = set(only) - set(JOIN_SECTIONS)
-    if unknown:
-        raise UsageError(f"no section {min(unknown)!r}; sections: {', '.join(JOIN_SECTIONS)}")
-    wanted = set(only) or set(JOIN_SECTIONS)
+    wanted = wanted_sections(only, JOIN_SECTIONS)
     if "live" in wanted:
         process_of()  # or CPU time cannot be measured; better said before measuring than after
     here = machine()

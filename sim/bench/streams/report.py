@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,7 @@ from rich.console import Console
 
 from hullcast.broker.streams.memory.bounded_join import KeepBy
 from hullcast.broker.streams.runner import MICRO_BATCH
-from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import machine
+from hullcast.sim.bench.sections import Tick, machine_and_others, show_sections, wanted_sections
 from hullcast.sim.bench.streams.bursts import RIVALS, BurstSection, bursts
 from hullcast.sim.bench.streams.engine import (
     ALL_KEPT,
@@ -35,10 +34,8 @@ from hullcast.sim.bench.streams.scheduling import JUDGED, SCHEDULING_CASES, Sche
 from hullcast.sim.bench.streams.workload import TICKS
 from hullcast.sim.bench.timing import Spread, process_of
 from hullcast.sim.bench.warehouse.live import BUSY
-from hullcast.sim.bench.warehouse.report import LOOK_S, show_machine
-from hullcast.sim.bench.warehouse.stage import others_cores
 from hullcast.sim.experiments.studies.streams.workload import POLICIES
-from hullcast.sim.output.goals import Goal, goals_table, share_under
+from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import factor, middle, number, plain_table, short
 
 #: Goals.
@@ -57,8 +54,6 @@ STREAM_SECTIONS = {
     "filters": "tuples a second to 10,000 filters in four client processes, beside a table",
     "derived": "a join of two streams in a server: throughput, latency, and what the push path notices",
 }
-
-Tick = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +105,9 @@ def run_streams(
     settings: StreamBenchSettings, only: Collection[str] = (), tick: Tick = lambda what: None
 ) -> StreamBenchReport:
     """Measure the sections asked for, all if none is named."""
-    unknown = set(only) - set(STREAM_SECTIONS)
-    if unknown:
-        raise UsageError(f"no section {min(unknown)!r}; sections: {', '.join(STREAM_SECTIONS)}")
-    wanted = set(only) or set(STREAM_SECTIONS)
+    wanted = wanted_sections(only, STREAM_SECTIONS)
     process_of()  # or CPU time cannot be measured; better said before measuring than after
-    here = machine() | {"others_cores": round(others_cores(LOOK_S), 2)}
+    here = machine_and_others()
     rounds, seed = settings.rounds, settings.seed
     on_path = path(settings.path_tuples, rounds, seed, tick) if "path" in wanted else None
     joined = joins(settings.join, rounds, seed, tick) if "join" in wanted else None
@@ -245,8 +237,7 @@ def _of_derived(section: StreamJoinSection) -> list[Goal]:
 
 def show_streams(report: StreamBenchReport, console: Console) -> None:
     """Print everything that was measured."""
-    show_machine(report.machine, console)
-    shows: tuple[tuple[Any, Callable[[Any, Console], None]], ...] = (
+    sections = (
         (report.path, _show_path),
         (report.join, _show_join),
         (report.decisions, _show_decisions),
@@ -255,13 +246,7 @@ def show_streams(report: StreamBenchReport, console: Console) -> None:
         (report.filters, _show_filters),
         (report.derived, _show_derived),
     )
-    for section, show in shows:
-        if section is not None:
-            console.print()
-            show(section, console)
-    if report.goals:
-        console.print()
-        console.print(goals_table(report.goals))
+    show_sections(report.machine, sections, report.goals, console)
 
 
 def _quartiles(of: Spread) -> str:

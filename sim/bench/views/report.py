@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 
-from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import machine
+from hullcast.sim.bench.sections import Tick, machine_and_others, show_sections, wanted_sections
 from hullcast.sim.bench.timing import process_of
 from hullcast.sim.bench.views.live import (
     BUSY_CORES,
@@ -23,9 +22,8 @@ from hullcast.sim.bench.views.live import (
 from hullcast.sim.bench.views.plans import STEPS, PlanLine, plans
 from hullcast.sim.bench.views.upkeep import CASES, OURS, ViewUpkeepLine, ViewUpkeepSection, upkeep
 from hullcast.sim.bench.warehouse.live import BUSY, LiveWarehouseSettings, PushSection
-from hullcast.sim.bench.warehouse.report import LOOK_S, show_machine, show_push
-from hullcast.sim.bench.warehouse.stage import others_cores
-from hullcast.sim.output.goals import Goal, goals_table, share_under
+from hullcast.sim.bench.warehouse.report import show_push
+from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short
 
 #: Goals.
@@ -42,8 +40,6 @@ VIEW_SECTIONS = {
     "push": "from publish to event, without and with views",
     "plans": "seconds of A* for 1,000 steps of two and of four tables",
 }
-
-Tick = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +85,9 @@ class ViewReport:
 
 def run_views(settings: ViewSettings, only: Collection[str] = (), tick: Tick = lambda what: None) -> ViewReport:
     """Measure the sections asked for, all if none is named."""
-    unknown = set(only) - set(VIEW_SECTIONS)
-    if unknown:
-        raise UsageError(f"no section {min(unknown)!r}; sections: {', '.join(VIEW_SECTIONS)}")
-    wanted = set(only) or set(VIEW_SECTIONS)
+    wanted = wanted_sections(only, VIEW_SECTIONS)
     process_of()  # or CPU time cannot be measured; better said before measuring than after
-    here = machine() | {"others_cores": round(others_cores(LOOK_S), 2)}
+    here = machine_and_others()
     sizes = (settings.upkeep_suppliers, settings.upkeep_changes, settings.upkeep_rounds, settings.seed)
     maintained = upkeep(*sizes, tick) if "upkeep" in wanted else None
     promised = asyncio.run(live(settings.live, tick)) if "live" in wanted else None
@@ -183,20 +176,13 @@ def _of_plans(lines: tuple[PlanLine, ...], steps: int) -> list[Goal]:
 
 def show_views(report: ViewReport, console: Console) -> None:
     """Print everything that was measured."""
-    show_machine(report.machine, console)
-    shows: tuple[tuple[Any, Callable[[Any, Console], None]], ...] = (
+    sections = (
         (report.upkeep, _show_upkeep),
         (report.live, _show_live),
         (report.push, _show_push),
         (report.plans, _show_plans),
     )
-    for section, show in shows:
-        if section is not None:
-            console.print()
-            show(section, console)
-    if report.goals:
-        console.print()
-        console.print(goals_table(report.goals))
+    show_sections(report.machine, sections, report.goals, console)
 
 
 def _show_upkeep(section: ViewUpkeepSection, console: Console) -> None:

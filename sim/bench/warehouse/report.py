@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from hullcast.broker.warehouse.policies import POLICIES
-from hullcast.network.wire.errors import UsageError
-from hullcast.sim.bench.engine import machine
+from hullcast.sim.bench.sections import Tick, machine_and_others, show_sections, wanted_sections
 from hullcast.sim.bench.timing import process_of
 from hullcast.sim.bench.warehouse.first import ASKING, DISK, NOBODY, FirstQuerySection, first_query
 from hullcast.sim.bench.warehouse.knapsack import GOAL_BYTES, GOAL_S, KnapsackCost, knapsack_cost
@@ -29,8 +28,7 @@ from hullcast.sim.bench.warehouse.live import (
     push,
 )
 from hullcast.sim.bench.warehouse.loading import LoadingLine, loading
-from hullcast.sim.bench.warehouse.stage import others_cores
-from hullcast.sim.output.goals import Goal, goals_table, share_under
+from hullcast.sim.output.goals import Goal, share_under
 from hullcast.sim.output.text import factor, number, plain_table, short
 
 #: Goals.
@@ -40,8 +38,6 @@ POINT_MS = 2.0
 #: "Does not hold up": the longest request takes at most so many times as long as without the query. Fixed before
 #: anything was measured.
 HELD_UP = 2.0
-#: How long we look what other programs use, and from how many cores on times are theirs as much as ours.
-LOOK_S, DISTURBED = 1.0, 0.2
 
 #: The sections, in order, and what each one shows.
 WAREHOUSE_SECTIONS = {
@@ -52,8 +48,6 @@ WAREHOUSE_SECTIONS = {
     "first": "what others notice of the first query on a large table",
     "knapsack": "seconds and memory of Pareto's knapsack",
 }
-
-Tick = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +97,9 @@ def run_warehouse(
     settings: WarehouseSettings, only: Collection[str] = (), tick: Tick = lambda what: None
 ) -> WarehouseReport:
     """Measure the sections asked for, all if none is named."""
-    unknown = set(only) - set(WAREHOUSE_SECTIONS)
-    if unknown:
-        raise UsageError(f"no section {min(unknown)!r}; sections: {', '.join(WAREHOUSE_SECTIONS)}")
-    wanted = set(only) or set(WAREHOUSE_SECTIONS)
+    wanted = wanted_sections(only, WAREHOUSE_SECTIONS)
     process_of()  # or CPU time cannot be measured; better said before measuring than after
-    here, live = machine() | {"others_cores": round(others_cores(LOOK_S), 2)}, settings.live
+    here, live = machine_and_others(), settings.live
     sizes = (settings.load_rows, settings.load_singles, settings.load_rounds)
     loads = loading(*sizes, settings.seed, tick) if "loading" in wanted else None
     by_policy = asyncio.run(policies(live, tick)) if "policies" in wanted else None
@@ -210,8 +201,7 @@ def _of_knapsack(costs: tuple[KnapsackCost, ...]) -> list[Goal]:
 
 def show_warehouse(report: WarehouseReport, console: Console) -> None:
     """Print everything that was measured."""
-    show_machine(report.machine, console)
-    shows: tuple[tuple[Any, Callable[[Any, Console], None]], ...] = (
+    sections = (
         (report.loading, _show_loading),
         (report.policies, _show_policies),
         (report.push, _show_push),
@@ -219,28 +209,7 @@ def show_warehouse(report: WarehouseReport, console: Console) -> None:
         (report.first, _show_first),
         (report.knapsack, _show_knapsack),
     )
-    for section, show in shows:
-        if section is not None:
-            console.print()
-            show(section, console)
-    if report.goals:
-        console.print()
-        console.print(goals_table(report.goals))
-
-
-def show_machine(here: Mapping[str, Any], console: Console) -> None:
-    """Where it was measured, and whether somebody else was busy there."""
-    console.print(
-        f"\n{here['cpu']}, {here['cores']} cores, load {here['load'][0]} at the beginning; Python {here['python']}. "
-        "Servers, warehouse and clients share these cores, with whatever else runs here.",
-        style="dim",
-    )
-    if here["others_cores"] > DISTURBED:
-        console.print(
-            f"Before anything was started, other programs used {here['others_cores']:.2f} of {here['cores']} cores: "
-            "times and verdicts below are theirs as much as ours. Repeat this on an idle machine.",
-            style="yellow",
-        )
+    show_sections(report.machine, sections, report.goals, console)
 
 
 def _show_loading(lines: tuple[LoadingLine, ...], console: Console) -> None:
