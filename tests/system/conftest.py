@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import subprocess
 import threading
 from collections.abc import AsyncIterator
@@ -60,7 +61,8 @@ async def nothing_is_left() -> AsyncIterator[None]:
                     break
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        pytest.fail(f"left behind: { {what: some for what, some in left.items() if some} }")
+        told = {what: some for what, some in left.items() if some}
+        pytest.fail(f"left behind: {told}{_sockets(str(told))}")
 
 
 def _threads() -> set[str]:
@@ -72,6 +74,13 @@ def _threads() -> set[str]:
             if name.startswith("ZMQ"):
                 found.add(f"{name} {task.name}")
     return found
+
+
+def _sockets(told: str) -> str:
+    """What the kernel says of sockets that are named in a text, a line each: address and state tell whose they are."""
+    lines = (line for kind in ("tcp", "tcp6", "unix") for line in Path(f"/proc/net/{kind}").read_text().splitlines())
+    inodes = re.findall(r"socket:\[(\d+)\]", told)
+    return "".join(f"\n{line}" for line in lines if any(inode in line.split() for inode in inodes))
 
 
 def _processes() -> set[int]:
