@@ -87,8 +87,8 @@ MOST_NODES = 10_000
 LONGEST_TEXT = 256
 #: Bytes of ranges handed to a channel at once, about.
 RANGES_BYTES = 1 << 20
-#: About how long it takes to let tuples leave a window or a stream, once.
-SETTLE_COST_S = 0.002
+#: About how long it takes to let tuples leave a window or a stream, once; and how often that is done for one sync.
+SETTLE_COST_S, SETTLED_TOGETHER = 0.002, 4
 #: Rows and bytes of the answer to one query.
 ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
@@ -163,6 +163,7 @@ class Server:
         self.brain.changing.on_drop = self.hidden.close_now
         self.brain.changing.on_unsettled = self._settle_on
         self._settling = False
+        self._settled_unsent = 0
         self.streams = StreamsProcess(
             self.engine,
             self.log,
@@ -504,7 +505,7 @@ class Server:
 
     def _settle_on(self) -> None:
         """Go on to let tuples leave streams and windows, if some are left that must; in turn with other long work."""
-        if self._settling or not self.brain.changing.unsettled:
+        if self._settling or self._stopping or not self.brain.changing.unsettled:
             return
         try:
             self.working.put("streams", self._settle(), self._settled)
@@ -513,13 +514,15 @@ class Server:
         self._settling = True
 
     def _settle(self) -> Work:
-        """Ends when none are left, or when the disk must keep up first."""
+        """Ends when none are left, or when so many wait for the disk that they should leave first: what one sync lets
+        go is sent in one go."""
         assert self.pipeline is not None
-        while not self.pipeline.full:
+        while self._settled_unsent < SETTLED_TOGETHER and not self.pipeline.full:
             outcome = self.brain.changing.settle(time.monotonic())
             if outcome is None:
                 return
-            self.pipeline.put(Step(_OURS, outcome, b""))
+            self._settled_unsent += 1
+            self.pipeline.put(Step(_SETTLING, outcome, b""))
             yield SETTLE_COST_S
 
     def _settled(self, _: object, error: BaseException | None) -> None:
@@ -644,8 +647,10 @@ class Server:
                 self.children.answer(Reply(request.id, request.route, outcome.installs, reply))
             else:
                 self._forgo(outcome)
+            self._settled_unsent -= request is _SETTLING
         if through:
             self._deliver(through, gathered)
+        self._settle_on()
         self.receipts.settle()
         self._forgo_withdrawn()
         self.listener.flush()
@@ -753,6 +758,8 @@ class Server:
 
 #: What the server does of its own accord: a request that nobody waits for.
 _OURS = Request(0, (), None, b"")
+#: .. letting tuples leave streams and windows.
+_SETTLING = Request(0, (), None, b"")
 
 
 def _conditional(body: bodies.Subscribe) -> bool:

@@ -144,7 +144,7 @@ class ServerSettings(ProcessSettings):
     )
     window_bytes: int = option(
         GIB,
-        "memory of all windows over streams together; a subscription that needs a further one is refused as Overloaded. "
+        "memory of all windows over streams together; subscriptions that need a further one are refused as Overloaded. "
         "[ROWS n] counts with n tuples, [RANGE ..] with those it has",
         raised="more and larger windows, but they take that much memory",
         least=64 * KIB,

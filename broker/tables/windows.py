@@ -77,9 +77,9 @@ class WindowTable(TableStore):
 
     # --- tuples come ---------------------------------------------------------------------------------------
 
-    def load(self, most: int = MOVED_AT_ONCE) -> bool:
-        """Take in so many of the tuples that are missing; returns whether it has them all."""
-        n = 0 if self.loaded else min(most, self._due - self._held)
+    def load(self) -> bool:
+        """Take in some of the tuples that are missing; returns whether it has them all."""
+        n = 0 if self.loaded else min(MOVED_AT_ONCE, self._due - self._held)
         if n > 0:
             self._make_places(self._held + n)
             end = len(self._order) - self._held
@@ -128,9 +128,9 @@ class WindowTable(TableStore):
         """Whether tuples have become too old."""
         return self.window.rows is None and self._held > self._due
 
-    def expire(self, most: int = MOVED_AT_ONCE) -> Updates:
-        """So many of the tuples that have become too old leave, oldest first."""
-        leaving = min(most, self._held - self._due)
+    def expire(self) -> Updates:
+        """Some of the tuples that have become too old leave, oldest first."""
+        leaving = min(MOVED_AT_ONCE, self._held - self._due)
         return self._leave(self._slots(self._next - self._held, leaving), leaving)
 
     def _leave(self, slots: Ints, leaving: int) -> Updates:
