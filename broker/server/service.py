@@ -158,7 +158,7 @@ class Server:
             feeds=lambda: self.warehouse.status(),  # noqa: PLW0108  (there is none yet)
         )
         self.hidden = HiddenStreams(self.engine, self.attendance, settings.channel_linger_s, self._execute_own)
-        self.windows = WindowLimits(self.engine, settings.window_bytes)
+        self.windows = WindowLimits(self.engine, settings.stream_window_bytes)
         self.brain.subscribing.make_for = self._make_for
         self.brain.changing.on_drop = self.hidden.close_now
         self.brain.changing.on_unsettled = self._settle_on

@@ -142,7 +142,7 @@ class ServerSettings(ProcessSettings):
         least=64 * KIB,
         most=64 * GIB,
     )
-    window_bytes: int = option(
+    stream_window_bytes: int = option(
         GIB,
         "memory of all windows over streams together; subscriptions that need a further one are refused as Overloaded. "
         "[ROWS n] counts with n tuples, [RANGE ..] with those it has",

@@ -43,9 +43,9 @@ class WindowLimits:
             raise Overloaded("different windows over streams that are subscribed to", MOST_WINDOWS)
         size, limit = planned.size_bytes, self._limit_bytes
         if size > limit:
-            raise TooLarge(f"bytes of the window {planned.name} (window_bytes)", size, limit)
+            raise TooLarge(f"bytes of the window {planned.name} (stream_window_bytes)", size, limit)
         taken = self.size_bytes
         if taken + size > limit:
-            what = f"bytes of windows over streams (window_bytes), {taken:,} and {size:,} for {planned.name}"
+            what = f"bytes of windows over streams (stream_window_bytes), {taken:,} and {size:,} for {planned.name}"
             raise Overloaded(what, limit)
         self._opened_by[planned.name] = owner

@@ -173,7 +173,7 @@ def test_the_log_has_tuples_with_their_positions_and_removals_as_deletes(
     assert removals[-1].through == 17
 
 
-@pytest.mark.parametrize("portions", range(10))
+@pytest.mark.parametrize("portions", [0, 1, 2, 3, 5, 8, 12])
 def test_after_a_crash_between_two_portions_a_window_has_what_it_should_and_the_rest_goes(
     portions: int, tmp_path: Path
 ) -> None:

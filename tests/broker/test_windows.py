@@ -394,13 +394,13 @@ def test_windows_that_would_take_too_much_memory_are_not_opened() -> None:
         engine.attend(sql, [])
 
     with pytest.raises(
-        TooLarge, match=rf"ROWS 1000000.*window_bytes\): {1_000_000 * each:,} is more than .* 1,048,576"
+        TooLarge, match=rf"ROWS 1000000.*stream_window_bytes\): {1_000_000 * each:,} is more than .* 1,048,576"
     ):
         subscribe("[ROWS 1000000]")
     assert not engine.windows()
     subscribe("[ROWS 25000]")  # which it may have some day
     assert limits.size_bytes == 25_000 * each
-    with pytest.raises(Overloaded, match=r"\(window_bytes\), 825,000 and 660,000 for .*RANGE '1m'.*1,048,576"):
+    with pytest.raises(Overloaded, match=r"\(stream_window_bytes\), 825,000 and 660,000 for .*RANGE '1m'.*1,048,576"):
         subscribe("[RANGE '1m']")
     subscribe("[RANGE '0.1s']")
     engine.forsake("COUNT(*) FROM TRADES [ROWS 25000]")
