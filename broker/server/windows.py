@@ -38,12 +38,14 @@ class WindowLimits:
         windows = self._engine.windows()
         self._opened_by = {name: opener for name, opener in self._opened_by.items() if name in windows}
         if list(self._opened_by.values()).count(owner) >= MOST_WINDOWS // 2:
-            raise TooLarge("different windows over streams of one client", MOST_WINDOWS // 2 + 1, MOST_WINDOWS // 2)
+            what = "different windows over streams of one client (share some: WHERE comes after the window)"
+            raise TooLarge(what, MOST_WINDOWS // 2 + 1, MOST_WINDOWS // 2)
         if len(windows) >= MOST_WINDOWS:
             raise Overloaded("different windows over streams that are subscribed to", MOST_WINDOWS)
         size, limit = planned.size_bytes, self._limit_bytes
         if size > limit:
-            raise TooLarge(f"bytes of the window {planned.name} (stream_window_bytes)", size, limit)
+            what = f"bytes of the window {planned.name} (use a smaller one, or raise stream_window_bytes)"
+            raise TooLarge(what, size, limit)
         taken = self.size_bytes
         if taken + size > limit:
             what = f"bytes of windows over streams (stream_window_bytes), {taken:,} and {size:,} for {planned.name}"

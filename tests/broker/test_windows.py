@@ -369,9 +369,7 @@ def test_one_client_opens_half_of_the_windows_at_most() -> None:
     half = MOST_WINDOWS // 2
     for rows in range(1, half + 1):
         subscribe(rows, "a")
-    with pytest.raises(
-        TooLarge, match=f"windows over streams of one client: {half + 1} is more than the limit of {half}"
-    ):
+    with pytest.raises(TooLarge, match=rf"streams of one client \(.*\): {half + 1} is more than the limit of {half};"):
         subscribe(half + 1, "a")
     subscribe(1, "a")  # it is there
     for rows in range(half + 1, MOST_WINDOWS + 1):

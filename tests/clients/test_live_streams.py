@@ -346,7 +346,7 @@ async def test_a_window_that_is_too_large_is_refused_before_it_is_opened() -> No
     ):
         await hc.execute(TRADES)
         large, small = (f"SELECT COUNT(*) FROM TRADES [ROWS {n}]" for n in (100_000, 1000))
-        with pytest.raises(TooLarge, match=r"ROWS 100000\] \(stream_window_bytes\): 3,300,000 is more than"):
+        with pytest.raises(TooLarge, match=r"ROWS 100000\] \(.*stream_window_bytes\): 3,300,000 is more than"):
             await hc.subscribe(large)
         with pytest.raises(TooLarge, match="stream_window_bytes"):
             await hc.subscribe("SELECT COUNT(*) FROM TRADES", when=large)
