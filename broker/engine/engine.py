@@ -22,6 +22,7 @@ from hullcast.broker.reformulate.channel import CollectionChannel, SingleChannel
 from hullcast.broker.reformulate.channels import Channels
 from hullcast.broker.reformulate.messages import Batch, Messages
 from hullcast.broker.reformulate.tuples import TuplesChannel
+from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.sql.create import AdvanceStream, CreateDerived, CreateTable, DropTable, parse_statement
 from hullcast.broker.sql.encode import Unfit, encode_instant
 from hullcast.broker.sql.subscription import ParsedQuery, parse_subscription
@@ -31,6 +32,7 @@ from hullcast.broker.tables.ingest import Encoded, ingest, ingest_keys, ingest_t
 from hullcast.broker.tables.interning import Interner
 from hullcast.broker.tables.schema import ColumnType, fold
 from hullcast.broker.tables.store import TableStore, Updates
+from hullcast.broker.tables.windows import WindowTable
 from hullcast.network.wire.errors import (
     BadSetting,
     DuplicateTable,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hullcast.broker.reformulate.channel import Channel, ChannelStatistics
+    from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.sql.query import Predicates
     from hullcast.broker.tables.schema import Table
     from hullcast.network.answers.named import QueryRows
@@ -58,8 +61,9 @@ Listeners = npt.NDArray[np.int64]
 
 #: Parsed texts remembered, so that the same SQL with other parameters is parsed once.
 REMEMBERED_QUERIES = 1024
-#: Rows that a channel being opened takes in at once.
+#: Rows that a channel being opened takes in at once, and about how long that takes; a window takes more in that time.
 LOADED_AT_ONCE = 512
+LOAD_COST_S = 0.001
 #: Why there is no `after` for a subscription.
 NO_POSITION = "only a subscription to the tuples of a stream can begin at a position; leave it out"
 
@@ -154,8 +158,10 @@ class Engine:
         stream = self._streams.get(fold(statement.name))
         sources = [store.table.name, *(() if stream is None else stream.windows)]
         readers = [reader for source in sources for reader in self._channels.reading(source)]
-        if readers:
-            raise TableInUse(store.table.name, tuple(channel.name for channel, _ in readers))
+        names = [channel.name for channel, _ in readers]
+        names += [] if stream is None else [window.name for window in stream.windows.values() if window.holders]
+        if names:
+            raise TableInUse(store.table.name, tuple(names))
         del self._catalog[fold(statement.name)], self._stores[fold(statement.name)]
         self._streams.pop(fold(statement.name), None)
         return True
@@ -230,17 +236,21 @@ class Engine:
         return stream
 
     def _settle(self, stream: Stream) -> None:
-        for _ in self._settling(stream):
+        while self._settle_some(stream) is not None:
             pass
 
-    def _settling(self, stream: Stream) -> Iterator[Settled]:
-        """Let go of tuples that have become too old, or too many, for windows and for the stream; batch by batch."""
+    def _settle_some(self, stream: Stream) -> Settled | None:
+        """Let go of some tuples that have become too old, or too many, for a window or for the stream; None if there
+        are none. Anything may happen before the next ones go."""
         stream.drop_windows(self._channels.reading)
-        for window in list(stream.windows.values()):
-            if window.overdue:
-                yield Settled(self._publish(window.store, window.expire), None)
-        while len(positions := self._spare(stream, stream.order.overdue())):
-            yield Settled(self._publish(stream.store, partial(stream.remove, positions)), positions)
+        found = stream.overdue(self._spare)
+        if found is None:
+            return None
+        if isinstance(found, WindowTable):
+            batch = self._publish(found, found.expire)
+            return Settled(batch, None, len(batch))
+        batch = self._publish(stream.store, partial(stream.remove, found))
+        return Settled(batch, found, len(batch) * (1 + len(stream.windows)))
 
     def _spare(self, stream: Stream, positions: Floats) -> Floats:
         """Those of the oldest tuples that may go now."""
@@ -467,24 +477,54 @@ class Engine:
         if query.shape.kind.name == "TUPLES" and len(query.tables) > 1:
             raise SqlError(" and ".join(query.shape.sources), "joins over streams need a server")
 
-    def _open(self, query: ParsedQuery) -> Channel:
+    def _opening(self, query: ParsedQuery) -> Work:
+        """Open the query's channel, some rows at a time: first the window that it reads, then its trees. The result is
+        the channel, held so that nobody closes it, or drops its tables: whoever gets it lets go of it (`_let_go`)."""
+        window = self._window(query)
+        if window is not None:
+            window.holders += 1
+        try:
+            while window is not None and not window.load():
+                yield LOAD_COST_S
+                self._check_sound()
+            channel = self._open(query, window)
+            channel.holders += 1
+        finally:
+            if window is not None:
+                window.holders -= 1
+        try:
+            while not self._channels.load(channel, LOADED_AT_ONCE):
+                yield LOAD_COST_S
+                self._check_sound()
+        except BaseException:
+            self._let_go(channel)
+            raise
+        return channel
+
+    def _window(self, query: ParsedQuery) -> WindowTable | None:
+        """The window that a query reads, perhaps not loaded; None if it reads none."""
+        if len(query.shape.windows) != 1:  # a join keeps its own
+            return None
+        (stream,), (window,) = query.tables, query.shape.windows
+        assert window is not None, "S5"
+        return self._streams[fold(stream.name)].window(window, query.shape.sources[0])
+
+    def _open(self, query: ParsedQuery, window: WindowTable | None) -> Channel:
         stores = [self._stores[fold(table.name)] for table in query.tables]
-        if query.shape.windows:
-            (stream,), (window,) = query.tables, query.shape.windows
-            assert window is not None, "S5"
-            stores = [self._streams[fold(stream.name)].window(window, query.shape.sources[0]).store]
-        return self._channels.open(query.shape, stores)
+        return self._channels.open(query.shape, stores if window is None else [window])
+
+    def _let_go(self, channel: Channel) -> None:
+        channel.holders -= 1
+        self._channels.close_if_unused(channel)
 
     @contextmanager
     def _channel(self, query: ParsedQuery) -> Iterator[Channel]:
         """The query's channel, opened if need be, and closed again if it was opened for nothing."""
-        channel = self._open(query)
+        channel = finish(self._opening(query))
         try:
-            while not self._channels.load(channel, LOADED_AT_ONCE):
-                pass
             yield channel
         finally:
-            self._channels.close_if_unused(channel)
+            self._let_go(channel)
 
     def _subscription(
         self,

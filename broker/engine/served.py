@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hullcast.broker.engine.engine import LOADED_AT_ONCE, Engine
+from hullcast.broker.engine.engine import Engine
 from hullcast.broker.queries.derived import HiddenJoin, as_join, bind_derived, is_hidden
 from hullcast.broker.queries.view import ViewDefinition, bind_view
 from hullcast.broker.queries.view import create_text as view_text
@@ -34,7 +34,7 @@ from hullcast.network.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hullcast.broker.engine.stream import Settled, Stream
     from hullcast.broker.joins.costs import Coefficients
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.store import TableStore, Updates
     from hullcast.broker.tables.stream import TimeMark
+    from hullcast.broker.tables.windows import WindowTable
     from hullcast.network.wire.arrays import Floats
     from hullcast.network.wire.value_columns import Masks, ValueColumns, Values
 
@@ -62,8 +63,11 @@ class WatchedCondition(NamedTuple):
     listener: int
 
 
-#: About how long it takes a channel being opened to take in `LOADED_AT_ONCE` rows.
-LOAD_COST_S = 0.001
+class PlannedWindow(NamedTuple):
+    """A window that is not open: its name, and the memory that it would take."""
+
+    name: str
+    size_bytes: int
 
 
 class ServedEngine(Engine):
@@ -113,7 +117,7 @@ class ServedEngine(Engine):
 
     def upsert_encoded(self, table: str, batches: Sequence[Encoded]) -> tuple[Batch, Updates]:
         """`upsert` of batches that follow each other, as one; and what it did to the rows. Tuples that a stream no
-        longer retains stay until `settling`."""
+        longer retains stay until `settle_some`."""
         self._check_sound()
         store, encoded = self._store(table), joined(batches)
         stream = self._streams.get(fold(table))
@@ -131,10 +135,30 @@ class ServedEngine(Engine):
         """Whether a table is a stream."""
         return bool(self._streams) and fold(table) in self._streams
 
-    def settling(self, table: str) -> Iterator[Settled]:
-        """What follows from a change of a stream, batch by batch; nothing, of a table."""
+    def settle_some(self, table: str) -> Settled | None:
+        """Let go of some tuples that have become too old, or too many, for a stream or a window of it; None if there
+        are none, or no such stream."""
         stream = self._streams.get(fold(table)) if self._streams else None
-        return iter(()) if stream is None else self._settling(stream)
+        if stream is None:
+            return None
+        self._check_sound()
+        return self._settle_some(stream)
+
+    def windows(self) -> Mapping[str, WindowTable]:
+        """The windows that somebody reads, or is about to, by name."""
+        for stream in self._streams.values():
+            stream.drop_windows(self._channels.reading)
+        return {name: window for stream in self._streams.values() for name, window in stream.windows.items()}
+
+    def window_to_open(self, sql: str) -> PlannedWindow | None:
+        """The window that a subscription would open; None if it reads none, or the window is there."""
+        query = self._parse(sql)
+        if len(query.shape.windows) != 1:  # a join keeps its own
+            return None
+        (table,), (window,), (name,) = query.tables, query.shape.windows, query.shape.sources
+        assert window is not None, "S5"
+        stream = self._streams[fold(table.name)]
+        return None if name in stream.windows else PlannedWindow(name, stream.window_bytes(window))
 
     def refuse_delete(self, table: str) -> None:
         """UsageError if nobody may delete rows of a table, because it is a stream."""
@@ -247,9 +271,9 @@ class ServedEngine(Engine):
         if _is_join(query):
             HiddenJoin(query)  # SqlError if it cannot be made
 
-    def _open(self, query: ParsedQuery) -> Channel:
+    def _open(self, query: ParsedQuery, window: WindowTable | None) -> Channel:
         super()._check_executable(query)  # a join over streams is one over its own stream by now, or was not served
-        return super()._open(query)
+        return super()._open(query, window)
 
     def _create_derived(self, statement: CreateDerived) -> bool:
         known = self._views.get(fold(statement.name))
@@ -371,16 +395,9 @@ class ServedEngine(Engine):
         parsed = self._parse(sql)
         query = self._executable(parsed)
         predicates = query.bind_many(columns, count)
-        channel = self._open(query)
-        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
-        try:
-            while not self._channels.load(channel, LOADED_AT_ONCE):
-                yield LOAD_COST_S
-                self._check_sound()
-            channel.attended = True
-        finally:
-            channel.holders -= 1
-            self._channels.close_if_unused(channel)
+        channel = yield from self._opening(query)
+        channel.attended = True
+        self._let_go(channel)
         return Attended(channel, predicates, query.columns, parsed.shape.tables)
 
     def attend(self, sql: str, columns: Sequence[ParameterColumn], count: int = 1) -> Attended:
@@ -400,16 +417,11 @@ class ServedEngine(Engine):
             hint = "CREATE STREAM .. AS SELECT .., and use that stream"
             raise SqlError(" and ".join(query.shape.sources), "a join over streams cannot be a condition", hint)
         predicates = query.bind(parameters)
-        channel = self._open(query)
-        channel.holders += 1  # nobody shall close it meanwhile, or drop its tables
+        channel = yield from self._opening(query)
         try:
-            while not self._channels.load(channel, LOADED_AT_ONCE):
-                yield LOAD_COST_S
-                self._check_sound()
             return WatchedCondition(channel, int(channel.admit(predicates)[0]))
         finally:
-            channel.holders -= 1
-            self._channels.close_if_unused(channel)
+            self._let_go(channel)
 
     def unwatch(self, watched: WatchedCondition) -> None:
         """Listen no longer."""
@@ -458,8 +470,9 @@ class ServedEngine(Engine):
         return self._channels.find(channel.shape) is channel
 
     def tidy(self) -> None:
-        """Forget groups and texts that nothing refers to any more, also where no row changes for a while."""
+        """Forget windows, groups and texts that nothing refers to any more, also where no row changes for a while."""
         self._check_sound()
+        self.windows()
         self._sweep(list(self._channels))
 
 

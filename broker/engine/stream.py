@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hullcast.broker.tables.stream import StreamOrder
-from hullcast.broker.tables.windows import WindowTable
+from hullcast.broker.tables.windows import WindowTable, due, row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 class Settled(NamedTuple):
     """What followed from a change of a stream: the batch, and the positions of the tuples that were removed from the
-    stream. None were if they only left a window; then nothing but sequence numbers are used up."""
+    stream. None were if they only left a window; then nothing but sequence numbers are used up.
+
+    `moved` counts the tuples that were looked at: those of the batch, as often as there is a table of them."""
 
     batch: Batch
     removed: Floats | None
+    moved: int
 
 
 class Stream:
@@ -37,6 +40,7 @@ class Stream:
         self.windows: dict[str, WindowTable] = {}
         #: Of a derived stream: up to which moment (time, position) of its sources all results are in it, if known.
         self.consumed: tuple[float, int] | None = None
+        self._turn = 0
 
     def append(self, encoded: Encoded) -> Updates:
         """Add tuples that have their positions."""
@@ -55,16 +59,34 @@ class Stream:
         self.order.restored(self.store.cells[:, self.store.live_slots()], removed, marks)
 
     def window(self, window: Window, name: str) -> WindowTable:
-        """The table of a window, made of the tuples there are if nobody has used it yet."""
+        """The table of a window; if nobody has used it yet, one that must be loaded."""
         found = self.windows.get(name)
         if found is None:
             found = self.windows[name] = WindowTable(self.store, self.order, window, name)
         return found
 
+    def window_bytes(self, window: Window) -> int:
+        """About what a window would take: with all the tuples that it may have, if it says how many; or else with those
+        it would have now, and room for more."""
+        return row_bytes(self.store.table) * (window.rows or 2 * due(window, self.order))
+
     def drop_windows(self, is_read: Callable[[str], object]) -> None:
-        """Forget the windows that nobody reads."""
-        for name in [name for name in self.windows if not is_read(name)]:
+        """Forget the windows that nobody reads, or is about to."""
+        for name in [name for name, window in self.windows.items() if not window.holders and not is_read(name)]:
             del self.windows[name]
+
+    def overdue(self, spare: Callable[[Stream, Floats], Floats]) -> WindowTable | Floats | None:
+        """What is next to let go of tuples: a window; or the stream itself, of those at these positions; None if none
+        must go. They take turns. `spare` says which of the stream's oldest tuples may go."""
+        found: list[WindowTable | Floats] = [window for window in self.windows.values() if window.overdue]
+        positions = self.order.overdue(1 + len(self.windows))
+        if len(positions) and len(positions := spare(self, positions)):
+            found.append(positions)
+        if not found:
+            self._turn = 0
+            return None
+        self._turn += 1
+        return found[(self._turn - 1) % len(found)]
 
     def seen(self, updates: Updates) -> Iterator[tuple[str, Updates]]:
         """What a change of the stream means for its windows, update by update."""
@@ -90,4 +112,4 @@ class Stream:
 
     def memory_bytes(self) -> int:
         """About what it holds besides its tuples."""
-        return self.order.memory_bytes() + sum(window.store.memory_bytes() for window in self.windows.values())
+        return self.order.memory_bytes() + sum(window.memory_bytes() for window in self.windows.values())

@@ -13,7 +13,7 @@ from hullcast.broker.log.record import NOBODY, RecordKind
 from hullcast.broker.queries.derived import is_hidden
 from hullcast.broker.server.outcome import LogEntry, Outcome
 from hullcast.broker.sql.create import AdvanceStream, CreateTable, DropTable, parse_statement
-from hullcast.broker.tables.schema import POSITION
+from hullcast.broker.tables.schema import POSITION, fold
 from hullcast.broker.tables.travel import published
 from hullcast.network.wire import bodies
 from hullcast.network.wire.bodies import Delete, Done, Execute, Publish
@@ -30,7 +30,7 @@ from hullcast.network.wire.limits import LOGGED
 from hullcast.network.wire.value_columns import is_values, most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
     from hullcast.broker.engine.stream import Settled
@@ -55,6 +55,10 @@ TOGETHER_ROWS = 4096
 
 #: Rows published one by one that may travel together, however few rows one batch may have.
 APART_ROWS = 1024
+
+#: Tuples that leave a stream and its windows right behind a change of it, if the change itself did not bring as many: a
+#: few milliseconds. The others leave later, some at a time (`Changing.settle`).
+SETTLED_AT_ONCE = 2048
 
 #: A publisher's id as it is kept; clients send the same one with every change.
 _scoped = lru_cache(maxsize=4096)(scoped)
@@ -125,6 +129,9 @@ class Changing:
         self.on_advance: Callable[[str, int, float], None] = lambda stream, seq, time: None  # called after heartbeats
         self.refuse_more: Callable[[str], None] = lambda table: None  # Overloaded, if too much of a stream waits
         self.on_drop: Callable[[str], None] = lambda table: None  # called before a table or stream is dropped
+        self.on_unsettled: Callable[[], None] = lambda: None  # called when there is something for `settle`
+        #: Streams that may have tuples to let go of. All of them at first: a crash may have come in between.
+        self._unsettled: dict[str, None] = dict.fromkeys(engine.streams)
 
     def change(self, body: Delete | Execute, request: Request, now: float) -> Outcome:
         """Apply a change that comes alone."""
@@ -252,7 +259,8 @@ class Changing:
             entry = LogEntry(RecordKind.BATCH, payload or request.body, first, ready.rows, ready.publisher, body.number)
             if ready is run.ready[-1]:
                 told = self._told(Done(first, last), entry, batch, now)
-                outcomes[ready.place] = replace(told, then=self._follow(run.table, now)) if is_stream else told
+                then = self._follow(run.table, run.rows, now) if is_stream else ()
+                outcomes[ready.place] = replace(told, then=then) if then else told
             else:
                 outcomes[ready.place] = Outcome(Done(first, last), entry)
             first = last + 1
@@ -260,9 +268,40 @@ class Changing:
             raise InvariantBroken(f"{len(batch)} updates of {run.rows} rows")
         return _Run()
 
-    def _follow(self, table: str, now: float) -> tuple[Outcome, ...]:
-        """What follows from a change of a stream: tuples leave windows, and the oldest go."""
-        return tuple(self._settled(table, settled, now) for settled in self._engine.settling(table))
+    def _follow(self, table: str, rows: int, now: float) -> tuple[Outcome, ...]:
+        """What follows from a change of a stream that brought so many tuples: tuples leave windows, and the oldest go.
+
+        No more here than the change itself was work; or the little that may always go. What is left goes by `settle`,
+        while others have their turns. So a window or a stream that is fed without end does not grow without end.
+        """
+        return tuple(self._following(table, rows, now))
+
+    def _following(self, table: str, rows: int, now: float) -> Iterator[Outcome]:
+        most = max(SETTLED_AT_ONCE, rows * (1 + len(self._engine.streams[fold(table)].windows)))
+        while most > 0:
+            settled = self._engine.settle_some(table)
+            if settled is None:
+                return
+            most -= settled.moved
+            yield self._settled(table, settled, now)
+        self._unsettled[fold(table)] = None
+        self.on_unsettled()
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there may be something for `settle`."""
+        return bool(self._unsettled)
+
+    def settle(self, now: float) -> Outcome | None:
+        """Let some tuples go that have become too old, or too many; None if there are none left. Streams take turns."""
+        while self._unsettled:
+            name = next(iter(self._unsettled))
+            del self._unsettled[name]
+            settled = self._engine.settle_some(name)
+            if settled is not None:
+                self._unsettled[name] = None
+                return self._settled(self._engine.store_of(name).table.name, settled, now)
+        return None
 
     def _settled(self, table: str, settled: Settled, now: float) -> Outcome:
         batch = settled.batch
@@ -283,7 +322,7 @@ class Changing:
             raise InvariantBroken(f"results of {stream} lack a column")
         batch, _ = self._engine.upsert_encoded(stream, [self._engine.encoded(stream, columns, None)])
         entry = LogEntry(RecordKind.BATCH, payload, batch.first_seq, rows, NOBODY, 0)
-        return replace(self._told(b"", entry, batch, now), then=self._follow(stream, now))
+        return replace(self._told(b"", entry, batch, now), then=self._follow(stream, rows, now))
 
     def execute_own(self, sql: str) -> Outcome:
         """Do a statement that nobody asked for."""
@@ -368,7 +407,7 @@ class Changing:
         then: tuple[Outcome, ...] = ()
         if isinstance(statement, AdvanceStream):
             self.on_advance(statement.name, last, statement.time)
-            then = self._follow(statement.name, now)
+            then = self._follow(statement.name, 0, now)
         return Outcome(Done(first, last), entry, then=then)
 
     # --- messages ----------------------------------------------------------------------------------------

@@ -32,9 +32,10 @@ from hullcast.network.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Sequence
 
     from hullcast.broker.engine.served import ServedEngine
+    from hullcast.broker.scheduling.driver import Work
     from hullcast.broker.server.conditionals import Conditional, Conditionals
     from hullcast.broker.server.queries import Queries
     from hullcast.broker.server.subscribing import May, Needs, Prepared
@@ -84,6 +85,7 @@ class Evaluating:
         self._making: dict[Conditional, asyncio.Task[None]] = {}
         self._awaiting: dict[Conditional, list[asyncio.Future[None]]] = {}  # the end of a run
         self._requests: dict[asyncio.Task[None], tuple[str, int]] = {}  # owner and link
+        self.make_for: Callable[[str, str], None] = lambda sql, owner: None  # called before a condition is listened to
 
     # --- requests ------------------------------------------------------------------------------------------
 
@@ -162,8 +164,7 @@ class Evaluating:
         trigger = one.trigger
         try:
             if trigger.when is not None:
-                work = self._engine.watching(trigger.when, trigger.parameters)
-                watched = await self._working.do(one.owner, work)
+                watched = await self._working.do(one.owner, self._watching(one, trigger.when, trigger.parameters))
                 self.conditionals.watch(one, watched)
             self.conditionals.want(one)
         except BaseException as error:
@@ -174,6 +175,10 @@ class Evaluating:
         finally:
             one.making = False
             del self._making[one]
+
+    def _watching(self, one: Conditional, sql: str, parameters: Sequence[object]) -> Work:
+        self.make_for(sql, one.owner)
+        return (yield from self._engine.watching(sql, parameters))
 
     async def _next_result(self, one: Conditional) -> None:
         """Wait for the end of a run, which is begun if none is due; raises why there was none."""

@@ -61,6 +61,7 @@ def server_metrics(server: Server) -> list[Metric]:
             server.attendance.lingering,
         ),
         Gauge("hullcast_engine_memory_bytes", "Rows, trees and subscriptions.", engine.memory_bytes()),
+        Gauge("hullcast_stream_window_bytes", "Windows over streams.", server.windows.size_bytes),
         Gauge(
             "hullcast_retention_bytes", "Recent messages kept for clients that reconnect.", server.retention.size_bytes
         ),

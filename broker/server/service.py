@@ -31,6 +31,7 @@ from hullcast.broker.server.streams import StreamsProcess
 from hullcast.broker.server.subscribing import Limits
 from hullcast.broker.server.views import ViewMaking
 from hullcast.broker.server.warehouse import Warehouse
+from hullcast.broker.server.windows import WindowLimits
 from hullcast.broker.server.working import Working
 from hullcast.broker.sql.create import CreateDerived, parse_statement
 from hullcast.broker.warehouse.messages import QueryLimits
@@ -86,6 +87,8 @@ MOST_NODES = 10_000
 LONGEST_TEXT = 256
 #: Bytes of ranges handed to a channel at once, about.
 RANGES_BYTES = 1 << 20
+#: About how long it takes to let tuples leave a window or a stream, once; and how often that is done for one sync.
+SETTLE_COST_S, SETTLED_TOGETHER = 0.002, 4
 #: Rows and bytes of the answer to one query.
 ROW_LIMIT, ANSWER_BYTES = 1_000_000, 512 << 20
 #: Rounds remembered: what a node's lag is measured with, up to a minute.
@@ -155,8 +158,12 @@ class Server:
             feeds=lambda: self.warehouse.status(),  # noqa: PLW0108  (there is none yet)
         )
         self.hidden = HiddenStreams(self.engine, self.attendance, settings.channel_linger_s, self._execute_own)
-        self.brain.subscribing.make_for = self.hidden.make_for
+        self.windows = WindowLimits(self.engine, settings.stream_window_bytes)
+        self.brain.subscribing.make_for = self._make_for
         self.brain.changing.on_drop = self.hidden.close_now
+        self.brain.changing.on_unsettled = self._settle_on
+        self._settling = False
+        self._settled_unsent = 0
         self.streams = StreamsProcess(
             self.engine,
             self.log,
@@ -194,6 +201,7 @@ class Server:
             self._deliver_result,
             lambda: self.pipeline is None or self.pipeline.full,
         )
+        self.evaluating.make_for = self.windows.admit
         self.history = HistoryReads(
             settings.name,
             self.engine,
@@ -490,6 +498,38 @@ class Server:
         except Exception as error:  # noqa: BLE001  (tuples may be there without a record of them)
             self._fail(error)
 
+    def _make_for(self, sql: str, owner: str) -> None:
+        """Make what a subscription needs; TooLarge or Overloaded if there is too much of it."""
+        self.hidden.make_for(sql, owner)
+        self.windows.admit(sql, owner)
+
+    def _settle_on(self) -> None:
+        """Go on to let tuples leave streams and windows, if some are left that must; in turn with other long work."""
+        if self._settling or self._stopping or not self.brain.changing.unsettled:
+            return
+        try:
+            self.working.put("streams", self._settle(), self._settled)
+        except Overloaded:
+            return  # another time
+        self._settling = True
+
+    def _settle(self) -> Work:
+        """Ends when none are left, or when so many wait for the disk that they should leave first: what one sync lets
+        go is sent in one go."""
+        assert self.pipeline is not None
+        while self._settled_unsent < SETTLED_TOGETHER and not self.pipeline.full:
+            outcome = self.brain.changing.settle(time.monotonic())
+            if outcome is None:
+                return
+            self._settled_unsent += 1
+            self.pipeline.put(Step(_SETTLING, outcome, b""))
+            yield SETTLE_COST_S
+
+    def _settled(self, _: object, error: BaseException | None) -> None:
+        self._settling = False
+        if error is not None:  # numbers may be used up without a record of it
+            self._fail(error)
+
     def _execute_own(self, sql: str) -> None:
         """Do a statement of the server's own, in its turn among the changes of others."""
         assert self.pipeline is not None
@@ -607,8 +647,10 @@ class Server:
                 self.children.answer(Reply(request.id, request.route, outcome.installs, reply))
             else:
                 self._forgo(outcome)
+            self._settled_unsent -= request is _SETTLING
         if through:
             self._deliver(through, gathered)
+        self._settle_on()
         self.receipts.settle()
         self._forgo_withdrawn()
         self.listener.flush()
@@ -657,6 +699,7 @@ class Server:
                 self.retention.close(attending.number)
             self.conditionals.expire(now)
             self.hidden.expire(now)
+            self._settle_on()
             self._tell_directory()
             self._keep_up()
             self.queries.expire(now)
@@ -715,6 +758,8 @@ class Server:
 
 #: What the server does of its own accord: a request that nobody waits for.
 _OURS = Request(0, (), None, b"")
+#: .. letting tuples leave streams and windows.
+_SETTLING = Request(0, (), None, b"")
 
 
 def _conditional(body: bodies.Subscribe) -> bool:

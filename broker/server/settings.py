@@ -142,6 +142,14 @@ class ServerSettings(ProcessSettings):
         least=64 * KIB,
         most=64 * GIB,
     )
+    stream_window_bytes: int = option(
+        GIB,
+        "memory of all windows over streams together; subscriptions that need a further one are refused as Overloaded. "
+        "[ROWS n] counts with n tuples, [RANGE ..] with those it has",
+        raised="more and larger windows, but they take that much memory",
+        least=64 * KIB,
+        most=1024 * GIB,
+    )
     channel_linger_s: float = option(
         30.0,
         "time a channel stays open after its last subscription, and ranges of joins are kept for lost clients",

@@ -226,13 +226,15 @@ def run_newest() -> None:
 
 
 def run_streams() -> None:
-    """Tuples that came before a subscription to them, and behind it."""
+    """Tuples that came before a subscription to them, or to a window, and behind it."""
     engine = Engine()
     engine.execute("CREATE STREAM TRADES (PRICE REAL)")
     engine.upsert("TRADES", {"PRICE": [1.0, 2.0]})
     with engine.subscribe("SELECT PRICE FROM TRADES WHERE PRICE BETWEEN ? AND ?", 0, 5, after=0) as one:
         engine.upsert("TRADES", {"PRICE": [3.0]})
         one.drain()
+    with engine.subscribe("SELECT COUNT(*) FROM TRADES [ROWS 2]"):
+        engine.upsert("TRADES", {"PRICE": [4.0]})
 
 
 def run_knapsack() -> None:

@@ -100,7 +100,7 @@ class TableStore:
         existed = np.empty(n, np.bool_)
         old = np.empty((len(self.table.columns), n))
         new = np.empty((len(self.table.columns), n))
-        _erase(self.cells, self.alive, slots, existed, old, new)
+        erase(self.cells, self.alive, slots, existed, old, new)
         self._free.extend(slots[existed].tolist())
         return Updates(slots, existed, np.zeros(n, np.bool_), old, new)
 
@@ -229,7 +229,7 @@ def _write(
 
 
 @kernel
-def _erase(
+def erase(
     cells: Floats,
     alive: Booleans,
     slots: Ints,

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from hullcast.broker.tables.schema import StreamTerms, Table
     from hullcast.network.wire.arrays import Floats, Ints
 
-#: Tuples removed at once, at most; and how many too many there may be before some are.
+#: Tuples removed at once, at most, counted in all tables that have them; and how many too many there may be before some
+#: are.
 REMOVED_AT_ONCE = 4096
 FEWEST_OVER = 1024
 #: Tuples beyond `retain_rows` that stay if joins still need them: twice as many as a join may be behind.
@@ -55,6 +56,7 @@ class StreamOrder:
         self._time_column, self._key = table.time, table.key
         self.time = -np.inf  # microseconds since 1970
         self.removed = 0  # the last position that was removed
+        self._doomed = 0  # tuples up to this position are no longer to be kept
         self._positions: Ints = np.empty(_SMALLEST, np.int64)
         self._times: Floats = np.empty(_SMALLEST)
         self._start = self._end = 0
@@ -154,16 +156,23 @@ class StreamOrder:
 
     # --- retention -----------------------------------------------------------------------------------------
 
-    def overdue(self) -> Floats:
+    def overdue(self, tables: int = 1) -> Floats:
         """The positions of the oldest tuples, if so many are no longer to be kept that removing them pays; some at a
-        time, as long as there are any."""
+        time, as long as there are any. Fewer, if they are to be removed from several tables."""
+        if self._doomed <= self.removed:
+            self._doomed = self._no_longer_kept()
+        doomed = int(np.searchsorted(self.positions, self._doomed, "right"))
+        return self.positions[: min(doomed, max(1, REMOVED_AT_ONCE // tables))].astype(np.float64)
+
+    def _no_longer_kept(self) -> int:
+        """The last position of the tuples that are not to be kept, if these are so many that removing them pays."""
         rows = self._terms.rows
         over = len(self) - rows
         removing = over if over > min(max(rows // 8, FEWEST_OVER), REMOVED_AT_ONCE) else 0
         if self._terms.retain_s is not None:
             old = int(np.searchsorted(self.times, self.time - self._terms.retain_s * 1e6))
             removing = max(removing, old if old >= min(FEWEST_OVER, max(1, len(self) // 8)) else 0)
-        return self.positions[: min(removing, REMOVED_AT_ONCE)].astype(np.float64)
+        return int(self.positions[removing - 1]) if removing > 0 else 0
 
     def spare(self, positions: Floats, needed: int) -> Floats:
         """Those of the overdue tuples at `positions` that nobody needs: `needed` is the last position that may go. All

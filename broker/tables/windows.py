@@ -7,91 +7,121 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hullcast.broker.tables.ingest import Encoded
-from hullcast.broker.tables.schema import Column, ColumnType
-from hullcast.broker.tables.store import TableStore
+from hullcast.broker.tables.store import SMALLEST_CAPACITY, TableStore, Updates, erase
+from hullcast.network.compiled import kernel
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from hullcast.broker.sql.query import Window
-    from hullcast.broker.tables.store import Updates
+    from hullcast.broker.tables.ingest import Encoded
+    from hullcast.broker.tables.schema import Table
     from hullcast.broker.tables.stream import StreamOrder
-    from hullcast.network.wire.arrays import Floats
 
-#: No tuple has this key.
-NOBODY_HERE = -1.0
+#: Tuples that a window takes in, or lets go of because of their age, in one go: a millisecond or two.
+MOVED_AT_ONCE = 2048
+#: Tuples that there is room for without moving, where so many may come. Room that is not used takes no memory.
+RESERVED = 1 << 20
 
 
-class WindowTable:
-    """The tuples of a window, in a store.
+class WindowTable(TableStore):
+    """The tuples of a window: a store whose rows come and go in order, and so without a hash table of their keys.
 
-    They are the last `len` of the stream, always (W1). Of a ROWS window the key is the tuple's number modulo the size
-    of the window, so the tuple that comes takes the place of the one that goes, in one update::
+    Tuples have numbers, in the order of the stream. Those from `_next - len(self)` to `_next - 1` are here, each in the
+    slot `number % places`; so a ROWS window has as many places as tuples, and the tuple that comes takes the slot of
+    the one that goes, in one update::
 
-        [ROWS 3]  key    0  1  2        tuple 7 comes:   0  1  2
-                  tuple  6  4  5                         6  7  5
+        [ROWS 3]  slot    0  1  2        tuple 7 comes:   0  1  2
+                  tuple   6  4  5                         6  7  5
 
-    Of a RANGE window the key is the position; tuples enter with the number of their own update, and those that are too
-    old leave by updates of their own (`expire`), after the batch or heartbeat that moved the time.
-    What the stream no longer retains leaves its windows too.
+    Of a RANGE window tuples enter with the number of their own update, and those that are too old leave by updates of
+    their own (`expire`), some at a time, after the batch or heartbeat that moved the time. What the stream no longer
+    retains leaves its windows too. When tuples need more places than there are, those that are here keep their
+    slots, and `_ring` says which slot a place has.
+
+    A window is filled from its newest tuple back (`load`), some at a time, while the stream goes on: tuples that come
+    are appended, tuples that go are removed, and what is here is always the end of the stream.
+
+    Invariants (`check` tests them):
+      W1  The tuples here are the last `len` of the stream.
+      W2  Once it is loaded, all tuples that belong to the window are here; if none is overdue, no others.
+      W3  Slots are alive exactly if a tuple here has them; places have different slots.
+
+    Cost: O(columns) a tuple, compiled.
     """
 
     def __init__(self, stream: TableStore, order: StreamOrder, window: Window, name: str) -> None:
-        self.window, self._order = window, order
-        table = stream.table
-        if window.rows is not None:
-            ordinal = Column("ORDINAL", ColumnType.INTEGER, not_null=True)
-            table = replace(table, columns=(*table.columns, ordinal), key=len(table.columns))
-        self.store = TableStore(replace(table, name=name, stream=None))
-        self._next = 0  # the number of the tuple that comes next
+        """An empty one: `load` must follow."""
+        super().__init__(replace(stream.table, name=name, stream=None))
+        self.window, self._stream, self._order = window, stream, order
+        self.holders = 0  # who is loading it, or about to read it
+        self.loaded = False
         self._held = 0
-        self._load(stream)
+        self._next = self._due
+        self._places = self._enough(self._next + self._next // 4)
+        self._ring: Ints | None = None  # by place, the slot; None: the same
+        self._reserve(max(self._places, self._most(RESERVED)))
 
     @property
     def name(self) -> str:
         """As channels call it."""
-        return self.store.table.name
+        return self.table.name
 
     def __len__(self) -> int:
         """How many tuples it holds."""
         return self._held
 
-    def _load(self, stream: TableStore) -> None:
-        held = self._due
-        live = stream.live_slots()
-        slots = live[np.argsort(stream.cells[stream.table.key, live])][len(live) - held :]
-        self.append(stream.cells[:, slots])
-
     @property
     def _due(self) -> int:
-        """How many tuples belong to the window now."""
-        if self.window.rows is not None:
-            return min(self.window.rows, len(self._order))
-        return self._order.since(self._order.time - self.window.range_us) if len(self._order) else 0
+        return due(self.window, self._order)
+
+    # --- tuples come ---------------------------------------------------------------------------------------
+
+    def load(self) -> bool:
+        """Take in some of the tuples that are missing; returns whether it has them all."""
+        n = 0 if self.loaded else min(MOVED_AT_ONCE, self._due - self._held)
+        if n > 0:
+            self._make_places(self._held + n)
+            end = len(self._order) - self._held
+            slots = self._stream.slots_of(self._order.positions[end - n : end].astype(np.float64))
+            self._enter(self._next - self._held - n, self._stream.cells[:, slots])
+            self._held += n
+        self.loaded = self.loaded or self._held >= self._due
+        return self.loaded
 
     def append(self, cells: Floats) -> Updates:
         """Tuples came to the stream, (columns, n)."""
         n = cells.shape[1]
-        if self.window.rows is not None:
-            ordinals = np.arange(self._next, self._next + n) % self.window.rows
-            cells = np.vstack((cells, ordinals))
-            self._next += n
-            self._held = min(self._held + n, self.window.rows)
-        else:
-            self._held += n
-        return self.store.apply(Encoded(cells, partial=False))
+        held = self._held + n if self.window.rows is None else min(self._held + n, self.window.rows)
+        self._make_places(held)
+        updates = self._enter(self._next, cells)
+        self._next += n
+        self._held = held
+        return updates
 
-    def remove(self, positions: Floats) -> Updates:
+    def apply(self, encoded: Encoded) -> Updates:
+        """`append`."""
+        return self.append(encoded.cells)
+
+    def _enter(self, first: int, cells: Floats) -> Updates:
+        """Put tuples, the first of which has this number, into their slots."""
+        given = np.ascontiguousarray(cells)
+        n = given.shape[1]
+        slots = self._slots(first, n)
+        existed, old = np.empty(n, np.bool_), np.empty(given.shape)
+        _enter(self.cells, self.alive, slots, given, existed, old)
+        self._high_water = max(self._high_water, int(slots.max(initial=-1)) + 1)
+        return Updates(slots, existed, np.ones(n, np.bool_), old, given)
+
+    # --- tuples go -----------------------------------------------------------------------------------------
+
+    def remove(self, key_codes: Floats) -> Updates:
         """The stream no longer retains its oldest tuples, which were at these positions: an update for each, whether it
         is in the window or not."""
         leaving = max(0, self._held - len(self._order))
-        keys = positions
-        if self.window.rows is not None:
-            keys = np.full(len(positions), NOBODY_HERE)
-            oldest = self._next - self._held
-            keys[len(keys) - leaving :] = np.arange(oldest, oldest + leaving) % self.window.rows
-        self._held -= leaving
-        return self.store.remove(keys)
+        slots = np.full(len(key_codes), -1)
+        slots[len(slots) - leaving :] = self._slots(self._next - self._held, leaving)
+        return self._leave(slots, leaving)
 
     @property
     def overdue(self) -> bool:
@@ -99,20 +129,112 @@ class WindowTable:
         return self.window.rows is None and self._held > self._due
 
     def expire(self) -> Updates:
-        """Tuples that have become too old leave, oldest first."""
-        due = self._due
-        positions = self._order.positions[len(self._order) - self._held :][: self._held - due]
-        self._held = due
-        return self.store.remove(positions.astype(np.float64))
+        """Some of the tuples that have become too old leave, oldest first."""
+        leaving = min(MOVED_AT_ONCE, self._held - self._due)
+        return self._leave(self._slots(self._next - self._held, leaving), leaving)
 
-    def check(self) -> None:
-        """InvariantBroken unless W1 holds."""
-        self.store.check()
-        found = np.sort(self.store.cells[self._key_of_tuples, self.store.live_slots()])
-        if not np.array_equal(found, self._order.positions[len(self._order) - self._held :]):
-            raise InvariantBroken(f"W1: {self.name} does not hold the last tuples")
+    def _leave(self, slots: Ints, leaving: int) -> Updates:
+        n, columns = len(slots), len(self.table.columns)
+        existed, old, new = np.empty(n, np.bool_), np.empty((columns, n)), np.empty((columns, n))
+        erase(self.cells, self.alive, slots, existed, old, new)
+        self._held -= leaving
+        return Updates(slots, existed, np.zeros(n, np.bool_), old, new)
+
+    # --- places --------------------------------------------------------------------------------------------
+
+    def slots_of(self, key_codes: Floats) -> Ints:
+        """The slots of tuples by position; all of them are there."""
+        end = len(self._order)
+        at = np.searchsorted(self._order.positions, key_codes)
+        return self._at((at - end + self._next) % self._places)
+
+    def _slots(self, first: int, n: int) -> Ints:
+        return self._at(np.arange(first, first + n) % self._places)
+
+    def _at(self, places: Ints) -> Ints:
+        return places if self._ring is None else self._ring[places]
+
+    def _most(self, tuples: int) -> int:
+        """So many, or as many as the window, or the stream, may ever have, if that is less."""
+        terms = self._stream.table.stream
+        assert terms is not None, "a stream"
+        return min(tuples, terms.rows + terms.rows // 8 if self.window.rows is None else self.window.rows)
+
+    def _enough(self, tuples: int) -> int:
+        """Places for so many tuples, and perhaps more."""
+        places = SMALLEST_CAPACITY
+        while places < tuples:
+            places *= 2
+        return places if self.window.rows is None else min(places, self.window.rows)
+
+    def _make_places(self, tuples: int) -> None:
+        if tuples <= self._places:
+            return
+        places = self._enough(tuples)
+        self._reserve(places)
+        if self._ring is not None or self._next > self._places:  # else numbers, places and slots are the same
+            first, held = self._next - self._held, self._held
+            taken = self._slots(first, held)
+            free = np.ones(places, np.bool_)
+            free[taken] = False
+            ring = np.empty(places, np.int64)
+            ring[np.arange(first, first + held) % places] = taken
+            ring[np.arange(self._next, self._next + places - held) % places] = np.flatnonzero(free)
+            self._ring = ring
+        self._places = places
+
+    def _reserve(self, slots: int) -> None:
+        """Have room for so many slots. What is not used yet is not touched, and so takes no memory."""
+        if slots <= len(self.alive):
+            return
+        used = self._high_water
+        cells, alive = np.empty((len(self.table.columns), slots)), np.zeros(slots, np.bool_)
+        cells[:, :used], alive[:used] = self.cells[:, :used], self.alive[:used]
+        self.cells, self.alive = cells, alive
 
     @property
-    def _key_of_tuples(self) -> int:
-        """The column POSITION."""
-        return self.store.table.key - (self.window.rows is not None)
+    def promised_bytes(self) -> int:
+        """What it takes, or will take when it has as many tuples as it may have, if it says how many these are."""
+        tuples = max(self._high_water, self._places if self.window.rows is None else self.window.rows)
+        return row_bytes(self.table) * tuples + (0 if self._ring is None else self._ring.nbytes)
+
+    def memory_bytes(self) -> int:
+        """About what it holds, in bytes."""
+        return row_bytes(self.table) * self._high_water + (0 if self._ring is None else self._ring.nbytes)
+
+    def check(self) -> None:
+        """InvariantBroken unless W1 to W3 hold."""
+        numbers = np.arange(self._next - self._held, self._next)
+        slots = self._at(numbers % self._places)
+        if not np.array_equal(np.sort(slots), self.live_slots()) or len(self.live_slots()) != self._held:
+            raise InvariantBroken(f"W3: {self.name}: slots and tuples do not match")
+        found = self.cells[self.table.key, slots]
+        if not np.array_equal(found, self._order.positions[len(self._order) - self._held :]):
+            raise InvariantBroken(f"W1: {self.name} does not hold the last tuples")
+        if self.loaded and (self._held < self._due or (self._held > self._due and not self.overdue)):
+            raise InvariantBroken(f"W2: {self.name} holds {self._held} tuples of {self._due}")
+
+
+def due(window: Window, order: StreamOrder) -> int:
+    """How many tuples of a stream belong to a window now."""
+    if window.rows is not None:
+        return min(window.rows, len(order))
+    return order.since(order.time - window.range_us) if len(order) else 0
+
+
+def row_bytes(table: Table) -> int:
+    """What a tuple of a stream takes in a window."""
+    return 8 * len(table.columns) + 1
+
+
+@kernel
+def _enter(cells: Floats, alive: Booleans, slots: Ints, given: Floats, existed: Booleans, old: Floats) -> None:
+    """Write tuples in order; in order, because in a batch longer than its window a slot occurs again. A slot that is
+    not alive may hold anything."""
+    for i in range(len(slots)):
+        existed[i] = alive[slots[i]]
+        alive[slots[i]] = True
+    for column in range(cells.shape[0]):
+        for i in range(len(slots)):
+            old[column, i] = cells[column, slots[i]] if existed[i] else np.nan
+            cells[column, slots[i]] = given[column, i]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hullcast.broker.engine import served as engine_module
+from hullcast.broker.engine import engine as engine_module
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.reformulate import first as first_module
 from hullcast.broker.reformulate.channel import Attended

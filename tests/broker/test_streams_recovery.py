@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from hullcast.broker.log.record import RecordKind
 from hullcast.broker.log.recovery import DataDirectory, open_directory
+from hullcast.broker.server import changing as changing_module
 from hullcast.broker.server.changing import apply_record
 from hullcast.broker.server.outcome import Outcome
 from hullcast.broker.sql.create import advance_text
 from hullcast.broker.tables import stream as stream_module
+from hullcast.broker.tables import windows as windows_module
 from hullcast.network.security.rights import Rights
 from hullcast.network.wire import bodies
 from hullcast.network.wire.values import keys_to_column, rows_to_columns, to_list
@@ -33,7 +35,7 @@ tuples = st.tuples(seconds, st.none() | st.sampled_from("ab"), st.none() | st.ju
 steps = st.one_of(
     st.tuples(st.just("publish"), st.lists(tuples, min_size=1, max_size=5)),
     st.tuples(st.just("advance"), seconds),
-    st.tuples(st.sampled_from(["checkpoint", "crash", "watch"]), st.none()),
+    st.tuples(st.sampled_from(["checkpoint", "crash", "watch", "settle"]), st.none()),
 )
 
 
@@ -42,6 +44,8 @@ def remove_often() -> Iterator[None]:
     with (
         patch.object(stream_module, "FEWEST_OVER", 2),
         patch.object(stream_module, "REMOVED_AT_ONCE", 3),
+        patch.object(windows_module, "MOVED_AT_ONCE", 2),
+        patch.object(changing_module, "SETTLED_AT_ONCE", 1),
     ):
         yield
 
@@ -77,6 +81,11 @@ class Durable:
         self.number += 1
         columns, absent = rows_to_columns(rows)
         return self.keep(self.desk.ask(bodies.Publish("TRADES", columns, absent, ME, self.number)))
+
+    def settle(self) -> bool:
+        """Let some tuples go that must; whether there were any."""
+        outcome = self.desk.brain.changing.settle(0.0)
+        return outcome is not None and self.keep(outcome) is outcome
 
     def crash(self) -> None:
         crash(self.data)
@@ -120,6 +129,8 @@ def test_after_a_crash_a_stream_is_as_it_was(several: list[tuple[str, Any]]) -> 
                 server.data.write_checkpoint(captured(server.data))
             elif what == "watch":
                 server.desk.subscribe(WINDOW)
+            elif what == "settle":
+                server.settle()
             else:
                 before = server.state()
                 server.crash()
@@ -130,7 +141,11 @@ def test_after_a_crash_a_stream_is_as_it_was(several: list[tuple[str, Any]]) -> 
         server.data.close()
 
 
-def test_the_log_has_tuples_with_their_positions_and_removals_as_deletes(tmp_path: Path) -> None:
+def test_the_log_has_tuples_with_their_positions_and_removals_as_deletes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing_module, "SETTLED_AT_ONCE", 100)
+    monkeypatch.setattr(windows_module, "MOVED_AT_ONCE", 100)
     server = Durable(tmp_path)
     server.execute(TRADES)
     server.desk.subscribe(WINDOW)
@@ -144,14 +159,43 @@ def test_the_log_has_tuples_with_their_positions_and_removals_as_deletes(tmp_pat
         logged = bodies.decode(outcome.entry.payload)
         assert isinstance(logged, bodies.Publish)
         assert to_list(logged.columns["POSITION"]) == positions
-    window, removal = lacking.then
+    window, *removals = lacking.then
     assert window.entry is not None
     assert (window.entry.kind, window.entry.first, window.entry.updates) == (RecordKind.RESULT, 10, 5)
-    assert removal.entry is not None
-    deleted = bodies.decode(removal.entry.payload)
-    assert isinstance(deleted, bodies.Delete)
-    assert to_list(deleted.keys) == [1, 2, 3]
-    assert (removal.entry.first, removal.entry.updates, removal.through) == (15, 3, 17)
+    keys = []
+    for removal in removals:
+        assert removal.entry is not None
+        deleted = bodies.decode(removal.entry.payload)
+        assert isinstance(deleted, bodies.Delete)
+        keys += to_list(deleted.keys)
+        assert removal.through == removal.entry.first + len(deleted.keys) - 1
+    assert keys == [1, 2, 3]
+    assert removals[-1].through == 17
+
+
+@pytest.mark.parametrize("portions", [0, 1, 2, 3, 5, 8, 12])
+def test_after_a_crash_between_two_portions_a_window_has_what_it_should_and_the_rest_goes(
+    portions: int, tmp_path: Path
+) -> None:
+    server = Durable(tmp_path)
+    server.execute("CREATE STREAM TRADES (TS TIMESTAMP, SYMBOL TEXT, PRICE REAL) WITH (retain = '5s')")
+    server.publish({"TS": [moment(second) for second in (0, 0, 0, 0, 0, 1, 2, 3)]})
+    server.desk.subscribe(WINDOW)
+    server.desk.subscribe("SELECT COUNT(*) FROM TRADES [RANGE '4s']")
+    heartbeat = server.execute(advance_text("TRADES", moment(7).timestamp() * 1e6))
+    assert len(heartbeat.then) == 1
+    for _ in range(portions):
+        server.settle()
+    before = server.state()
+    server.crash()
+    assert server.state() == before
+    windows = [server.data.engine.subscribe(sql) for sql in (WINDOW, WINDOW.replace("2s", "4s"))]
+    assert [window.answer for window in windows] == [0, 1]
+    while server.settle():
+        pass
+    assert [row[0] for row in server.state()[-1]] == [7, 8]
+    assert [window.answer for window in windows] == [0, 1]
+    server.data.close()
 
 
 def test_users_neither_delete_tuples_nor_say_their_positions(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hullcast.broker.engine import served as engine_module
+from hullcast.broker.engine import engine as engine_module
 from hullcast.broker.engine.served import ServedEngine
 from hullcast.broker.index import grouping
 from hullcast.broker.log.publishers import Publishers

@@ -13,7 +13,7 @@ import zmq
 
 import hullcast
 from hullcast import testing
-from hullcast.broker.engine import served as engine_module
+from hullcast.broker.engine import engine as engine_module
 from hullcast.broker.reformulate.extremum import ExtremumChannel
 from hullcast.broker.server import subscribing
 from hullcast.broker.server.service import Server

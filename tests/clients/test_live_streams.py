@@ -13,10 +13,13 @@ from unittest.mock import patch
 import pytest
 
 import hullcast
-from hullcast import BadSetting, Change, Client, Resync, SqlError, StreamTuple, UsageError
+from hullcast import BadSetting, Change, Client, Resync, SqlError, StreamTuple, TooLarge, UsageError
+from hullcast.broker.server import changing as changing_module
+from hullcast.broker.server import service as service_module
 from hullcast.broker.server.service import Server
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.tables import stream as stream_module
+from hullcast.broker.tables import windows as windows_module
 from hullcast.clients.sdk.subscription import LiveSubscription
 from hullcast.clients.sdk.testing import serving
 from hullcast.network.link.limits import LinkLimits
@@ -289,6 +292,67 @@ async def test_windows_are_answers_like_any_and_time_passes_by_progress(tmp_path
             with pytest.raises(SqlError, match="no TIMESTAMP column"):
                 await client.progress("S", moment(1))
             await client.close()
+
+
+async def test_a_window_that_is_emptied_at_once_loses_its_tuples_one_by_one_while_others_go_on(tmp_path: Path) -> None:
+    n = 1000
+    async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as stack:
+        for module, name in ((windows_module, "MOVED_AT_ONCE"), (changing_module, "SETTLED_AT_ONCE")):
+            stack.enter_context(patch.object(module, name, 10))
+        made = await stack.enter_async_context(cluster(0, tmp_path))
+        hc, other = [await stack.enter_async_context(made.client()) for _ in range(2)]
+        await hc.execute(TRADES)
+        await other.execute("CREATE TABLE T (K INTEGER PRIMARY KEY)")
+        await publish(hc, *map(float, range(n)))
+        window = await hc.subscribe("SELECT COUNT(*) FROM TRADES [RANGE '10s']", buffer=2 * n)
+        table = await other.subscribe("SELECT COUNT(*) FROM T")
+        assert window.answer == n
+        with patch.object(service_module, "SETTLED_TOGETHER", 0):  # it is slow
+            heartbeat = await hc.progress("TRADES", moment(60))
+            last = await other.publish("T", {"K": 1})
+        events: list[Change] = []
+        while not events or events[-1].answer:  # some may be told as one
+            event = await anext(window)
+            assert isinstance(event, Change)
+            events.append(event)
+        answers, seqs = [event.answer for event in events], [event.seq for event in events]
+        assert (answers, seqs) == (sorted(set(answers), reverse=True), sorted(set(seqs)))
+        assert heartbeat.first_seq <= seqs[0] <= last.first_seq < seqs[-1]  # others did not wait until all had left
+        await other.sync()
+        assert table.answer == 1
+        assert await hc.query("SELECT COUNT(*) FROM TRADES") == [(n,)]
+
+
+async def test_what_was_to_leave_a_stream_when_the_server_stopped_leaves_when_it_has_started(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as stack:
+        stack.enter_context(patch.object(changing_module, "SETTLED_AT_ONCE", 1))
+        stack.enter_context(patch.object(stream_module, "REMOVED_AT_ONCE", 10))
+        with patch.object(Server, "_settle_on", lambda _: None):  # it has no time for it
+            async with server_on(tmp_path) as endpoint, hullcast.connect(endpoint) as hc:
+                await hc.execute(f"{TRADES} WITH (retain = '10s')")
+                await publish(hc, *map(float, range(100)))
+                await hc.progress("TRADES", moment(60))
+                assert (await hc.tables())["TRADES"]["rows"] == 90
+        async with server_on(tmp_path) as endpoint, hullcast.connect(endpoint) as hc:
+            while (await hc.tables())["TRADES"]["rows"]:
+                await hc.sync()
+
+
+async def test_a_window_that_is_too_large_is_refused_before_it_is_opened() -> None:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(0, stream_window_bytes=64 << 10) as made,
+        made.client() as hc,
+    ):
+        await hc.execute(TRADES)
+        large, small = (f"SELECT COUNT(*) FROM TRADES [ROWS {n}]" for n in (100_000, 1000))
+        with pytest.raises(TooLarge, match=r"ROWS 100000\] \(.*stream_window_bytes\): 3,300,000 is more than"):
+            await hc.subscribe(large)
+        with pytest.raises(TooLarge, match="stream_window_bytes"):
+            await hc.subscribe("SELECT COUNT(*) FROM TRADES", when=large)
+        async with hc.subscribe(small) as subscription:
+            await publish(hc, 1.0)
+            assert (await anext(subscription)).seq == 1
 
 
 async def test_history_and_queries_see_a_stream_as_a_table(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hullcast.broker.queries import derived, sqlite_copy
 from hullcast.broker.reformulate import first, tuples
 from hullcast.broker.server import derived as server_derived
 from hullcast.broker.server import evaluating, history, queries, streams, views
+from hullcast.broker.server import windows as server_windows
 from hullcast.broker.server.settings import ServerSettings
 from hullcast.broker.sql import create, subscription, text, view
 from hullcast.broker.streams.operators import operator
@@ -59,6 +60,8 @@ LIMITS = {
     "text of a statement, characters": text.MAXIMUM_CHARACTERS,
     "ranges in the WHERE of a subscription": subscription.MAXIMUM_RANGES,
     "tuples that a stream retains": create.MAXIMUM_RETAINED,
+    "different windows over streams that are subscribed to": server_windows.MOST_WINDOWS,
+    "memory of all these windows, bytes": SERVER.stream_window_bytes,
     "different joins over streams that are subscribed to": server_derived.MOST_JOINS,
     "results of such a join that are kept for replay": derived.HIDDEN_ROWS,
     "results that one tuple may make in a join over streams": operator.MOST_RESULTS,
@@ -106,7 +109,7 @@ def test_the_limits_named_are_those_of_the_code() -> None:
     remarks = {what: remark for what, _, remark in named}
     sockets = remarks["clients in one process"]
     assert f"{SOCKETS_PER_DIALER} ZeroMQ sockets ({MOST_SOCKETS:,} in all)" in sockets
-    for setting in re.findall(r"`((?:max|batch|subscribe|query)_(?!many)\w+)`", section):
+    for setting in re.findall(r"`((?:max|batch|subscribe|query|stream)_(?!many)\w+)`", section):
         assert hasattr(SERVER, setting)
     assert SERVER.batch_rows == publishing.WHOLE_ROWS
     assert SERVER.subscribe_rows >= groups.PORTION_SUBSCRIPTIONS
