@@ -38,8 +38,8 @@ from hullcast.broker.streams.memory.worth import (
     X_BIN,
     X_LOW,
 )
-from hullcast.network.compiled import kernel
-from hullcast.network.wire.arrays import Floats
+from hullcast.network.compiled import inlined, kernel
+from hullcast.network.wire.arrays import Booleans, Floats, Ints
 
 #: How many values of a stream are remembered, and how few are enough to fit.
 RECENT, FEWEST = 1_024, 64
@@ -50,6 +50,8 @@ OUTLIER = 12.0
 #: AR(1) with a factor outside is taken for a walk, or for stationary.
 FACTORS = (0.1, 0.98)
 _TINY = 1e-9
+#: Below this a processor is slow with numbers.
+_NOTHING = 1e-290
 
 
 class Fits(Enum):
@@ -217,10 +219,15 @@ def _steady_score(values: Floats, half: int, unit: float) -> float:
 
 
 def _density(off: Floats, deviation: float, unit: float) -> Floats:
-    """About the chance to be within half a unit of a normal variate: the unit's own width makes narrow ones wider."""
+    """About the chance to be within half a unit of a normal variate."""
+    highest, variance = _normal(np.array(deviation), unit)
+    return np.asarray(highest * np.exp(-0.5 * off * off / variance))
+
+
+def _normal(deviation: Floats, unit: float) -> tuple[Floats, Floats]:
+    """Heights and variances of such chances: the unit's own width makes narrow ones wider."""
     variance = deviation * deviation + unit * unit / 12.0
-    highest = min(1.0, unit / float(np.sqrt(2.0 * np.pi * variance)))
-    return highest * np.asarray(np.exp(-0.5 * off * off / variance))
+    return np.minimum(1.0, unit / np.sqrt(2.0 * np.pi * variance)), np.asarray(variance)
 
 
 def write_curves(fit: FittedStream, alpha: float, terms: Floats, curves: Floats) -> None:
@@ -247,12 +254,41 @@ def _write_trend(fit: FittedStream, alpha: float, terms: Floats, curves: Floats)
     low, high = float(noise.min()) - fit.unit, float(noise.max()) + fit.unit
     counts, edges = np.histogram(noise, min(64, max(4, len(noise) // 16)), (low, high))
     chance = counts / len(noise) / np.diff(edges) * fit.unit
-    offsets = np.linspace(low, high, bins)[:, None]
-    begin = np.maximum(0.5, (offsets - edges[1:]) / slope)
-    end = np.maximum(0.5, (offsets - edges[:-1]) / slope)
-    curves[0, 0] = (chance * alpha * (np.exp(-begin / alpha) - np.exp(-end / alpha))).sum(axis=1)
     terms[KIND], terms[LOW], terms[BIN] = TREND, low, (high - low) / (bins - 1)
+    sum_passages(chance, edges, slope, alpha, low, terms[BIN], curves[0, 0])
     terms[SLOPE], terms[BASE] = fit.slope, fit.base
+
+
+@kernel
+def sum_passages(chance: Floats, edges: Floats, slope: float, alpha: float, low: float, step: float, curve: Floats) -> None:
+    """curve[i]: the sum over bins of chance times the integral of exp(-j / alpha) while low + i step passes the bin.
+
+    Where both ends of a bin are passed already, their integrals are the same number, so that the difference is 0: what
+    is behind the noise is worth nothing, not nearly nothing.
+    """
+    curve[:] = 0.0
+    before, after = np.empty(len(curve)), np.empty(len(curve))
+    for edge in range(len(edges)):
+        reached, fades = 0, np.exp(-step / (slope * alpha))
+        while reached < len(curve) and (low + reached * step - edges[edge]) / slope <= 0.5:
+            after[reached] = np.exp(-0.5 / alpha)
+            reached += 1
+        if reached < len(curve):
+            after[reached] = np.exp(-(low + reached * step - edges[edge]) / (slope * alpha))
+        for at in range(reached + 1, len(curve)):
+            after[at] = after[at - 1] * fades
+        if edge > 0:
+            for at in range(len(curve)):
+                curve[at] += chance[edge - 1] * alpha * (after[at] - before[at])
+        before, after = after, before
+
+
+#: A surface is summed over stretches of arrivals: four from a power of two to the next, where there are so many. They
+#: end before these, and a level ends at each power of two.
+_EDGES: Ints = np.unique([1] + [(1 << level) * part // 4 for level in range(LEVELS - 1) for part in (5, 6, 7, 8)])
+_ENDS_LEVEL: Booleans = (_EDGES & (_EDGES - 1)) == 0
+_STARTS: Ints = np.concatenate([[0], _EDGES[:-1]])
+_MIDDLES: Floats = (_STARTS + 1 + _EDGES) / 2.0
 
 
 def _write_surface(fit: FittedStream, alpha: float, terms: Floats, curves: Floats) -> None:
@@ -260,33 +296,67 @@ def _write_surface(fit: FittedStream, alpha: float, terms: Floats, curves: Float
     chances in its middle."""
     knots, _, bins = curves.shape
     walk = fit.model is Fits.WALK
-    # four stretches from a power of two to the next, where there are so many arrivals; a level ends at each power
-    edges = [1] + [(1 << level) * part // 4 for level in range(LEVELS - 1) for part in (5, 6, 7, 8)]
-    edges = list(dict.fromkeys(edges))
     if walk:
         reach = 10.0 * fit.deviation * max(1.0, fit.smooth * np.sqrt(alpha / 2.0)) + fit.unit
         low, high = -reach + min(0.0, 6.0 * alpha * fit.slope), reach + max(0.0, 6.0 * alpha * fit.slope)
-        lasts = np.zeros(1)
+        expected = (fit.slope * (_MIDDLES - 1.0 + 1.0 / fit.smooth))[:, None]
+        deviation = fit.deviation * np.sqrt(1.0 + (_MIDDLES - 1.0) * fit.smooth**2)
     else:
         mean, spread = fit.base / (1.0 - fit.factor), fit.deviation / np.sqrt(1.0 - fit.factor**2)
         low, high = mean - 5.0 * spread - fit.unit, mean + 5.0 * spread + fit.unit
         lasts = np.linspace(mean - 3.0 * spread, mean + 3.0 * spread, knots)
         terms[X_LOW], terms[X_BIN] = lasts[0], max(lasts[1] - lasts[0], _TINY)
-    values = np.linspace(low, high, bins)
+        far = np.sign(fit.factor) ** np.rint(_MIDDLES) * abs(fit.factor) ** _MIDDLES
+        expected = mean + far[:, None] * (lasts - mean)
+        deviation = spread * np.sqrt(np.maximum(0.0, 1.0 - far * far))
     keep = np.exp(-1.0 / alpha)
-    total = np.zeros((len(lasts), bins))
-    begin = 0
-    for edge in edges:
-        middle = (begin + 1 + edge) / 2.0
-        weight = (keep ** (begin + 1) - keep ** (edge + 1)) / (1.0 - keep)
-        if walk:
-            expected = lasts + fit.slope * (middle - 1.0 + 1.0 / fit.smooth)
-            deviation = fit.deviation * np.sqrt(1.0 + (middle - 1.0) * fit.smooth**2)
-        else:
-            far = np.sign(fit.factor) ** round(middle) * abs(fit.factor) ** middle
-            expected, deviation = mean + far * (lasts - mean), spread * np.sqrt(max(0.0, 1.0 - far * far))
-        total += weight * _density(values - expected[:, None], float(deviation), fit.unit)
-        if edge & (edge - 1) == 0:
-            curves[: len(lasts), edge.bit_length() - 1] = total
-        begin = edge
+    weights = (keep ** (_STARTS + 1) - keep ** (_EDGES + 1)) / (1.0 - keep)
     terms[KIND], terms[LOW], terms[BIN], terms[RELATIVE] = SURFACE, low, (high - low) / (bins - 1), float(walk)
+    highest, variance = _normal(deviation, fit.unit)
+    sum_normals(weights * highest, expected, variance, low, terms[BIN], _ENDS_LEVEL, curves)
+
+
+@kernel
+def sum_normals(
+    heights: Floats, expected: Floats, variances: Floats, low: float, step: float, ends_level: Booleans, curves: Floats
+) -> None:
+    """curves[last, level, i]: the sum of the normal curves of all stretches up to the end of the level at low + i step;
+    `expected` is by stretch and last value, the others by stretch."""
+    total = np.empty(curves.shape[2])
+    for last in range(expected.shape[1]):
+        total[:] = 0.0
+        level = 0
+        for stretch in range(len(heights)):
+            centre = (expected[stretch, last] - low) / step
+            _add_normal(total, heights[stretch], centre, step * step / variances[stretch])
+            if ends_level[stretch]:
+                curves[last, level] = total
+                level += 1
+
+
+@inlined
+def _add_normal(total: Floats, height: float, centre: float, narrow: float) -> None:
+    """Add height exp(-narrow (i - centre)^2 / 2) to total[i], for all i.
+
+    From one point to the next such a curve shrinks by a factor, and that factor by another, which stays the same: two
+    multiplications rather than an exponential, right to 11 digits for some hundred points. It goes outward from the
+    point next to the centre, so that factors are below 1.
+    """
+    nearest = int(min(max(np.rint(centre), 0.0), len(total) - 1.0))
+    off, shrink = nearest - centre, np.exp(-narrow)
+    top = height * np.exp(-0.5 * narrow * off * off)
+    total[nearest] += top
+    value, factor = top, np.exp(-narrow * (off + 0.5))
+    for at in range(nearest + 1, len(total)):
+        value *= factor
+        factor *= shrink
+        if value < _NOTHING:
+            break
+        total[at] += value
+    value, factor = top, np.exp(narrow * (off - 0.5))
+    for at in range(nearest - 1, -1, -1):
+        value *= factor
+        factor *= shrink
+        if value < _NOTHING:
+            break
+        total[at] += value
