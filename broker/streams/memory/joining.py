@@ -81,7 +81,7 @@ from hullcast.broker.streams.memory.worth import (
     outlook_of,
     worth_of,
 )
-from hullcast.network.compiled import inlined, kernel, part
+from hullcast.network.compiled import borrowing, kernel, part
 from hullcast.network.wire.arrays import Floats, Ints
 
 #: A look finds the tuples for so many drops: this share of those kept.
@@ -100,6 +100,18 @@ def join_arrivals(
     numbers of tuples that are not kept any more from state[LET_GO] on. Number n is the n-th arrival of all. `recent`
     gets the last values of each side, in rings.
     """
+    return _join(
+        sides, keys, codes, ordinals, times, start, stop, memory, policy, windows, kept, shadow, beliefs, state, clock,
+        queue, queued_worth, recent, pairs, let_go,
+    )  # fmt: skip
+
+
+@borrowing
+def _join(
+    sides: Ints, keys: Ints, codes: Floats, ordinals: Ints, times: Floats, start: int, stop: int, memory: int,
+    policy: int, windows: Floats, kept: Slots, shadow: Slots, beliefs: Beliefs, state: Ints, clock: Floats,
+    queue: Ints, queued_worth: Floats, recent: Floats, pairs: Ints, let_go: Ints,
+) -> int:  # fmt: skip
     counts, terms, curves = beliefs.counts, beliefs.terms, beliefs.curves
     for at in range(start, stop):
         side, code = sides[at], codes[at]
@@ -136,7 +148,7 @@ def join_arrivals(
     return stop
 
 
-@inlined
+@borrowing
 def _found(
     kept: Slots, side: int, key: int, code: float, at: int, ordinal: int, time: float, windows: Floats, state: Ints,
     clock: Floats, pairs: Ints, let_go: Ints,
@@ -166,7 +178,7 @@ def _found(
     return True
 
 
-@inlined
+@borrowing
 def expire(kept: Slots, side: int, ordinal: int, windows: Floats, state: Ints, clock: Floats, let_go: Ints) -> None:
     """Let those go that left their windows, now that a side came to this ordinal."""
     links, places, ends = kept.links, kept.places, kept.ends
@@ -181,13 +193,13 @@ def expire(kept: Slots, side: int, ordinal: int, windows: Floats, state: Ints, c
             slot = ends[one, FIRST]
 
 
-@inlined
+@borrowing
 def _is_out(ordinal: int, time: float, side: int, position: int, windows: Floats, clock: Floats) -> bool:
     """Whether a tuple has left the window of its side, which came to this position."""
     return bool(ordinal <= position - windows[side, 0] or time < clock[NOW] - windows[side, 1])
 
 
-@inlined
+@borrowing
 def _advance_means(side: int, at: int, ordinals: Ints, state: Ints, clock: Floats) -> None:
     over = min(MEMORY_OF_MEANS, state[STEPS] + 1.0)
     advance = max(0, ordinals[at] - state[POSITION + side]) if state[ARRIVED + side] else 1
@@ -199,7 +211,7 @@ def _advance_means(side: int, at: int, ordinals: Ints, state: Ints, clock: Float
     clock[GAP] *= 1.0 - 1.0 / (over + 1.0)
 
 
-@inlined
+@borrowing
 def _worst(
     policy: int, memory: int, kept: Slots, beliefs: Beliefs, windows: Floats, state: Ints, clock: Floats, queue: Ints,
     queued_worth: Floats,
@@ -237,19 +249,40 @@ def _look(
                 least = one
         queue[0, 0], queue[0, 1], queued_worth[0] = slots[least], links[slots[least], NUMBER], worths[least]
     else:
-        limit = np.partition(worths, wanted - 1)[wanted - 1]
-        few = np.flatnonzero(worths <= limit)
-        few = few[np.argsort(links[slots[few], NUMBER], kind="mergesort")]
-        few = few[np.argsort(worths[few], kind="mergesort")]
-        for one in range(wanted):
-            slot = slots[few[one]]
-            queue[one, 0], queue[one, 1], queued_worth[one] = slot, links[slot, NUMBER], worths[few[one]]
+        _queue_least(links, slots, worths, wanted, queue, queued_worth)
     state[HEAD], state[QUEUED] = 0, wanted
     state[LOOKS] += 1
     state[LOOKED] = state[STEPS]
 
 
 @part
+def _queue_least(
+    links: Ints, slots: Ints, worths: Floats, wanted: int, queue: Ints, queued_worth: Floats
+) -> None:
+    """Queue so many of some tuples, by worth, then by age. Often many are worth the same (nothing, as a trend has
+    passed them): of those only as many are sorted as are queued."""
+    limit = np.partition(worths, wanted - 1)[wanted - 1]
+    equals = np.flatnonzero(worths == limit)
+    below = np.flatnonzero(worths < limit)
+    numbers = links[slots[equals], NUMBER]
+    if len(below) + len(equals) > wanted:
+        equals = equals[numbers <= np.partition(numbers, wanted - len(below) - 1)[wanted - len(below) - 1]]
+        numbers = links[slots[equals], NUMBER]
+    equals = equals[np.argsort(numbers)]
+    below = below[np.argsort(worths[below])]
+    for at in range(wanted):
+        one = below[at] if at < len(below) else equals[at - len(below)]
+        queue[at, 0], queue[at, 1], queued_worth[at] = slots[one], links[slots[one], NUMBER], worths[one]
+    start = 0
+    for at in range(1, len(below) + 1):
+        if at == len(below) or queued_worth[at] != queued_worth[start]:
+            if at - start > 1:
+                some = queue[start:at]
+                some[:] = some[np.argsort(some[:, 1])]
+            start = at
+
+
+@borrowing
 def _evaluate(
     policy: int, kept: Slots, beliefs: Beliefs, windows: Floats, state: Ints, clock: Floats, slots: Ints, worths: Floats
 ) -> None:
@@ -261,7 +294,7 @@ def _evaluate(
         terms[side, LATELY], terms[side, LATELY_SUM] = alpha, np.exp(1.0 / alpha) - 1.0
     at = 0
     for side in range(2):
-        outlook, curve = outlook_of(side, terms, windows, state, clock), curves[1 - side]
+        outlook = outlook_of(side, terms, windows, state, clock)
         counted = policy != HEEB or outlook.kind == STATIONARY
         for slot in range(len(links)):
             if links[slot, SIDE] != side or links[slot, NUMBER] == NONE:
@@ -278,7 +311,7 @@ def _evaluate(
                     seen = min(counts[1 - side, 0, one], counts[1 - side, 1, two])
                     worths[at] = by_frequency(policy, seen, left, outlook)
                 else:
-                    worths[at] = by_curve(curve, places[slot, CODE], left, outlook)
+                    worths[at] = by_curve(curves, 1 - side, places[slot, CODE], left, outlook)
             at += 1
 
 
@@ -293,7 +326,7 @@ def list_worths(
         numbers[at] = kept.links[numbers[at], NUMBER]
 
 
-@inlined
+@borrowing
 def _drop(
     kept: Slots, slot: int, shadow: Slots, step: int, windows: Floats, state: Ints, clock: Floats, let_go: Ints
 ) -> None:
@@ -309,13 +342,13 @@ def _drop(
     remove(kept, slot)
 
 
-@inlined
+@borrowing
 def _lived(steps: int, state: Ints, clock: Floats) -> None:
     """A tuple was kept for so long, and then dropped."""
     clock[LIFETIME] += (steps - clock[LIFETIME]) / min(MEMORY_OF_MEANS, state[DROPPED] + state[REFUSED] + 16.0)
 
 
-@inlined
+@borrowing
 def _overshadow(
     shadow: Slots, side: int, key: int, code: float, number: int, ordinal: int, time: float, windows: Floats,
     state: Ints, clock: Floats,
@@ -329,7 +362,7 @@ def _overshadow(
     shadow.links[slot, USED] = 1 << state[LEVEL]
 
 
-@part
+@borrowing
 def _thin(shadow: Slots, windows: Floats, state: Ints, clock: Floats) -> None:
     """Make room: those that left their windows go. If few did, about half of the others go, too, by chance, and each
     that stays stands for twice as many; if most did, chances rise again."""
@@ -356,7 +389,7 @@ def _thin(shadow: Slots, windows: Floats, state: Ints, clock: Floats) -> None:
                 slot = after
 
 
-@inlined
+@borrowing
 def _miss(shadow: Slots, side: int, key: int, windows: Floats, state: Ints, clock: Floats) -> None:
     """Count what an arrival would have joined."""
     other = 1 - side
