@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from hullcast.broker.streams.memory.kept import (
+    BEFORE,
     CODE,
     COUNT,
     FIRST,
@@ -28,6 +29,7 @@ from hullcast.broker.streams.memory.kept import (
     NONE,
     NUMBER,
     ORDINAL,
+    SAME_BEFORE,
     SAME_NEXT,
     SIDE,
     STEP,
@@ -81,11 +83,13 @@ from hullcast.broker.streams.memory.worth import (
     outlook_of,
     worth_of,
 )
-from hullcast.network.compiled import borrowing, kernel, part
+from hullcast.network.compiled import borrowing, kernel, part, prefetch
 from hullcast.network.wire.arrays import Floats, Ints
 
 #: A look finds the tuples for so many drops: this share of those kept.
 LOOK_SHARE = 8
+#: How many arrivals, and drops, ahead their memory is asked for.
+AHEAD = 4
 
 
 @kernel
@@ -114,6 +118,8 @@ def _join(
 ) -> int:  # fmt: skip
     counts, terms, curves = beliefs.counts, beliefs.terms, beliefs.curves
     for at in range(start, stop):
+        if at + AHEAD < stop:
+            _fetch_arrival(kept, counts, sides[at + AHEAD], keys[at + AHEAD])
         side, code = sides[at], codes[at]
         if not _found(kept, side, keys[at], code, at, ordinals[at], times[at], windows, state, clock, pairs, let_go):
             return at
@@ -144,8 +150,41 @@ def _join(
                     continue
                 _drop(kept, worst, shadow, number, windows, state, clock, let_go)
                 state[HEAD] += 1
+                _fetch_queued(kept, queue, state)
         insert(kept, side, keys[at], code, number, ordinals[at], clock[NOW], number)
     return stop
+
+
+@borrowing
+def _fetch_arrival(kept: Slots, counts: Ints, side: int, key: int) -> None:
+    """Ask for what an arrival will need, so that memory has come when it is its turn."""
+    size, width = len(kept.buckets) // 2, counts.shape[2]
+    bucket = bucket_of(key, size)
+    prefetch(kept.buckets, 2 * bucket)
+    prefetch(kept.buckets, 2 * (size + bucket))
+    one, two = counter_places(key, width)
+    prefetch(counts, 2 * side * width + one)
+    prefetch(counts, (2 * side + 1) * width + two)
+
+
+@borrowing
+def _fetch_queued(kept: Slots, queue: Ints, state: Ints) -> None:
+    """Ask for what the next drops will need: first the tuple, then its neighbours in lists."""
+    links = kept.links
+    columns = links.shape[1]
+    if state[HEAD] + 2 * AHEAD < state[QUEUED]:
+        slot = queue[state[HEAD] + 2 * AHEAD, 0]
+        prefetch(links, columns * slot)
+        prefetch(links, columns * slot + columns - 1)
+        prefetch(kept.places, 2 * slot)
+    if state[HEAD] + AHEAD < state[QUEUED]:
+        slot = queue[state[HEAD] + AHEAD, 0]
+        size = len(kept.buckets) // 2
+        prefetch(kept.buckets, 2 * (links[slot, SIDE] * size + bucket_of(links[slot, KEY], size)))
+        prefetch(links, columns * links[slot, BEFORE] + NEXT)
+        prefetch(links, columns * links[slot, NEXT] + BEFORE)
+        prefetch(links, columns * links[slot, SAME_BEFORE] + SAME_NEXT)
+        prefetch(links, columns * links[slot, SAME_NEXT] + SAME_BEFORE)
 
 
 @borrowing
