@@ -118,7 +118,7 @@ def fitted(values: Floats, first: int = 0) -> FittedStream:
 
 
 def _trend(places: Floats, values: Floats, unit: float) -> FittedStream | None:
-    slope, base = _line(places, values)
+    slope, base = line_through(places, values)
     if abs(slope) < _TINY * unit:
         return None
     noise = np.sort(values - (slope * places + base))
@@ -126,14 +126,22 @@ def _trend(places: Floats, values: Floats, unit: float) -> FittedStream | None:
 
 
 def _walk(places: Floats, values: Floats, unit: float) -> FittedStream | None:
-    best: FittedStream | None = None
-    for smooth in SMOOTHS:
-        off = _clipped(values[1:] - levels_before(values, smooth)[1:])
-        # behind a level that follows slowly values are by drift / smooth ahead
-        fit = FittedStream(Fits.WALK, unit, smooth * float(off.mean()), deviation=float(off.std()), smooth=smooth)
-        if best is None or fit.deviation < best.deviation:
-            best = fit
-    return best
+    smooth, ahead, deviation = following(values, SMOOTHS)
+    # behind a level that follows slowly values are by drift / smooth ahead
+    return FittedStream(Fits.WALK, unit, smooth * ahead, deviation=deviation, smooth=smooth)
+
+
+@kernel
+def following(values: Floats, smooths: tuple[float, ...]) -> tuple[float, float, float]:
+    """How far a level should follow values so that it is nearest to the next one, of some choices; and the mean and the
+    deviation of values from the level then."""
+    best, mean, least = smooths[0], 0.0, np.inf
+    for smooth in smooths:
+        off = clipped(values[1:] - levels_before(values, smooth)[1:])
+        deviation = float(np.std(off))
+        if deviation < least or smooth == smooths[0]:
+            best, mean, least = smooth, float(np.mean(off)), deviation
+    return best, mean, least
 
 
 @kernel
@@ -157,43 +165,49 @@ def level_of(values: Floats, smooth: float) -> float:
 
 
 def _ar1(places: Floats, values: Floats, unit: float) -> FittedStream | None:
-    factor, constant = _line(values[:-1], values[1:])
+    factor, constant = line_through(values[:-1], values[1:])
     if not FACTORS[0] <= abs(factor) <= FACTORS[1]:
         return None
-    noise = _clipped(values[1:] - constant - factor * values[:-1])
+    noise = clipped(values[1:] - constant - factor * values[:-1])
     return FittedStream(Fits.AR1, unit, base=constant, factor=factor, deviation=float(noise.std()))
 
 
-def _line(x: Floats, y: Floats) -> tuple[float, float]:
+@kernel
+def line_through(x: Floats, y: Floats) -> tuple[float, float]:
     """Slope and base of the line of least squares, residuals far out set to the edge once."""
+    slope = base = 0.0
     for _ in range(2):
-        centre = x.mean()
+        centre, middle = float(np.mean(x)), float(np.mean(y))
         spread = float(((x - centre) ** 2).sum())
-        slope = float(((x - centre) * (y - y.mean())).sum()) / spread if spread > 0 else 0.0
-        base = float(y.mean()) - slope * float(centre)
-        y = slope * x + base + _clipped(y - (slope * x + base))
+        slope = float(((x - centre) * (y - middle)).sum()) / spread if spread > 0 else 0.0
+        base = middle - slope * centre
+        y = slope * x + base + clipped(y - (slope * x + base))
     return slope, base
 
 
-def _clipped(values: Floats) -> Floats:
+@kernel
+def clipped(values: Floats) -> Floats:
+    """Values, those far out set to the edge."""
     low, middle, high = quartiles(values)
     reach = OUTLIER * max(high - low, _TINY)
-    if not high > low or abs(values - middle).max() <= reach:
+    if not high > low or np.abs(values - middle).max() <= reach:
         return values
-    return np.clip(values, middle - reach, middle + reach)
+    return np.minimum(np.maximum(values, middle - reach), middle + reach)
 
 
+@kernel
 def quartiles(values: Floats) -> tuple[float, float, float]:
     """Values with a quarter, half and three quarters below, between neighbours along a line; np.percentile gives the
-    same, in four times the time."""
-    places = [(len(values) - 1) * quarter / 4.0 for quarter in (1, 2, 3)]
-    around = [min(int(place) + more, len(values) - 1) for place in places for more in (0, 1)]
-    ordered = np.partition(values, around)
-    low, middle, high = (
-        float(ordered[int(place)] + (place % 1.0) * (ordered[after] - ordered[int(place)]))
-        for place, after in zip(places, around[1::2], strict=True)
-    )
-    return low, middle, high
+    same, in ten times the time."""
+    found = np.empty(3)
+    for quarter in range(3):
+        place = (len(values) - 1) * (quarter + 1) / 4.0
+        at = int(place)
+        values = np.partition(values, at)
+        found[quarter] = values[at]
+        if place > at:  # the next one is the least of those behind
+            found[quarter] += (place - at) * (values[at + 1 :].min() - values[at])
+    return found[0], found[1], found[2]
 
 
 def _score(model: FittedStream, places: Floats, values: Floats, half: int) -> float:
@@ -260,7 +274,9 @@ def _write_trend(fit: FittedStream, alpha: float, terms: Floats, curves: Floats)
 
 
 @kernel
-def sum_passages(chance: Floats, edges: Floats, slope: float, alpha: float, low: float, step: float, curve: Floats) -> None:
+def sum_passages(
+    chance: Floats, edges: Floats, slope: float, alpha: float, low: float, step: float, curve: Floats
+) -> None:
     """curve[i]: the sum over bins of chance times the integral of exp(-j / alpha) while low + i step passes the bin.
 
     Where both ends of a bin are passed already, their integrals are the same number, so that the difference is 0: what

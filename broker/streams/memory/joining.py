@@ -295,9 +295,7 @@ def _look(
 
 
 @part
-def _queue_least(
-    links: Ints, slots: Ints, worths: Floats, wanted: int, queue: Ints, queued_worth: Floats
-) -> None:
+def _queue_least(links: Ints, slots: Ints, worths: Floats, wanted: int, queue: Ints, queued_worth: Floats) -> None:
     """Queue so many of some tuples, by worth, then by age. Often many are worth the same (nothing, as a trend has
     passed them): of those only as many are sorted as are queued."""
     limit = np.partition(worths, wanted - 1)[wanted - 1]
