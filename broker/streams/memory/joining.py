@@ -299,24 +299,30 @@ def _queue_least(links: Ints, slots: Ints, worths: Floats, wanted: int, queue: I
     """Queue so many of some tuples, by worth, then by age. Often many are worth the same (nothing, as a trend has
     passed them): of those only as many are sorted as are queued."""
     limit = np.partition(worths, wanted - 1)[wanted - 1]
-    equals = np.flatnonzero(worths == limit)
-    below = np.flatnonzero(worths < limit)
-    numbers = links[slots[equals], NUMBER]
-    if len(below) + len(equals) > wanted:
-        equals = equals[numbers <= np.partition(numbers, wanted - len(below) - 1)[wanted - len(below) - 1]]
-        numbers = links[slots[equals], NUMBER]
-    equals = equals[np.argsort(numbers)]
-    below = below[np.argsort(worths[below])]
-    for at in range(wanted):
-        one = below[at] if at < len(below) else equals[at - len(below)]
-        queue[at, 0], queue[at, 1], queued_worth[at] = slots[one], links[slots[one], NUMBER], worths[one]
+    numbers, equals, below = np.empty(len(worths)), 0, 0  # not integers: a sort of each type takes seconds to compile
+    for one in range(len(worths)):
+        below += worths[one] < limit
+        if worths[one] == limit:
+            numbers[equals] = links[slots[one], NUMBER]
+            equals += 1
+    newest = np.partition(numbers[:equals], wanted - below - 1)[wanted - below - 1]
+    few, at = np.empty(wanted, np.int64), 0
+    for one in range(len(worths)):
+        if worths[one] < limit or (worths[one] == limit and links[slots[one], NUMBER] <= newest):
+            few[at] = one
+            at += 1
+    few = few[np.argsort(worths[few])]
     start = 0
-    for at in range(1, len(below) + 1):
-        if at == len(below) or queued_worth[at] != queued_worth[start]:
+    for at in range(1, wanted + 1):
+        if at == wanted or worths[few[at]] != worths[few[start]]:
             if at - start > 1:
-                some = queue[start:at]
-                some[:] = some[np.argsort(some[:, 1])]
+                for one in range(start, at):
+                    numbers[one] = links[slots[few[one]], NUMBER]
+                few[start:at] = few[start:at][np.argsort(numbers[start:at])]
             start = at
+    for at in range(wanted):
+        slot = slots[few[at]]
+        queue[at, 0], queue[at, 1], queued_worth[at] = slot, links[slot, NUMBER], worths[few[at]]
 
 
 @borrowing
