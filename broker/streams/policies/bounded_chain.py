@@ -97,8 +97,9 @@ class BoundedChain:
         waiting: list[tuple[float, float]] = []
         for queue in queues:
             remaining = self.remaining.of(queue)
-            ages = [(queue.arrived, queue.size)] if queue.ages is None else queue.ages()
-            waiting += [(arrived, size * remaining) for arrived, size in ages]
+            ages = ((queue.arrived, queue.size),) if queue.ages is None else queue.ages()
+            for arrived, size in ages:
+                waiting.append((arrived, size * remaining))
         reserve = RESERVE * self.bound_s
         self._urgent, self._look_again = None, now + reserve / 2
         work = 0.0
