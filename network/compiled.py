@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Function = TypeVar("Function", bound="Callable[..., object]")
-CompiledAs = Literal["kernel", "part", "inlined", "intrinsic"]
+CompiledAs = Literal["kernel", "part", "inlined", "borrowing", "intrinsic"]
 
 
 def kernel(function: Function) -> Function:
@@ -51,6 +51,17 @@ def part(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """A `part` that is copied into its callers: for the few lines that nearly every row runs through."""
     return _made(function, "inlined")
+
+
+def borrowing(function: Function) -> Function:
+    """An `inlined` part that only borrows arrays: it makes none, and returns none. Numba refuses to compile it else.
+
+    Numba counts who refers to an array: at each call that it is passed to, and for each name that it is given, and it
+    does so with a locked instruction. In a loop over rows that calls parts with a dozen arrays, this takes longer than
+    the work. Whoever called a kernel holds on to its arrays anyway, so a borrowing part counts nothing. It may call
+    parts that do: a rare branch that needs an array of its own is a `part`.
+    """
+    return _made(function, "borrowing")
 
 
 class Later:

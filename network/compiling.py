@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_OPTIONS: Any = {"nogil": True, "error_model": "numpy"}
+#: `_nrt`: references to arrays are counted. If not said, a function has it from its first caller. Private; checked with
+#: numba 0.68.
+_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": True}
 _NO_ENTRY: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 PATIENCE_S = 1.0  # of compiling, before a line says why it takes so long
 VARIABLES = ("HULLCAST_CACHE", "NUMBA_CACHE_DIR")
@@ -72,9 +74,9 @@ def compiled(function: Any, form: CompiledAs) -> Any:
 
 
 def _part(function: Any, form: CompiledAs) -> Any:
-    options: Any = {"forceinline": True} if form == "inlined" else {}
+    options: Any = {**_OPTIONS, **_NO_ENTRY, "forceinline": form != "part", "_nrt": form != "borrowing"}
     compile_part: Any = njit
-    dispatcher = compile_part(**_OPTIONS, **_NO_ENTRY, **options)(function)
+    dispatcher = compile_part(**options)(function)
     general = getattr(dispatcher, "get_call_template", None)  # None when jit is disabled
     if general is not None:
         setattr(dispatcher, "get_call_template", lambda args, kws: general(list(map(_general, args)), kws))  # noqa: B010

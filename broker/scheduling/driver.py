@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hullcast.broker.scheduling.policy import Item
-from hullcast.network.wire.errors import Overloaded
+from hullcast.broker.scheduling.policy import Item, OrderedPolicy, Ready
+from hullcast.network.wire.errors import InvariantBroken, Overloaded
 
 if TYPE_CHECKING:
     from hullcast.broker.scheduling.policy import Policy
@@ -92,14 +92,6 @@ class DriverStatistics:
     finished: int
 
 
-class Served(NamedTuple):
-    """One slice: of what, how long it took, and when it ended."""
-
-    item: Item
-    seconds: float
-    now: float
-
-
 class Driver:
     """Work items, and the policy that picks which slice is next, and which item goes elsewhere next.
 
@@ -116,12 +108,17 @@ class Driver:
         self._clock = clock
         self._elsewhere = elsewhere
         self._places = places
-        self.policy = policy
-        self._ready: list[Item] = []  # work that may go on, and standing items that are awake
+        self._ready = Ready()  # work that may go on, and standing items that are awake
+        self.switch(policy)
         self._standing: dict[Item, Slice] = {}  # those that are awake
         self._leaving: list[_Running] = []  # they wait for a place elsewhere
         self._away: list[_Running] = []  # they have one, including those that were withdrawn
         self._finished = 0
+
+    def switch(self, policy: Policy) -> None:
+        """Let another policy decide."""
+        self.policy = policy
+        self._ready.order_by(policy.order if isinstance(policy, OrderedPolicy) else None)
 
     def __len__(self) -> int:
         """Items that are not finished."""
@@ -134,7 +131,7 @@ class Driver:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do at the moment."""
-        return not self._ready
+        return not self._ready.items
 
     @property
     def away(self) -> int:
@@ -156,7 +153,7 @@ class Driver:
             if others and size_bytes + sum(item.size_bytes for item in others) > most:
                 raise Overloaded("bytes of requests waiting to be worked on", most)
         item = _Running(owner, self._clock.now(), work=work, done=done, size_bytes=size_bytes)
-        self._ready.append(item)
+        self._ready.add(item)
         if callable(yielded):
             self._leave(item, yielded)
         return item
@@ -177,15 +174,19 @@ class Driver:
     # -- standing items --------------------------------------------------------------------------------------
 
     def wake(self, item: Item, one_slice: Slice) -> None:
-        """There is something to do for a standing item, until it rests."""
-        if item not in self._standing:
-            self._standing[item] = one_slice
-            self._ready.append(item)
+        """There is something to do for a standing item, until it rests. One that is awake is woken again if what its
+        policy orders it by may have changed."""
+        self._standing[item] = one_slice
+        self._ready.add(item)
 
     def rest(self, item: Item) -> None:
         """There is nothing to do for a standing item."""
         if self._standing.pop(item, None) is not None:
             self._ready.remove(item)
+
+    def order_again(self) -> None:
+        """The policy has changed its order."""
+        self._ready.touch_all()
 
     def is_awake(self, item: Item) -> bool:
         """Whether a standing item may be picked."""
@@ -193,9 +194,9 @@ class Driver:
 
     # -- steps -----------------------------------------------------------------------------------------------
 
-    def step(self) -> Served | None:
-        """Do one slice, if there is one to do."""
-        if not self._ready:
+    def step(self) -> tuple[float, float] | None:
+        """Do one slice, if there is one to do. Of a standing item: how long it took, and when it ended."""
+        if not self._ready.items:
             return None
         began = self._clock.now()
         item = self.policy.pick(self._ready, began)
@@ -205,8 +206,9 @@ class Driver:
             return None
         self._clock.pass_by(one_slice())
         now = self._clock.now()
-        self.policy.served(item, now - began, now)
-        return Served(item, now - began, now)
+        seconds = now - began
+        self.policy.served(item, seconds, now)
+        return seconds, now
 
     def _work(self, item: Item, began: float) -> None:
         """One slice of work that ends."""
@@ -261,7 +263,7 @@ class Driver:
                 call = item.prepare()
             except Exception as error:  # noqa: BLE001  (handed to the work that asked)
                 item.error = error
-                self._ready.append(item)
+                self._ready.add(item)
                 continue
             self._away.append(item)
             self._elsewhere(call, partial(self._back, item, began))
@@ -273,14 +275,22 @@ class Driver:
         self.policy.served(item, now - began, now)
         if item.work is not None:
             item.sent, item.error = result, error
-            self._ready.append(item)
+            self._ready.add(item)
         self._send_away()
 
     def _forget(self, item: _Running) -> None:
         item.work = item.done = item.prepare = None
-        for items in (self._ready, self._leaving):
-            if item in items:
-                items.remove(item)
+        if item in self._ready.items:
+            self._ready.remove(item)
+        if item in self._leaving:
+            self._leaving.remove(item)
+
+    def check(self) -> None:
+        """Raise InvariantBroken if a policy's order is not that of the items as they are (O1)."""
+        if self._ready.items and isinstance(self.policy, OrderedPolicy):
+            first, least = self._ready.first(), min(self._ready, key=self.policy.order)
+            if first is not least:
+                raise InvariantBroken(f"O1: {least} comes before {first}")
 
     def statistics(self) -> DriverStatistics:
         """A snapshot."""

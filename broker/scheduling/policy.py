@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass
+from itertools import count
 from math import inf, log2
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 @dataclass(eq=False, slots=True)
@@ -26,6 +28,80 @@ class Policy(Protocol):
 
     def served(self, item: Item, seconds: float, now: float) -> None:
         """An item, or a slice of it, was served in so much time."""
+
+
+@runtime_checkable
+class OrderedPolicy(Policy, Protocol):
+    """A policy that picks by an order of items which changes with the items themselves, and not as time passes."""
+
+    def order(self, item: Item) -> Any:
+        """Sorts items; the least is picked first."""
+
+
+#: Outdated entries that `Ready` may have, beside as many as there are items.
+OUTDATED = 64
+
+
+class Ready:
+    """The items that may be served, in the order in which they came; and the first of them by an order, if there is
+    one. To find that takes O(log n) for each item that came, or was touched, since it was asked for last.
+
+    A sorted list of entries, in which outdated ones stay until they are first. (Not a heap, as in ranking.py: of a few
+    hundred the first one is gone faster from a list, and that happens each time.)
+
+    O1  Whoever changes what an item is ordered by touches it, or all.
+    """
+
+    __slots__ = ("_entries", "_numbers", "_order", "_touched", "items")
+
+    def __init__(self, order: Callable[[Any], Any] | None = None) -> None:
+        self._order = order
+        self.items: dict[Item, tuple[Any, int, Item] | None] = {}  # and their entries; to read
+        self._touched: dict[Item, None] = {}
+        self._entries: list[tuple[Any, int, Item]] = []
+        self._numbers = count()  # of equal ones the one that came first; items are never compared
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def add(self, item: Item) -> None:
+        """Take in an item, or say that its order may have changed."""
+        self.items.setdefault(item)
+        self._touched[item] = None
+
+    def remove(self, item: Item) -> None:
+        """An item that is here may not be served any more."""
+        del self.items[item]
+        self._touched.pop(item, None)
+
+    def touch_all(self) -> None:
+        """The order of all may have changed."""
+        self._touched.update(dict.fromkeys(self.items))
+
+    def order_by(self, order: Callable[[Any], Any] | None) -> None:
+        """From now on they have another order."""
+        self._order = order
+        self._entries.clear()
+        self.items = dict.fromkeys(self.items)
+        self.touch_all()
+
+    def first(self) -> Item:
+        """The first by the order; there is an item, and an order."""
+        items, entries = self.items, self._entries
+        if self._touched:
+            order = self._order
+            assert order is not None
+            for item in self._touched:
+                entry, place = items[item], order(item)
+                if entry is None or entry[0] != place:
+                    items[item] = entry = place, next(self._numbers), item
+                    insort(entries, entry)
+            self._touched.clear()
+            if len(entries) > 2 * len(items) + OUTDATED:
+                entries[:] = [entry for entry in entries if items.get(entry[2]) is entry]
+        while items.get(entries[0][2]) is not entries[0]:
+            del entries[0]
+        return entries[0][2]
 
 
 class FairShare:

@@ -37,6 +37,8 @@ from hullcast.broker.reformulate.first import Boxes, JoinSide, pairs_in_boxes
 from hullcast.broker.scheduling.driver import finish
 from hullcast.broker.streams.batch import StreamMoment, TupleBatch
 from hullcast.broker.streams.live import MonotonicClock
+from hullcast.broker.streams.memory.fitting import Fits, FittedStream, fitted, write_curves
+from hullcast.broker.streams.memory.worth import new_beliefs
 from hullcast.broker.streams.operators.table_join import TableChanges
 from hullcast.broker.streams.operators.windows import StreamWindow
 from hullcast.broker.streams.plan import StreamInput, StreamQuery, TableInput, WantedRanges
@@ -269,6 +271,11 @@ def run_operators() -> None:
             runner.arrive(stream, TupleBatch(seqs, np.zeros(500), codes[None, :], reached, 0.0))
     while runner.step():
         pass
+    beliefs = new_beliefs(2, 2, 3)
+    fitted(np.tile([0.0, 1.0, 1.0], 30))
+    for model in (Fits.TREND, Fits.WALK, Fits.AR1):  # what streams may be taken for
+        fit = FittedStream(model, slope=1.0, noise=np.zeros(1), factor=0.5)
+        write_curves(fit, 10.0, beliefs.terms[0], beliefs.curves[0])
 
 
 PARTS = (run_trees, run_matching)

@@ -33,6 +33,12 @@ class OperatorMeasure:
     given: float = 0.0
     seconds: float = 0.0
 
+    def ran(self, taken: float, given: float, seconds: float) -> None:
+        """It took so many units, made so many of them, and needed so long."""
+        self.taken += taken
+        self.given += given
+        self.seconds += seconds
+
     def settle(self) -> bool:
         """Believe what this window says, if it says enough; whether it does."""
         if self.taken < ENOUGH:
@@ -64,11 +70,8 @@ class PathMeasures:
         return cls([(1.0, FIRST_COST)] * operators, now, window_s)
 
     def ran(self, place: int, taken: float, given: float, seconds: float) -> None:
-        """An operator took so many units, made so many of them, and needed so long."""
-        operator = self.operators[place]
-        operator.taken += taken
-        operator.given += given
-        operator.seconds += seconds
+        """As `OperatorMeasure.ran`, of one of them."""
+        self.operators[place].ran(taken, given, seconds)
 
     def rebuilt(self, now: float) -> bool:
         """End the window if it is over; whether the chart is a new one."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from hullcast.broker.scheduling.driver import Driver
 from hullcast.broker.streams.batch import BEGINNING, StreamMoment, TupleBatch, empty, joined
-from hullcast.broker.streams.measuring import PathMeasures
+from hullcast.broker.streams.measuring import OperatorMeasure, PathMeasures
 from hullcast.broker.streams.operators.bounded import BoundedStore
 from hullcast.broker.streams.operators.operator import RESULTS_AT_ONCE
 from hullcast.broker.streams.operators.table_join import TableChanges, TableJoin
@@ -60,6 +60,7 @@ class Stage:
     inputs: list[TupleQueue]
     output: TupleQueue | None = None
     places: tuple[tuple[int, int], ...] = ()  # on the paths that lead through it
+    measured: list[OperatorMeasure] = field(default_factory=list)  # there
     turn: Slice | None = None  # as the driver takes it
     #: What it took and made since it was opened.
     runs: int = 0
@@ -267,6 +268,8 @@ class Runner:
                 self._stage_of[queue] = opened, stage
         for stage in stages:
             stage.places = tuple(place for queue in stage.inputs for place in ((queue.path, queue.place), *queue.also))
+            paths_of = [(self._measures[path], place) for path, place in stage.places]
+            stage.measured = [measures.operators[place] for measures, place in paths_of if measures is not None]
             stage.turn = partial(self._take_turn, opened, stage)
         return opened
 
@@ -349,18 +352,19 @@ class Runner:
         served = self._driver.step()
         if served is None:
             return False
+        seconds, now = served
         self._steps += 1
-        self._busy_s += served.seconds
-        self._look(served.now)
+        self._busy_s += seconds
+        if now >= self._look_at:
+            self._look(now)
         return True
 
     def _look(self, now: float) -> None:
-        """Take in what was measured, now and then."""
-        if now >= self._look_at:
-            self._look_at = now + LOOK_S
-            rebuilt = [measures is not None and measures.rebuilt(now) for measures in self._measures]
-            if any(rebuilt):
-                self._tell_policy()
+        """Take in what was measured."""
+        self._look_at = now + LOOK_S
+        rebuilt = [measures is not None and measures.rebuilt(now) for measures in self._measures]
+        if any(rebuilt):
+            self._tell_policy()
 
     def drain(self, number: int) -> None:
         """Run all operators of one query until none can, whatever the policy says."""
@@ -384,12 +388,14 @@ class Runner:
 
     def switch(self, policy: OperatorPolicy) -> None:
         """Let another policy decide."""
-        self._policy = self._driver.policy = policy
+        self._policy = policy
+        self._driver.switch(policy)
         self._tell_policy()
 
     def _tell_policy(self) -> None:
         charts = [None if measures is None else measures.chart for measures in self._measures]
         self._policy.measured(charts, self._clock.now())
+        self._driver.order_again()
 
     def _take_turn(self, opened: _Open, stage: Stage) -> float:
         """Some runs of an operator, and what they are taken to cost."""
@@ -409,10 +415,8 @@ class Runner:
         seconds = self._clock.now() - began or cost  # by a simulated clock it takes no time
         stage.seconds += seconds
         self._operators_s += seconds
-        for path, place in stage.places:
-            measures = self._measures[path]
-            assert measures is not None
-            measures.ran(place, stage.size_bytes - taken_bytes, stage.made_bytes - made_bytes, seconds)
+        for measure in stage.measured:
+            measure.ran(stage.size_bytes - taken_bytes, stage.made_bytes - made_bytes, seconds)
         return cost
 
     def _run(self, opened: _Open, stage: Stage) -> int:
@@ -540,7 +544,9 @@ class Runner:
 
     def paths(self, number: int) -> tuple[PathStatistics, ...]:
         """The paths of a query."""
-        self._look(self._clock.now())  # there may have been no step since
+        now = self._clock.now()
+        if now >= self._look_at:  # there may have been no step since
+            self._look(now)
         opened = self._queries[number]
         found = []
         for leaf, (stream, path) in enumerate(zip(opened.query.streams, opened.paths, strict=True)):
@@ -571,7 +577,8 @@ class Runner:
         return None
 
     def check(self) -> None:
-        """Raise InvariantBroken unless R1 and R2 hold; looks at everything."""
+        """Raise InvariantBroken unless R1, R2 and O1 (of the driver) hold; looks at everything."""
+        self._driver.check()
         held = sum(queue.size for queue in self._stage_of)
         held += sum(opened.table.changes_bytes for opened in self._queries.values() if opened.table is not None)
         if held != self.held_bytes:

@@ -228,20 +228,22 @@ class Mailbox:
         return _some(part, ~held)
 
     def _enqueue(self, part: EventColumns) -> None:
+        """Each listener's events into its queue. Columns are sorted and made lists as wholes: most listeners have an
+        event or two, for which an array would take longer than the rest."""
         who, seqs, values, rests, places, items = part
         order = np.argsort(who, kind="stable")
         who = who[order]
         starts = np.flatnonzero(np.diff(who, prepend=-1))
         stops = np.append(starts[1:], len(who))
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            listener, mine = int(who[start]), order[start:stop]
+        seq, value = seqs[order].tolist(), values[order].tolist()
+        rest = rests[order].tolist() if len(rests) else [0.0] * len(who)
+        told = [items[place] for place in places[order].tolist()] if len(places) else []
+        for listener, start, stop in zip(who[starts].tolist(), starts.tolist(), stops.tolist(), strict=True):
             backlog = self.backlogs.get(listener)
             if backlog is None:
                 backlog = self.backlogs[listener] = self._open_backlog(listener)
             self.trim(listener, backlog)
-            more = rests[mine].tolist() if len(rests) else [0.0] * len(mine)
-            told = [items[place] for place in places[mine].tolist()] if len(places) else []
-            backlog.hear(Taken(seqs[mine].tolist(), values[mine].tolist(), more, told))
+            backlog.hear(Taken(seq[start:stop], value[start:stop], rest[start:stop], told[start:stop]))
             self.measure(listener, backlog)
 
     def queue(self, ids: Ints) -> None:
@@ -347,7 +349,7 @@ class Mailbox:
         elif pending >= policy.buffer and policy.overflow == "error":
             self._over.add(listener)
             self._attention.waking.add(self)
-        elif pending <= policy.buffer // 2:
+        elif listener in self._full and pending <= policy.buffer // 2:
             self._make_room(listener)
 
     def _make_room(self, listener: int) -> None:

@@ -92,11 +92,7 @@ class TupleListening(Listening):
             mailbox.consume(listener)
             backlog = self._backlog(listener)
             before = len(seqs)
-            while (event := backlog.take()) is not None:
-                seqs.append(event.seq)
-                is_tuple = isinstance(event, StreamTuple)
-                rows.append(event.row if isinstance(event, StreamTuple) else None)
-                gaps.append(0 if is_tuple else GAPS.index(event.reason if isinstance(event, Resync) else ""))
+            backlog.take_all(seqs, rows, gaps)
             who += [listener] * (len(seqs) - before)
             mailbox.measure(listener, backlog)
         mailbox.fresh[candidates] = mailbox.gaps[candidates] = 0
@@ -155,12 +151,13 @@ class TupleBacklog:
     def hear(self, taken: Taken) -> None:
         """Tuples came."""
         self._waiting.extend(zip(taken.seqs, taken.items, strict=True))
-        if not self.policy.queues:
+        policy = self.policy
+        if policy.overflow == "drop_oldest":
+            self.keep(policy.limit)
+        elif policy.overflow == "latest":
             while len(self._waiting) > 1 and not isinstance(self._waiting[0], Resync):
                 self._waiting.popleft()
                 self.conflated += 1
-        else:
-            self.keep(self.policy.limit)
 
     def resync(self, seq: int, lost: int, reason: str) -> None:
         """Tuples up to `seq` are missing here."""
@@ -189,3 +186,18 @@ class TupleBacklog:
             return None
         first = self._waiting.popleft()
         return first if isinstance(first, Resync) else StreamTuple(first[0], self._show(first[1]))
+
+    def take_all(self, seqs: list[int], rows: list[Any], gaps: list[int]) -> None:
+        """Remove all events, oldest first, and append what they are: numbers, rows, and of a Resync why it is one (a
+        place in GAPS). An object for each would take longer than the rest."""
+        show = self._show
+        for event in self._waiting:
+            if isinstance(event, Resync):
+                seqs.append(event.seq)
+                rows.append(None)
+                gaps.append(GAPS.index(event.reason))
+            else:
+                seqs.append(event[0])
+                rows.append(show(event[1]))
+                gaps.append(0)
+        self._waiting.clear()

@@ -110,6 +110,23 @@ def test_after_warming_joins_need_no_kernel_that_was_not_there() -> None:
     assert run({}, JOINS + AFTER_WARMING)[0] == ""
 
 
+#: What Python calls of these; other kernels they call themselves.
+FITTING = """
+from hullcast.broker.server import warming
+from hullcast.broker.streams.memory import fitting, joining
+
+warming.run_operators()
+names = ("clipped", "following", "levels_before", "line_through", "sum_normals", "sum_passages")
+for kernel in (joining.join_arrivals, *(getattr(fitting, name) for name in names)):
+    if len(kernel.signatures) != 1:
+        print(kernel.__name__, kernel.signatures)
+"""
+
+
+def test_all_kernels_that_a_bounded_join_may_need_are_there_after_warming() -> None:
+    assert run({}, FITTING)[0] == ""
+
+
 #: Filters and windows over a stream through a cluster, replayed and live; one by one, and many.
 STREAMS = """
 async def work():

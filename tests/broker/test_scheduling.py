@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hullcast.broker.scheduling.driver import WAITING_PER_OWNER, Driver, Elsewhere, WhenDone, Work, finish
-from hullcast.broker.scheduling.policy import FairShare, Item
+from hullcast.broker.scheduling.policy import OUTDATED, FairShare, Item, Ready
 from hullcast.network.wire.errors import Overloaded
 
 
@@ -295,6 +295,39 @@ def test_standing_items_take_turns_with_work_that_ends_while_they_are_awake() ->
     assert driver.step() is None
     driver.rest(item)
     driver.wake(item, one_slice)
-    one = driver.step()
-    assert one is not None
-    assert (one.item, one.seconds) == (item, 0.5)
+    began = clock.now()
+    assert driver.step() == (0.5, began + 0.5)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "move", "remove", "turn"]), st.integers(0, 5), st.integers(0, 3))))
+def test_the_first_that_is_ready_is_the_least_by_the_order_as_of_now(steps: list[tuple[str, int, int]]) -> None:
+    items = [Item(str(number), 0.0) for number in range(6)]
+    up = 1.0
+    ready = Ready(lambda item: (up * item.arrived, item.owner))
+    for what, which, arrived in steps:
+        item = items[which]
+        if what == "add" and item not in ready.items:
+            item.arrived = arrived
+            ready.add(item)
+        elif what == "move":
+            item.arrived = arrived
+            if item in ready.items:
+                ready.add(item)
+        elif what == "remove" and item in ready.items:
+            ready.remove(item)
+        elif what == "turn":
+            up = -up
+            ready.touch_all()
+        if ready.items:
+            assert ready.first() is min(ready, key=lambda item: (up * item.arrived, item.owner))
+
+
+def test_items_that_come_and_go_leave_nothing_behind() -> None:
+    ready = Ready(lambda item: item.arrived)
+    ready.add(Item("first", 0.0))
+    for number in range(1_000):
+        item = Item("later", 1.0 + number % 7)
+        ready.add(item)
+        assert ready.first().owner == "first"
+        ready.remove(item)
+    assert len(ready._entries) <= 2 + OUTDATED + 1

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hullcast.clients.sdk.mailbox import UNTAKEN, Mailbox, OverflowPolicy
+from hullcast.clients.sdk.mailbox import GAPS, UNTAKEN, Mailbox, OverflowPolicy
 from hullcast.clients.sdk.single import SingleBacklog
+from hullcast.clients.sdk.tuples import TupleBacklog
+from hullcast.network.answers.answers import Overflow
+from hullcast.network.answers.events import Resync, StreamTuple
+from hullcast.network.answers.named import row_type
+from hullcast.network.answers.outbox import Taken
 
 
 def mailbox(size: int = 100) -> Mailbox:
@@ -102,3 +111,31 @@ def test_who_left_is_forgotten() -> None:
     assert changed(box, 1) == [2]
     assert not box.backlogs
     assert (box.fresh[1], box.wanted[1], box.queued[1], box.watched[1]) == (0, False, False, 0)
+
+
+came = st.tuples(st.sampled_from(["tuples", "gap", "overflow", "take"]), st.integers(1, 4))
+
+
+@given(st.sampled_from(["block", "drop_oldest", "latest", "error"]), st.lists(came, max_size=12))
+def test_all_tuples_that_wait_are_those_taken_one_by_one(overflow: Overflow, history: list[tuple[str, int]]) -> None:
+    names = ("X",)
+    one, all_of_them = (TupleBacklog(OverflowPolicy(overflow, 3), row_type(names)) for _ in range(2))
+    seq = 0
+    for what, count in history:
+        seqs = list(range(seq + 1, seq + 1 + count))
+        seq += count
+        for backlog in (one, all_of_them):
+            if what == "tuples":
+                backlog.hear(Taken(seqs, [0.0] * count, [0.0] * count, [(float(at),) for at in seqs]))
+            elif what != "take":
+                backlog.resync(seq, count, what)
+        if what == "take":
+            wanted: list[StreamTuple | Resync] = []
+            while (event := one.take()) is not None:
+                wanted.append(event)
+            taken: tuple[list[int], list[Any], list[int]] = ([], [], [])
+            all_of_them.take_all(*taken)
+            assert taken[0] == [event.seq for event in wanted]
+            assert taken[1] == [event.row if isinstance(event, StreamTuple) else None for event in wanted]
+            assert taken[2] == [GAPS.index(event.reason) if isinstance(event, Resync) else 0 for event in wanted]
+        assert one.pending == all_of_them.pending

@@ -9,10 +9,21 @@ import subprocess
 import sys
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
+import numba
+import numpy as np
 import pytest
 
+from hullcast.network.compiled import borrowing, kernel, load
 from hullcast.network.compiling import _unusable
+from hullcast.network.wire.arrays import Ints
+
+
+class Rows(NamedTuple):
+    values: Ints
+    weights: Ints
+
 
 ROOT = Path(__file__).parents[2]
 #: Imports everything, and runs one small kernel; says whether it was compiled or came from disk.
@@ -149,3 +160,41 @@ def test_long_compiling_is_mentioned_once_and_loading_is_not(tmp_path: Path) -> 
     assert (printed, said) == ("compiled", ["compiling .. (once, about a minute)"])
     printed, said = run(where, program)
     assert (printed, said) == ("from disk", [])
+
+
+@borrowing
+def _sum_of(rows: Rows) -> int:
+    values, weights = rows
+    total = 0
+    for at in range(len(values)):
+        total += values[at] * weights[at]
+    return total
+
+
+@kernel
+def sum_of(rows: Rows) -> int:
+    return _sum_of(rows)
+
+
+@borrowing
+def _doubled(values: Ints) -> Ints:
+    return np.concatenate((values, values))
+
+
+@kernel
+def doubled(values: Ints) -> int:
+    return len(_doubled(values))
+
+
+def test_a_borrowing_part_leaves_the_count_of_references_as_it_was() -> None:
+    values = np.arange(5)
+    rows = Rows(values, np.ones(5, np.int64))
+    before = sys.getrefcount(values)
+    assert [sum_of(rows) for _ in range(3)] == [10, 10, 10]
+    assert sys.getrefcount(values) == before
+
+
+def test_a_part_that_only_borrows_can_make_no_array() -> None:
+    load()
+    with pytest.raises(numba.TypingError):
+        doubled(np.arange(3))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from hullcast.broker.streams.memory.kept import (
+    BEFORE,
     CODE,
     COUNT,
     FIRST,
@@ -28,6 +29,7 @@ from hullcast.broker.streams.memory.kept import (
     NONE,
     NUMBER,
     ORDINAL,
+    SAME_BEFORE,
     SAME_NEXT,
     SIDE,
     STEP,
@@ -81,11 +83,13 @@ from hullcast.broker.streams.memory.worth import (
     outlook_of,
     worth_of,
 )
-from hullcast.network.compiled import inlined, kernel, part
+from hullcast.network.compiled import borrowing, kernel, part, prefetch
 from hullcast.network.wire.arrays import Floats, Ints
 
 #: A look finds the tuples for so many drops: this share of those kept.
 LOOK_SHARE = 8
+#: How many arrivals, and drops, ahead their memory is asked for.
+AHEAD = 4
 
 
 @kernel
@@ -100,8 +104,22 @@ def join_arrivals(
     numbers of tuples that are not kept any more from state[LET_GO] on. Number n is the n-th arrival of all. `recent`
     gets the last values of each side, in rings.
     """
+    return _join(
+        sides, keys, codes, ordinals, times, start, stop, memory, policy, windows, kept, shadow, beliefs, state, clock,
+        queue, queued_worth, recent, pairs, let_go,
+    )  # fmt: skip
+
+
+@borrowing
+def _join(
+    sides: Ints, keys: Ints, codes: Floats, ordinals: Ints, times: Floats, start: int, stop: int, memory: int,
+    policy: int, windows: Floats, kept: Slots, shadow: Slots, beliefs: Beliefs, state: Ints, clock: Floats,
+    queue: Ints, queued_worth: Floats, recent: Floats, pairs: Ints, let_go: Ints,
+) -> int:  # fmt: skip
     counts, terms, curves = beliefs.counts, beliefs.terms, beliefs.curves
     for at in range(start, stop):
+        if at + AHEAD < stop:
+            _fetch_arrival(kept, counts, sides[at + AHEAD], keys[at + AHEAD])
         side, code = sides[at], codes[at]
         if not _found(kept, side, keys[at], code, at, ordinals[at], times[at], windows, state, clock, pairs, let_go):
             return at
@@ -132,11 +150,44 @@ def join_arrivals(
                     continue
                 _drop(kept, worst, shadow, number, windows, state, clock, let_go)
                 state[HEAD] += 1
+                _fetch_queued(kept, queue, state)
         insert(kept, side, keys[at], code, number, ordinals[at], clock[NOW], number)
     return stop
 
 
-@inlined
+@borrowing
+def _fetch_arrival(kept: Slots, counts: Ints, side: int, key: int) -> None:
+    """Ask for what an arrival will need, so that memory has come when it is its turn."""
+    size, width = len(kept.buckets) // 2, counts.shape[2]
+    bucket = bucket_of(key, size)
+    prefetch(kept.buckets, 2 * bucket)
+    prefetch(kept.buckets, 2 * (size + bucket))
+    one, two = counter_places(key, width)
+    prefetch(counts, 2 * side * width + one)
+    prefetch(counts, (2 * side + 1) * width + two)
+
+
+@borrowing
+def _fetch_queued(kept: Slots, queue: Ints, state: Ints) -> None:
+    """Ask for what the next drops will need: first the tuple, then its neighbours in lists."""
+    links = kept.links
+    columns = links.shape[1]
+    if state[HEAD] + 2 * AHEAD < state[QUEUED]:
+        slot = queue[state[HEAD] + 2 * AHEAD, 0]
+        prefetch(links, columns * slot)
+        prefetch(links, columns * slot + columns - 1)
+        prefetch(kept.places, 2 * slot)
+    if state[HEAD] + AHEAD < state[QUEUED]:
+        slot = queue[state[HEAD] + AHEAD, 0]
+        size = len(kept.buckets) // 2
+        prefetch(kept.buckets, 2 * (links[slot, SIDE] * size + bucket_of(links[slot, KEY], size)))
+        prefetch(links, columns * links[slot, BEFORE] + NEXT)
+        prefetch(links, columns * links[slot, NEXT] + BEFORE)
+        prefetch(links, columns * links[slot, SAME_BEFORE] + SAME_NEXT)
+        prefetch(links, columns * links[slot, SAME_NEXT] + SAME_BEFORE)
+
+
+@borrowing
 def _found(
     kept: Slots, side: int, key: int, code: float, at: int, ordinal: int, time: float, windows: Floats, state: Ints,
     clock: Floats, pairs: Ints, let_go: Ints,
@@ -166,7 +217,7 @@ def _found(
     return True
 
 
-@inlined
+@borrowing
 def expire(kept: Slots, side: int, ordinal: int, windows: Floats, state: Ints, clock: Floats, let_go: Ints) -> None:
     """Let those go that left their windows, now that a side came to this ordinal."""
     links, places, ends = kept.links, kept.places, kept.ends
@@ -181,13 +232,13 @@ def expire(kept: Slots, side: int, ordinal: int, windows: Floats, state: Ints, c
             slot = ends[one, FIRST]
 
 
-@inlined
+@borrowing
 def _is_out(ordinal: int, time: float, side: int, position: int, windows: Floats, clock: Floats) -> bool:
     """Whether a tuple has left the window of its side, which came to this position."""
     return bool(ordinal <= position - windows[side, 0] or time < clock[NOW] - windows[side, 1])
 
 
-@inlined
+@borrowing
 def _advance_means(side: int, at: int, ordinals: Ints, state: Ints, clock: Floats) -> None:
     over = min(MEMORY_OF_MEANS, state[STEPS] + 1.0)
     advance = max(0, ordinals[at] - state[POSITION + side]) if state[ARRIVED + side] else 1
@@ -199,7 +250,7 @@ def _advance_means(side: int, at: int, ordinals: Ints, state: Ints, clock: Float
     clock[GAP] *= 1.0 - 1.0 / (over + 1.0)
 
 
-@inlined
+@borrowing
 def _worst(
     policy: int, memory: int, kept: Slots, beliefs: Beliefs, windows: Floats, state: Ints, clock: Floats, queue: Ints,
     queued_worth: Floats,
@@ -237,19 +288,44 @@ def _look(
                 least = one
         queue[0, 0], queue[0, 1], queued_worth[0] = slots[least], links[slots[least], NUMBER], worths[least]
     else:
-        limit = np.partition(worths, wanted - 1)[wanted - 1]
-        few = np.flatnonzero(worths <= limit)
-        few = few[np.argsort(links[slots[few], NUMBER], kind="mergesort")]
-        few = few[np.argsort(worths[few], kind="mergesort")]
-        for one in range(wanted):
-            slot = slots[few[one]]
-            queue[one, 0], queue[one, 1], queued_worth[one] = slot, links[slot, NUMBER], worths[few[one]]
+        _queue_least(links, slots, worths, wanted, queue, queued_worth)
     state[HEAD], state[QUEUED] = 0, wanted
     state[LOOKS] += 1
     state[LOOKED] = state[STEPS]
 
 
 @part
+def _queue_least(links: Ints, slots: Ints, worths: Floats, wanted: int, queue: Ints, queued_worth: Floats) -> None:
+    """Queue so many of some tuples, by worth, then by age. Often many are worth the same (nothing, as a trend has
+    passed them): of those only as many are sorted as are queued."""
+    limit = np.partition(worths, wanted - 1)[wanted - 1]
+    numbers, equals, below = np.empty(len(worths)), 0, 0  # not integers: a sort of each type takes seconds to compile
+    for one in range(len(worths)):
+        below += worths[one] < limit
+        if worths[one] == limit:
+            numbers[equals] = links[slots[one], NUMBER]
+            equals += 1
+    newest = np.partition(numbers[:equals], wanted - below - 1)[wanted - below - 1]
+    few, at = np.empty(wanted, np.int64), 0
+    for one in range(len(worths)):
+        if worths[one] < limit or (worths[one] == limit and links[slots[one], NUMBER] <= newest):
+            few[at] = one
+            at += 1
+    few = few[np.argsort(worths[few])]
+    start = 0
+    for at in range(1, wanted + 1):
+        if at == wanted or worths[few[at]] != worths[few[start]]:
+            if at - start > 1:
+                for one in range(start, at):
+                    numbers[one] = links[slots[few[one]], NUMBER]
+                few[start:at] = few[start:at][np.argsort(numbers[start:at])]
+            start = at
+    for at in range(wanted):
+        slot = slots[few[at]]
+        queue[at, 0], queue[at, 1], queued_worth[at] = slot, links[slot, NUMBER], worths[few[at]]
+
+
+@borrowing
 def _evaluate(
     policy: int, kept: Slots, beliefs: Beliefs, windows: Floats, state: Ints, clock: Floats, slots: Ints, worths: Floats
 ) -> None:
@@ -261,7 +337,7 @@ def _evaluate(
         terms[side, LATELY], terms[side, LATELY_SUM] = alpha, np.exp(1.0 / alpha) - 1.0
     at = 0
     for side in range(2):
-        outlook, curve = outlook_of(side, terms, windows, state, clock), curves[1 - side]
+        outlook = outlook_of(side, terms, windows, state, clock)
         counted = policy != HEEB or outlook.kind == STATIONARY
         for slot in range(len(links)):
             if links[slot, SIDE] != side or links[slot, NUMBER] == NONE:
@@ -278,7 +354,7 @@ def _evaluate(
                     seen = min(counts[1 - side, 0, one], counts[1 - side, 1, two])
                     worths[at] = by_frequency(policy, seen, left, outlook)
                 else:
-                    worths[at] = by_curve(curve, places[slot, CODE], left, outlook)
+                    worths[at] = by_curve(curves, 1 - side, places[slot, CODE], left, outlook)
             at += 1
 
 
@@ -293,7 +369,7 @@ def list_worths(
         numbers[at] = kept.links[numbers[at], NUMBER]
 
 
-@inlined
+@borrowing
 def _drop(
     kept: Slots, slot: int, shadow: Slots, step: int, windows: Floats, state: Ints, clock: Floats, let_go: Ints
 ) -> None:
@@ -309,13 +385,13 @@ def _drop(
     remove(kept, slot)
 
 
-@inlined
+@borrowing
 def _lived(steps: int, state: Ints, clock: Floats) -> None:
     """A tuple was kept for so long, and then dropped."""
     clock[LIFETIME] += (steps - clock[LIFETIME]) / min(MEMORY_OF_MEANS, state[DROPPED] + state[REFUSED] + 16.0)
 
 
-@inlined
+@borrowing
 def _overshadow(
     shadow: Slots, side: int, key: int, code: float, number: int, ordinal: int, time: float, windows: Floats,
     state: Ints, clock: Floats,
@@ -329,7 +405,7 @@ def _overshadow(
     shadow.links[slot, USED] = 1 << state[LEVEL]
 
 
-@part
+@borrowing
 def _thin(shadow: Slots, windows: Floats, state: Ints, clock: Floats) -> None:
     """Make room: those that left their windows go. If few did, about half of the others go, too, by chance, and each
     that stays stands for twice as many; if most did, chances rise again."""
@@ -356,7 +432,7 @@ def _thin(shadow: Slots, windows: Floats, state: Ints, clock: Floats) -> None:
                 slot = after
 
 
-@inlined
+@borrowing
 def _miss(shadow: Slots, side: int, key: int, windows: Floats, state: Ints, clock: Floats) -> None:
     """Count what an arrival would have joined."""
     other = 1 - side

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hullcast.network.compiled import kernel, part
+from hullcast.network.compiled import borrowing, kernel
 from hullcast.network.wire.arrays import Floats, Ints
 from hullcast.network.wire.errors import InvariantBroken
 
@@ -115,7 +115,7 @@ def bucket_of(key: int, size: int) -> int:
     return mixed(key) & (size - 1)
 
 
-@part
+@borrowing
 def insert(kept: Slots, side: int, key: int, code: float, number: int, ordinal: int, time: float, step: int) -> int:
     """Put a tuple into a free slot, which there must be; the slot. It is the newest of its side."""
     links, places, buckets, ends = kept
@@ -145,7 +145,7 @@ def insert(kept: Slots, side: int, key: int, code: float, number: int, ordinal: 
     return int(slot)
 
 
-@part
+@borrowing
 def remove(kept: Slots, slot: int) -> None:
     """Free a slot."""
     links, _, buckets, ends = kept

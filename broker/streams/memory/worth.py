@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hullcast.broker.streams.memory.kept import mixed
-from hullcast.network.compiled import inlined, kernel, part
+from hullcast.network.compiled import borrowing, kernel
 from hullcast.network.wire.arrays import Floats, Ints
 
 RAND, LRU, PROB, LIFE, HEEB = range(5)
@@ -69,7 +69,7 @@ def new_beliefs(width: int, knots: int, bins: int) -> Beliefs:
     )
 
 
-@inlined
+@borrowing
 def count(counts: Ints, side: int, key: int, state: Ints) -> None:
     """A value was shown by a side."""
     width = counts.shape[2]
@@ -83,13 +83,13 @@ def count(counts: Ints, side: int, key: int, state: Ints) -> None:
                 counts[side, row, at] //= 2
 
 
-@inlined
+@borrowing
 def counter_places(key: int, width: int) -> tuple[int, int]:
     """Where the two counters of a value are, in rows of so many."""
     return mixed(key) & (width - 1), mixed(key ^ _SALT) & (width - 1)
 
 
-@inlined
+@borrowing
 def seen_of(counts: Ints, side: int, key: int) -> int:
     """How often a side showed a value, of what counts."""
     one, two = counter_places(key, counts.shape[2])
@@ -125,7 +125,7 @@ class Outlook(NamedTuple):
     shown: float
 
 
-@part
+@borrowing
 def outlook_of(side: int, terms: Floats, windows: Floats, state: Ints, clock: Floats) -> Outlook:
     """That of the tuples of a side, as of now."""
     other = 1 - side
@@ -139,7 +139,7 @@ def outlook_of(side: int, terms: Floats, windows: Floats, state: Ints, clock: Fl
     )  # fmt: skip
 
 
-@inlined
+@borrowing
 def arrivals_left(ordinal: int, time: float, outlook: Outlook) -> float:
     """How many more arrivals of the other side a tuple will see before it leaves its window, at the rates of late."""
     steps = np.inf
@@ -150,13 +150,13 @@ def arrivals_left(ordinal: int, time: float, outlook: Outlook) -> float:
     return float(steps * outlook.share)
 
 
-@inlined
+@borrowing
 def by_chance(number: int) -> float:
     """What a tuple is worth to RAND."""
     return float(mixed(number ^ _SALT))
 
 
-@inlined
+@borrowing
 def by_frequency(policy: int, seen: int, left: float, outlook: Outlook) -> float:
     """What a tuple is worth to PROB and LIFE, and to HEEB if the other stream is stationary: by how often that stream
     showed its value."""
@@ -168,7 +168,7 @@ def by_frequency(policy: int, seen: int, left: float, outlook: Outlook) -> float
     return float(chance * ((1.0 - np.exp(-left / outlook.lately)) / outlook.lately_sum))
 
 
-@inlined
+@borrowing
 def worth_of(
     policy: int, side: int, key: int, code: float, number: int, ordinal: int, time: float, used: int,
     counts: Ints, curves: Floats, outlook: Outlook,
@@ -181,15 +181,15 @@ def worth_of(
     left = arrivals_left(ordinal, time, outlook)
     if policy != HEEB or outlook.kind == STATIONARY:
         return by_frequency(policy, seen_of(counts, 1 - side, key), left, outlook)
-    return by_curve(curves[1 - side], code, left, outlook)
+    return by_curve(curves, 1 - side, code, left, outlook)
 
 
-@inlined
-def by_curve(curves: Floats, code: float, left: float, outlook: Outlook) -> float:
-    """What a tuple is worth to HEEB if the other stream is not stationary; `curves` are that stream's."""
+@borrowing
+def by_curve(curves: Floats, other: int, code: float, left: float, outlook: Outlook) -> float:
+    """What a tuple is worth to HEEB if the other stream is not stationary."""
     if outlook.kind == TREND:
-        return on_trend(curves[0, 0], code - outlook.trend, left, outlook)
-    return on_surface(curves, code, left, outlook)
+        return on_trend(curves, other, code - outlook.trend, left, outlook)
+    return on_surface(curves, other, code, left, outlook)
 
 
 @kernel
@@ -198,35 +198,40 @@ def alpha_of(lifetime: float) -> float:
     return float(-1.0 / np.log(1.0 - 1.0 / max(lifetime, 1.01)))
 
 
-@part
-def on_trend(curve: Floats, offset: float, left: float, outlook: Outlook) -> float:
-    """H at a distance from the trend: the curve there, less what it will be when the tuple leaves its window.
-
-    A curve is 0 behind the noise, and ahead of it what it will be when the trend is there, discounted by the time until
-    then; between its points it goes along a line.
-    """
-    slope, alpha, last = outlook.slope, outlook.alpha, len(curve) - 1.0
+@borrowing
+def on_trend(curves: Floats, other: int, offset: float, left: float, outlook: Outlook) -> float:
+    """H at a distance from the trend: the curve there, less what it will be when the tuple leaves its window."""
+    slope = outlook.slope
     if slope < 0.0:
         slope, offset = -slope, -offset
-    found = 0.0
-    for later in range(2):
-        if later == 1 and left >= 30.0 * alpha:
-            break
-        at = (offset - (slope * left if later == 1 else 0.0) - outlook.low) / outlook.bin
-        value = 0.0
-        if at > last:
-            value = np.exp(-(at - last) * outlook.bin / (slope * alpha)) * curve[len(curve) - 1]
-        elif at >= 0.0:
-            below = min(int(at), len(curve) - 2)
-            value = curve[below] + (at - below) * (curve[below + 1] - curve[below])
-        found = value if later == 0 else found - np.exp(-left / alpha) * value
-    return max(found, 0.0)
+    found = _on_curve(curves, other, offset, slope, outlook)
+    if found > 0.0 and left < 30.0 * outlook.alpha:
+        then = _on_curve(curves, other, offset - slope * left, slope, outlook)
+        if then > 0.0:  # mostly it is not: the trend has passed by then
+            found -= np.exp(-left / outlook.alpha) * then
+    return float(max(found, 0.0))
 
 
-@part
-def on_surface(curves: Floats, code: float, left: float, outlook: Outlook) -> float:
+@borrowing
+def _on_curve(curves: Floats, other: int, offset: float, slope: float, outlook: Outlook) -> float:
+    """A curve is 0 behind the noise, and ahead of it what it will be when the trend is there, discounted by the time
+    until then; between its points it goes along a line."""
+    bins = curves.shape[3]
+    at = (offset - outlook.low) / outlook.bin
+    if at > bins - 1.0:
+        late = (at - (bins - 1.0)) * outlook.bin / (slope * outlook.alpha)
+        return float(np.exp(-late) * curves[other, 0, 0, bins - 1])
+    if not at >= 0.0:
+        return 0.0
+    below = min(int(at), bins - 2)
+    value = curves[other, 0, 0, below]
+    return float(value + (at - below) * (curves[other, 0, 0, below + 1] - value))
+
+
+@borrowing
+def on_surface(curves: Floats, other: int, code: float, left: float, outlook: Outlook) -> float:
     """The table at (last value, offset, J), between its points along lines; 0 beyond its ends."""
-    knots, _, bins = curves.shape
+    knots, bins = curves.shape[1], curves.shape[3]
     offset = code - outlook.shown if outlook.relative > 0.0 else code
     at = (offset - outlook.low) / outlook.bin
     if not 0.0 <= at <= bins - 1.0:
@@ -235,10 +240,8 @@ def on_surface(curves: Floats, code: float, left: float, outlook: Outlook) -> fl
     along = at - below
     level, over = LEVELS - 1, 0.0
     if left < 2.0 ** (LEVELS - 1):
-        level, power = 0, 1.0
-        while 2.0 * power <= left:
-            level, power = level + 1, 2.0 * power
-        over = max(0.0, left / power - 1.0) if level + 1 < LEVELS else 0.0
+        level = _highest_bit(int(left))
+        over = max(0.0, left / (1 << level) - 1.0)
     row, beside = 0, 0.0
     if not outlook.relative > 0.0:
         place = min(max((outlook.shown - outlook.x_low) / outlook.x_bin, 0.0), knots - 1.0)
@@ -248,6 +251,17 @@ def on_surface(curves: Floats, code: float, left: float, outlook: Outlook) -> fl
     for more in range(2 if beside > 0.0 else 1):
         for higher in range(2 if over > 0.0 else 1):
             weight = (beside if more == 1 else 1.0 - beside) * (over if higher == 1 else 1.0 - over)
-            value = curves[row + more, level + higher, below]
-            found += weight * (value + along * (curves[row + more, level + higher, below + 1] - value))
+            value = curves[other, row + more, level + higher, below]
+            found += weight * (value + along * (curves[other, row + more, level + higher, below + 1] - value))
     return found if left >= 1.0 else found * left
+
+
+@borrowing
+def _highest_bit(number: int) -> int:
+    """The place of the highest bit of a number below 2^16; 0 for 0."""
+    found = 0
+    for half in (8, 4, 2, 1):
+        if number >> half:
+            number >>= half
+            found += half
+    return found

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
+from hullcast.broker.scheduling.policy import Ready
 from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities, age
 
 if TYPE_CHECKING:
@@ -57,16 +58,23 @@ class BoundedChain:
             raise ValueError(f"the latency bound must be positive, got {bound_s} s")
         self.bound_s, self.rule = bound_s, rule
         self.priorities, self.remaining = Priorities(), Priorities()
+        self.order = self.priorities.order
         self._look_again = 0.0
         self._urgent: float | None = None  # tuples that arrived until then come first
 
     def measured(self, charts: Sequence[Chart | None], now: float) -> None:
-        self.priorities = Priorities([() if chart is None else chart.slopes() for chart in charts])
-        self.remaining = Priorities(
+        self.priorities.set([() if chart is None else chart.slopes() for chart in charts])
+        self.remaining.set(
             [() if chart is None else [chart.remaining(place) for place in range(chart.operators)] for chart in charts]
         )
 
     def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
+        if not isinstance(items, Ready):
+            items = list(items)
+        if now < self._look_again and self.rule == "spare":
+            first = self.priorities.first(items)
+            if self._urgent is None or first.arrived <= self._urgent:
+                return first  # the first of all is the first of those without time, if it is one of them
         queues = cast("list[OperatorQueue]", list(items))
         if self.rule == "overdue":
             oldest = min(queues, key=age)
@@ -75,7 +83,7 @@ class BoundedChain:
         if now >= self._look_again or (self._urgent is not None and not urgent):
             self._look(queues, now)
             urgent = self._without_time(queues)
-        return self.priorities.first(urgent or queues)
+        return self.priorities.first(urgent or items)
 
     def served(self, item: Item, seconds: float, now: float) -> None:
         pass
@@ -89,8 +97,9 @@ class BoundedChain:
         waiting: list[tuple[float, float]] = []
         for queue in queues:
             remaining = self.remaining.of(queue)
-            ages = [(queue.arrived, queue.size)] if queue.ages is None else queue.ages()
-            waiting += [(arrived, size * remaining) for arrived, size in ages]
+            ages = ((queue.arrived, queue.size),) if queue.ages is None else queue.ages()
+            for arrived, size in ages:
+                waiting.append((arrived, size * remaining))
         reserve = RESERVE * self.bound_s
         self._urgent, self._look_again = None, now + reserve / 2
         work = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from hullcast.broker.streams.policies.policy import OperatorQueue, Priorities
 
@@ -26,12 +26,13 @@ class ChainPolicy:
 
     def __init__(self) -> None:
         self.priorities = Priorities()
+        self.order = self.priorities.order
 
     def measured(self, charts: Sequence[Chart | None], now: float) -> None:
-        self.priorities = Priorities([() if chart is None else chart.slopes() for chart in charts])
+        self.priorities.set([() if chart is None else chart.slopes() for chart in charts])
 
     def pick(self, items: Iterable[Item], now: float) -> OperatorQueue:
-        return self.priorities.first(cast("Iterable[OperatorQueue]", items))
+        return self.priorities.first(items)
 
     def served(self, item: Item, seconds: float, now: float) -> None:
         pass

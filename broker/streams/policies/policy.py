@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
-from hullcast.broker.scheduling.policy import Item, Policy
+from hullcast.broker.scheduling.policy import Item, Policy, Ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +47,14 @@ class OperatorPolicy(Policy, Protocol):
 class Priorities:
     """A number for each operator of each path; one that is not known has 0. Those of queues are looked up once."""
 
-    def __init__(self, by_path: Sequence[Sequence[float]] = ()) -> None:
-        self._by_path = by_path
+    def __init__(self) -> None:
+        self._by_path: Sequence[Sequence[float]] = ()
         self._known: dict[OperatorQueue, float] = {}
+
+    def set(self, by_path: Sequence[Sequence[float]]) -> None:
+        """From now on they are these."""
+        self._by_path = by_path
+        self._known.clear()
 
     def of(self, queue: OperatorQueue) -> float:
         """That of a queue; the highest, if several paths lead through it."""
@@ -65,11 +70,20 @@ class Priorities:
         except IndexError:
             return 0.0
 
-    def first(self, queues: Iterable[OperatorQueue]) -> OperatorQueue:
-        """The queue with the highest priority; of equals the one with the oldest tuple. O(n), about 0.1 us a queue."""
+    def order(self, queue: OperatorQueue) -> tuple[float, float, int, int]:
+        """Sorts queues: the highest priority first, then by `age`."""
+        priority = self._known.get(queue)
+        if priority is None:
+            priority = self.of(queue)
+        return -priority, queue.arrived, -queue.place, queue.path
+
+    def first(self, queues: Iterable[Item]) -> OperatorQueue:
+        """The first by `order`. O(n), about 0.1 us a queue; of `Ready` ones, which are kept in this order, O(log n)."""
+        if isinstance(queues, Ready):
+            return cast("OperatorQueue", queues.first())
         best: OperatorQueue | None = None
         highest, arrived, known = -inf, inf, self._known
-        for queue in queues:
+        for queue in cast("Iterable[OperatorQueue]", queues):
             priority = known.get(queue)
             if priority is None:
                 priority = self.of(queue)

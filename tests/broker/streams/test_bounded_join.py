@@ -145,6 +145,33 @@ def test_a_sampled_shadow_estimates_what_is_missed(policy: KeepBy) -> None:
     assert small.statistics().missed_share == pytest.approx(missed, abs=0.05)
 
 
+def dropped_by_lru(arrivals: list[Arrival], memory: int) -> list[int]:
+    """The definition, without windows: a look queues the eighth of least worth, of equal ones the oldest first."""
+    used: dict[int, int] = {}
+    queue: list[int] = []
+    dropped, looked = [], 0
+    for number, one in enumerate(arrivals):
+        for other in used:
+            if arrivals[other].side != one.side and arrivals[other].value == one.value:
+                used[other] = number
+        if len(used) == memory:
+            if not queue or number + 1 - looked >= memory // 8:
+                queue = sorted(used, key=lambda kept: (used[kept], kept))[: memory // 8]
+                looked = number + 1
+            dropped.append(queue.pop(0))
+            del used[dropped[-1]]
+        used[number] = number
+    return dropped
+
+
+@pytest.mark.parametrize("values", [3, 20, 1_000])
+@pytest.mark.parametrize("memory", [16, 40, 200])
+def test_what_is_worth_least_goes_and_of_equals_the_oldest(memory: int, values: int) -> None:
+    arrivals = drawn(1_500, 8, values)
+    join = BoundedJoin(JoinWindow(), JoinWindow(), memory, KeepBy.LRU)
+    assert join.add(*columns(arrivals)).let_go.tolist() == dropped_by_lru(arrivals, memory)
+
+
 def test_what_is_kept_grows_to_its_limit_and_not_beyond() -> None:
     arrivals = drawn(5_000, 1, 50)
     join = BoundedJoin(JoinWindow(), JoinWindow(), 700)

@@ -7,7 +7,16 @@ import pytest
 
 from hullcast.broker.streams.memory.bounded_join import FIT_EVERY, LEFT, RIGHT, BoundedJoin, JoinWindow, KeepBy
 from hullcast.broker.streams.memory.curves import DirectWorth, Surface, WalkCurve
-from hullcast.broker.streams.memory.fitting import FEWEST, RECENT, Fits, FittedStream, fitted, quartiles
+from hullcast.broker.streams.memory.fitting import (
+    FEWEST,
+    RECENT,
+    Fits,
+    FittedStream,
+    fitted,
+    quartiles,
+    sum_normals,
+    sum_passages,
+)
 from hullcast.broker.streams.memory.models import (
     Autoregressive,
     LinearTrend,
@@ -214,3 +223,30 @@ def test_quartiles_are_those_of_numpy(count: int) -> None:
     for seed in SEEDS:
         values = np.random.default_rng(seed).integers(0, 9, count).astype(np.float64)
         assert quartiles(values) == pytest.approx(tuple(np.percentile(values, (25, 50, 75))))
+
+
+@pytest.mark.parametrize("step", [0.01, 1.0, 40.0])
+def test_normal_curves_are_summed_as_exponentials_would_be(step: float) -> None:
+    chance = np.random.default_rng(2)
+    expected = chance.uniform(-400.0, 400.0, (6, 3)) * step  # inside, and on both sides
+    heights, variances = chance.random(6), chance.uniform(0.1, 90.0, 6) ** 2 * step
+    at = step * np.arange(-128.0, 129.0)
+    curves = np.full((3, 2, 257), np.nan)
+    sum_normals(heights, expected, variances, at[0], step, np.arange(6) % 3 == 2, curves)
+    each = heights[:, None, None] * np.exp(-0.5 * (at - expected[:, :, None]) ** 2 / variances[:, None, None])
+    assert curves[:, 0] == pytest.approx(each[:3].sum(axis=0), rel=1e-9, abs=1e-280)
+    assert curves[:, 1] == pytest.approx(each.sum(axis=0), rel=1e-9, abs=1e-280)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 50.0, 4_000.0])
+@pytest.mark.parametrize("slope", [0.01, 1.0, 30.0])
+def test_a_curve_over_a_trend_is_the_sum_over_bins_of_the_noise(slope: float, alpha: float) -> None:
+    chance = np.random.default_rng(4).random(64)
+    edges, at = np.linspace(-32.0, 32.0, 65), np.linspace(-32.0, 32.0, 257)
+    curve = np.empty(257)
+    sum_passages(chance, edges, slope, alpha, -32.0, 0.25, curve)
+    begin = np.maximum(0.5, (at[:, None] - edges[1:]) / slope)
+    end = np.maximum(0.5, (at[:, None] - edges[:-1]) / slope)
+    wanted = (chance * alpha * (np.exp(-begin / alpha) - np.exp(-end / alpha))).sum(axis=1)
+    assert curve == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+    assert ((curve == 0.0) == (wanted == 0.0)).all(), "what is behind the noise is worth nothing"

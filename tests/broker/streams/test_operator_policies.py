@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable, Iterable
+from functools import partial
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hullcast.broker.scheduling.driver import Driver
+from hullcast.broker.scheduling.policy import Item, OrderedPolicy, Ready
 from hullcast.broker.streams.chart import Chart
 from hullcast.broker.streams.policies import OPERATOR_POLICIES
 from hullcast.broker.streams.policies.bounded_chain import BoundedChain
@@ -171,3 +178,66 @@ def test_round_robin_lets_an_operator_run_that_has_work_but_no_tuples() -> None:
         turns.append(queues.index(policy.pick(queues, now)))
         policy.served(queues[turns[-1]], 2.0, now)
     assert turns == [0, 1, 0, 1]
+
+
+class Noticed:
+    """A policy and its twin, which is given a list: they must pick the same."""
+
+    def __init__(self, policy: OperatorPolicy, twin: OperatorPolicy) -> None:
+        self.policy, self.twin = policy, twin
+        if isinstance(policy, OrderedPolicy):
+            self.order = policy.order
+
+    def pick(self, items: Iterable[Item], now: float) -> Item:
+        assert isinstance(items, Ready)
+        wanted = self.twin.pick(list(items), now)
+        assert self.policy.pick(items, now) is wanted
+        return wanted
+
+    def served(self, item: Item, seconds: float, now: float) -> None:
+        self.policy.served(item, seconds, now)
+        self.twin.served(item, seconds, now)
+
+
+class SlowClock:
+    time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def pass_by(self, cost_s: float) -> None:
+        self.time += cost_s
+
+
+events = st.tuples(st.sampled_from(["come", "step", "step", "measure"]), st.integers(0, 5), st.booleans())
+
+
+@pytest.mark.parametrize("make", OPERATOR_POLICIES.values(), ids=OPERATOR_POLICIES)
+@given(history=st.lists(events, max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_a_driver_that_keeps_queues_in_order_picks_what_a_look_at_all_would(
+    make: Callable[[], OperatorPolicy], history: list[tuple[str, int, bool]]
+) -> None:
+    both, clock = Noticed(make(), make()), SlowClock()
+    driver = Driver(both, clock)
+    queues = [queue(number // 4, number % 4) for number in range(6)]
+
+    def run(one: OperatorQueue, done: bool) -> float:
+        one.arrived = clock.time
+        if done:
+            driver.rest(one)
+        else:
+            driver.wake(one, partial(run, one, True))
+        return 0.25
+
+    for what, which, twice in history:
+        if what == "come" and not driver.is_awake(queues[which]):
+            queues[which].arrived = clock.time - which % 3
+            driver.wake(queues[which], partial(run, queues[which], not twice))
+        elif what == "measure":
+            for policy in (both.policy, both.twin):
+                policy.measured([FOUR, EVEN] if twice else [EVEN, FOUR], clock.time)
+            driver.order_again()
+        elif what == "step":
+            driver.step()
+        driver.check()
